@@ -1,0 +1,83 @@
+//! What follows from applying and dispatching: data that the node carries out.
+//! Correctness never depends on an effect arriving.
+
+use crate::fact::{Body, Fact};
+use crate::message::DeadLetter;
+use crate::{ConnectionId, ConsumerId, MessageSequence, QueueId, Refusal, UnitId};
+use towline_types::Time;
+
+/// What one call yields. The caller owns and reuses it.
+#[derive(Debug, Default)]
+pub struct Outputs {
+    /// Facts that nobody asked for and nobody waits for (expiry, backout counts, gets of settled
+    /// deliveries): logged lazily, then applied like all others. Each is a run of its own.
+    pub facts: Vec<Fact>,
+    /// What to do.
+    pub effects: Vec<Effect>,
+}
+
+/// One thing to do.
+#[derive(Debug)]
+pub enum Effect {
+    /// Send a message to a consumer.
+    Deliver(Delivery),
+    /// A consumer's drain is done: all credit that is left is used up (AMQP 2.6.7).
+    Drained {
+        /// Whose.
+        connection: ConnectionId,
+        /// Which.
+        consumer: ConsumerId,
+    },
+    /// The queue manager closes a consumer (its queue was deleted or get-inhibited).
+    ConsumerClosed {
+        /// Whose.
+        connection: ConnectionId,
+        /// Which.
+        consumer: ConsumerId,
+        /// Why.
+        reason: Refusal,
+    },
+    /// An open unit of work was rolled back by the queue manager (its age, or log space).
+    UnitRolledBack {
+        /// Whose.
+        connection: ConnectionId,
+        /// Which.
+        unit: UnitId,
+        /// Why.
+        reason: Refusal,
+    },
+    /// A selector needs the content of this message: read it, then call `content_arrived`.
+    Fetch {
+        /// In which queue.
+        queue: QueueId,
+        /// Which.
+        sequence: MessageSequence,
+        /// Where it is.
+        body: Body,
+    },
+}
+
+/// A message on its way to a consumer.
+#[derive(Debug)]
+pub struct Delivery {
+    /// Whose.
+    pub connection: ConnectionId,
+    /// Which.
+    pub consumer: ConsumerId,
+    /// From which queue.
+    pub queue: QueueId,
+    /// Its place.
+    pub sequence: MessageSequence,
+    /// Where its content is (`Memory`, `Log` or `Chunks`).
+    pub body: Body,
+    /// See [`crate::Header::persistent`].
+    pub persistent: bool,
+    /// See [`crate::Header::priority`].
+    pub priority: u8,
+    /// See [`crate::Header::expires_at`].
+    pub expires_at: Option<Time>,
+    /// See [`crate::Message::backout_count`].
+    pub backout_count: u32,
+    /// See [`crate::Message::dead_letter`].
+    pub dead_letter: Option<Box<DeadLetter>>,
+}

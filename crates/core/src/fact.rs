@@ -1,0 +1,123 @@
+//! Facts: what was decided. A run of facts (the last one flagged) is applied whole or not at all.
+
+use bytes::Bytes;
+use towline_types::{BodyLocation, Payload};
+
+use crate::message::{DeadLetter, Message};
+use crate::object::Definition;
+use crate::{BodyId, MessageSequence, QueueId};
+
+/// Where the content of a message is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Body {
+    /// As it came from the producer; on its way to the log.
+    Incoming(Payload),
+    /// In memory only: a non-persistent message.
+    Memory(Bytes),
+    /// In the log, in one place.
+    Log(BodyLocation),
+    /// In the log, in chunks, in order.
+    Chunks(Box<[BodyLocation]>),
+    /// A put fact whose chunks went ahead as [`Fact::BodyChunk`]s; `apply` turns it into `Chunks`.
+    Announced {
+        /// Which chunks.
+        body: BodyId,
+        /// How many there are.
+        chunks: u32,
+        /// Bytes of all together.
+        bytes: u64,
+    },
+}
+
+/// How the node must treat what was decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Durability {
+    /// Nothing to log: apply at once (or behind what is on its way for the same queue, when
+    /// `decide` says so).
+    Memory,
+    /// To the log with the next batch; nobody waits for it.
+    Lazy,
+    /// To the log now; a reply waits until it is durable.
+    Forced,
+}
+
+/// One thing that happened. Facts carry outcomes, never requests.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Fact {
+    /// A message was put.
+    Put {
+        /// To which queue.
+        queue: QueueId,
+        /// Its place.
+        sequence: MessageSequence,
+        /// What was put.
+        message: Box<Message>,
+    },
+    /// A message was got: it is gone.
+    Got {
+        /// From which queue.
+        queue: QueueId,
+        /// Which.
+        sequence: MessageSequence,
+    },
+    /// A delivery was backed out; the message is available again with this count.
+    BackedOut {
+        /// In which queue.
+        queue: QueueId,
+        /// Which.
+        sequence: MessageSequence,
+        /// Its backout count from now on.
+        count: u32,
+    },
+    /// A message expired: it is gone.
+    Expired {
+        /// From which queue.
+        queue: QueueId,
+        /// Which.
+        sequence: MessageSequence,
+    },
+    /// The queue manager moved a message; its body stays where it is.
+    Moved {
+        /// From which queue.
+        from: QueueId,
+        /// Its place there.
+        sequence: MessageSequence,
+        /// To which queue.
+        to: QueueId,
+        /// Its place there.
+        new_sequence: MessageSequence,
+        /// Why.
+        dead_letter: Box<DeadLetter>,
+    },
+    /// A piece of a large body, ahead of the put that will refer to it.
+    BodyChunk {
+        /// Of which body.
+        body: BodyId,
+        /// Its number, from 0.
+        index: u32,
+        /// The bytes (`Body::Incoming`) or where they are (`Body::Log`).
+        chunk: Body,
+    },
+    /// An object exists from now on, or has these attributes from now on.
+    Defined {
+        /// The whole object.
+        definition: Box<Definition>,
+    },
+    /// A queue was deleted, with all messages in it.
+    Deleted {
+        /// Which.
+        queue: QueueId,
+    },
+    /// All messages before this place were cleared from a queue.
+    Cleared {
+        /// Which.
+        queue: QueueId,
+        /// The first place that stays.
+        upto: MessageSequence,
+    },
+    /// Ends the run of a unit of work.
+    Committed {
+        /// Number of facts in the run, this one not counted.
+        operations: u32,
+    },
+}

@@ -1,0 +1,25 @@
+//! The rules of a queue manager: messages, queues, units of work, objects.
+//!
+//! Requests are *decided* (`decide`, on the active instance only: it may refuse), what was decided is
+//! *logged* as [`Fact`]s, facts are *applied* (`apply`, everywhere: it is total). Non-persistent
+//! messages, consumers, credit and locks are never logged.
+//!
+//! This room knows no AMQP, no file, no socket, no thread, no clock and no random source: time and
+//! bytes are arguments. It must not name `std::fs`, `std::net`, `std::time::Instant`,
+//! `std::time::SystemTime` or `std::thread` (the tidy test checks).
+
+#![forbid(unsafe_code)]
+
+mod effect;
+mod fact;
+mod ids;
+mod message;
+pub mod object;
+mod refusal;
+pub mod selector;
+
+pub use effect::{Delivery, Effect, Outputs};
+pub use fact::{Body, Durability, Fact};
+pub use ids::{BodyId, ConnectionId, ConsumerId, MessageSequence, QueueId, UnitId};
+pub use message::{DeadLetter, DeadLetterReason, Header, Message, NewMessage};
+pub use refusal::Refusal;

@@ -1,0 +1,94 @@
+//! What the rules know of a message. Its content stays opaque: the sections that AMQP calls the bare
+//! message and the message annotations, exactly as the producer sent them.
+
+use towline_types::{Payload, Time};
+
+use crate::QueueId;
+use crate::fact::Body;
+
+/// What decides where a message stands in its queue and how long it lives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Header {
+    /// Survives a restart.
+    pub persistent: bool,
+    /// 0 to 9; 9 first.
+    pub priority: u8,
+    /// The message is never delivered at or after this time. Counted from put, as in IBM MQ.
+    pub expires_at: Option<Time>,
+    /// When it was put.
+    pub put_at: Time,
+    /// Hash of the correlation id in its canonical text, 0 when there is none.
+    pub correlation_hash: u64,
+    /// Hash of the message id in its canonical text, 0 when there is none.
+    pub message_id_hash: u64,
+}
+
+/// A message as a producer offers it.
+#[derive(Clone, Debug, Default)]
+pub struct NewMessage {
+    /// `None`: as the queue's DEFPSIST says.
+    pub persistent: Option<bool>,
+    /// `None`: as the queue's DEFPRTY says. Above 9 counts as 9.
+    pub priority: Option<u8>,
+    /// `None`: never expires.
+    pub expires_at: Option<Time>,
+    /// See [`Header::correlation_hash`].
+    pub correlation_hash: u64,
+    /// See [`Header::message_id_hash`].
+    pub message_id_hash: u64,
+    /// The opaque content.
+    pub content: Payload,
+}
+
+/// A message as a queue holds it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Message {
+    /// What the rules look at.
+    pub header: Header,
+    /// Where its content is.
+    pub body: Body,
+    /// How often a delivery of it was backed out (BackoutCount; AMQP delivery-count).
+    pub backout_count: u32,
+    /// Set when the queue manager moved it to a dead-letter or backout queue.
+    pub dead_letter: Option<Box<DeadLetter>>,
+}
+
+/// Why a message is not where it was put.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeadLetter {
+    /// What happened.
+    pub reason: DeadLetterReason,
+    /// The queue that it was in.
+    pub origin: String,
+    /// Identity of that queue.
+    pub origin_id: QueueId,
+    /// When it was moved.
+    pub moved_at: Time,
+}
+
+/// Reasons for which the queue manager itself moves a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum DeadLetterReason {
+    /// A consumer rejected it.
+    Rejected = 1,
+    /// Its backout count reached BOTHRESH.
+    BackoutThreshold = 2,
+    /// It expired, and the queue manager is configured to keep expired messages.
+    Expired = 3,
+    /// The consumer declared that it cannot be delivered there (AMQP modified, undeliverable-here).
+    Undeliverable = 4,
+}
+
+impl DeadLetterReason {
+    /// The stable text that applications see.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            DeadLetterReason::Rejected => "rejected",
+            DeadLetterReason::BackoutThreshold => "backout-threshold",
+            DeadLetterReason::Expired => "expired",
+            DeadLetterReason::Undeliverable => "undeliverable-here",
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Objects: what DEFINE, ALTER, DELETE and CLEAR speak of. Attribute names are IBM MQ's.
+
+use towline_types::limits;
+
+use crate::QueueId;
+
+/// An object with all its attributes, as it is logged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Definition {
+    /// QLOCAL, and dynamic queues made from a QMODEL.
+    Local(LocalQueue),
+    /// QALIAS.
+    Alias(AliasQueue),
+    /// QMODEL.
+    Model(ModelQueue),
+}
+
+/// A local queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalQueue {
+    /// Its name, case-sensitive, 1 to 255 bytes.
+    pub name: String,
+    /// This incarnation.
+    pub id: QueueId,
+    /// How it came to be (DEFTYPE).
+    pub kind: QueueKind,
+    /// Its attributes.
+    pub attributes: LocalAttributes,
+}
+
+/// DEFTYPE of a local queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum QueueKind {
+    /// PREDEFINED.
+    #[default]
+    Predefined,
+    /// PERMDYN: made from a model, stays.
+    PermanentDynamic,
+    /// TEMPDYN: made from a model, goes with the connection that made it. Never logged; what is put
+    /// there is non-persistent.
+    TemporaryDynamic,
+}
+
+/// Attributes of a local or model queue. Defaults are IBM MQ's except where docs/adr says otherwise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalAttributes {
+    /// DESCR, up to 64 characters.
+    pub description: String,
+    /// MAXDEPTH, 0 to 999,999,999.
+    pub depth_max: u64,
+    /// MAXMSGL in bytes, 0 to 104,857,600.
+    pub message_bytes_max: u64,
+    /// PUT(ENABLED).
+    pub put_enabled: bool,
+    /// GET(ENABLED).
+    pub get_enabled: bool,
+    /// DEFPSIST(YES).
+    pub default_persistent: bool,
+    /// DEFPRTY, 0 to 9.
+    pub default_priority: u8,
+    /// MSGDLVSQ.
+    pub sequence: DeliverySequence,
+    /// BOTHRESH; 0 = never.
+    pub backout_threshold: u32,
+    /// BOQNAME; empty = the dead-letter queue.
+    pub backout_queue: String,
+    /// SHARE.
+    pub shareable: bool,
+    /// DEFSOPT(EXCL) is false, DEFSOPT(SHARED) true.
+    pub default_shared: bool,
+}
+
+impl Default for LocalAttributes {
+    fn default() -> LocalAttributes {
+        LocalAttributes {
+            description: String::new(),
+            depth_max: limits::QUEUE_DEPTH_MAX,
+            message_bytes_max: limits::MESSAGE_BYTES_DEFAULT,
+            put_enabled: true,
+            get_enabled: true,
+            default_persistent: false,
+            default_priority: 4,
+            sequence: DeliverySequence::Priority,
+            backout_threshold: 0,
+            backout_queue: String::new(),
+            shareable: true,
+            default_shared: true,
+        }
+    }
+}
+
+/// MSGDLVSQ.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DeliverySequence {
+    /// By priority, then first in, first out.
+    #[default]
+    Priority,
+    /// First in, first out, whatever the priority.
+    Fifo,
+}
+
+/// An alias queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AliasQueue {
+    /// Its name.
+    pub name: String,
+    /// TARGET: the name of a local queue (it may be defined later).
+    pub target: String,
+    /// DESCR.
+    pub description: String,
+    /// PUT(ENABLED).
+    pub put_enabled: bool,
+    /// GET(ENABLED).
+    pub get_enabled: bool,
+    /// DEFPSIST of the alias: the first object on the path decides.
+    pub default_persistent: bool,
+    /// DEFPRTY of the alias.
+    pub default_priority: u8,
+}
+
+/// A model queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelQueue {
+    /// Its name.
+    pub name: String,
+    /// DEFTYPE(TEMPDYN) or DEFTYPE(PERMDYN).
+    pub kind: QueueKind,
+    /// What queues made from it start with.
+    pub attributes: LocalAttributes,
+}
+
+impl Definition {
+    /// The object's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Definition::Local(queue) => &queue.name,
+            Definition::Alias(queue) => &queue.name,
+            Definition::Model(queue) => &queue.name,
+        }
+    }
+}

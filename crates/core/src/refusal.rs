@@ -1,0 +1,135 @@
+//! Why the rules say no. Each refusal maps to one AMQP error condition (in `node`) and one message id.
+
+use std::fmt;
+
+/// The caller may not. Texts say what was wrong and what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// No object of that name.
+    UnknownQueue(String),
+    /// The name is empty, too long, or has a control character.
+    BadName(String),
+    /// An alias whose target does not exist, or an alias of an alias.
+    BadAlias(String),
+    /// PUT(DISABLED).
+    PutInhibited(String),
+    /// GET(DISABLED).
+    GetInhibited(String),
+    /// MAXDEPTH reached.
+    QueueFull { queue: String, depth_max: u64 },
+    /// Longer than MAXMSGL of the queue.
+    MessageTooLong { queue: String, bytes: u64, bytes_max: u64 },
+    /// The queue is open for exclusive input, or is NOSHARE and in use.
+    QueueInUse(String),
+    /// Too many messages in one unit of work (MAXUMSGS).
+    UnitTooManyMessages { messages_max: u32 },
+    /// Too many bytes in one unit of work.
+    UnitTooLarge { bytes_max: u64 },
+    /// The unit of work was open for too long.
+    UnitTooOld { seconds_max: u64 },
+    /// No open unit of work of that id on this connection.
+    UnknownUnit,
+    /// Too many open units of work on this connection.
+    TooManyUnits { units_max: usize },
+    /// The object exists already (DEFINE without REPLACE).
+    AlreadyExists(String),
+    /// The object is of another type.
+    WrongType { name: String, expected: &'static str },
+    /// DELETE or CLEAR of a queue that is open.
+    ObjectOpen(String),
+    /// DELETE without PURGE of a queue that holds messages.
+    NotEmpty { queue: String, depth: u64 },
+    /// CLEAR of a queue with uncommitted messages.
+    Uncommitted(String),
+    /// An attribute out of its range.
+    BadAttribute { attribute: &'static str, why: String },
+    /// Memory for non-persistent messages is used up.
+    MemoryFull { bytes_max: u64 },
+    /// The recovery log has no room for new messages (gets still work).
+    LogFull,
+    /// The queue manager is ending.
+    Ending,
+    /// The caller lacks the authority for it.
+    NotAuthorized(String),
+    /// The object was deleted while it was open.
+    Deleted(String),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        use Refusal as R;
+        match self {
+            R::UnknownQueue(name) => write!(
+                out,
+                "queue '{name}' does not exist; define it with DEFINE QLOCAL('{name}'), or set auto_define"
+            ),
+            R::BadName(name) => {
+                write!(out, "'{name}' is not a name: 1 to 255 characters, no control characters")
+            }
+            R::BadAlias(name) => {
+                write!(out, "alias '{name}' does not lead to a local queue; check its TARGET")
+            }
+            R::PutInhibited(name) => write!(
+                out,
+                "put is disabled for queue '{name}'; ALTER QLOCAL('{name}') PUT(ENABLED) allows it"
+            ),
+            R::GetInhibited(name) => write!(
+                out,
+                "get is disabled for queue '{name}'; ALTER QLOCAL('{name}') GET(ENABLED) allows it"
+            ),
+            R::QueueFull { queue, depth_max } => write!(
+                out,
+                "queue '{queue}' holds MAXDEPTH({depth_max}) messages; get some, or raise MAXDEPTH"
+            ),
+            R::MessageTooLong { queue, bytes, bytes_max } => write!(
+                out,
+                "message of {bytes} bytes is longer than MAXMSGL({bytes_max}) of '{queue}'"
+            ),
+            R::QueueInUse(name) => write!(out, "queue '{name}' is in use by an exclusive consumer"),
+            R::UnitTooManyMessages { messages_max } => write!(
+                out,
+                "more than {messages_max} messages in one unit of work; commit more often, or raise MAXUMSGS"
+            ),
+            R::UnitTooLarge { bytes_max } => write!(
+                out,
+                "more than {bytes_max} bytes in one unit of work; commit more often, or raise unit_bytes_max"
+            ),
+            R::UnitTooOld { seconds_max } => write!(
+                out,
+                "unit of work was open for more than {seconds_max} s and was rolled back"
+            ),
+            R::UnknownUnit => write!(out, "no such unit of work is open on this connection"),
+            R::TooManyUnits { units_max } => {
+                write!(out, "more than {units_max} units of work open on this connection")
+            }
+            R::AlreadyExists(name) => {
+                write!(out, "object '{name}' exists already; use REPLACE to change it")
+            }
+            R::WrongType { name, expected } => write!(out, "object '{name}' is not a {expected}"),
+            R::ObjectOpen(name) => {
+                write!(out, "object '{name}' is open; close its producers and consumers first")
+            }
+            R::NotEmpty { queue, depth } => {
+                write!(out, "queue '{queue}' holds {depth} messages; use PURGE to delete them too")
+            }
+            R::Uncommitted(name) => write!(
+                out,
+                "queue '{name}' has uncommitted messages; wait for their units of work to end"
+            ),
+            R::BadAttribute { attribute, why } => write!(out, "{attribute}: {why}"),
+            R::MemoryFull { bytes_max } => write!(
+                out,
+                "non-persistent messages fill {bytes_max} bytes of memory; get some, or raise memory_bytes_max"
+            ),
+            R::LogFull => write!(
+                out,
+                "the recovery log has no room for new messages; get some, or give it more disk"
+            ),
+            R::Ending => write!(out, "the queue manager is ending"),
+            R::NotAuthorized(what) => write!(out, "not authorized: {what}"),
+            R::Deleted(name) => write!(out, "object '{name}' was deleted"),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}

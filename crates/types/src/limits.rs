@@ -1,0 +1,46 @@
+//! Every bound that the product has, by name. A limit that can be configured has its default here.
+
+use std::time::Duration;
+
+/// Longest name of a queue, in bytes of UTF-8.
+pub const QUEUE_NAME_BYTES_MAX: usize = 255;
+/// Largest value MAXMSGL can take: 100 MiB, as in IBM MQ.
+pub const MESSAGE_BYTES_MAX: u64 = 104_857_600;
+/// MAXMSGL of a queue and of the queue manager unless defined otherwise, as in IBM MQ.
+pub const MESSAGE_BYTES_DEFAULT: u64 = 4_194_304;
+/// Largest value MAXDEPTH can take, as in IBM MQ; also its default here (docs/adr).
+pub const QUEUE_DEPTH_MAX: u64 = 999_999_999;
+/// MAXUMSGS: messages put and got in one unit of work unless configured otherwise, as in IBM MQ.
+pub const UNIT_MESSAGES_DEFAULT: u32 = 10_000;
+/// Bytes put in one unit of work unless configured otherwise.
+pub const UNIT_BYTES_DEFAULT: u64 = 256 * 1024 * 1024;
+/// Age at which an open unit of work is rolled back unless configured otherwise.
+pub const UNIT_AGE_DEFAULT: Duration = Duration::from_secs(300);
+/// Open units of work of one connection.
+pub const UNITS_PER_CONNECTION_MAX: usize = 1_000;
+/// A body longer than this goes to the log in chunks of this size.
+pub const BODY_CHUNK_BYTES: usize = 512 * 1024;
+
+/// max-frame-size that we offer (AMQP 2.7.1).
+pub const FRAME_BYTES_MAX: u32 = 65_536;
+/// max-frame-size before authentication (AMQP 2.8.1, MIN-MAX-FRAME-SIZE).
+pub const SASL_FRAME_BYTES_MAX: u32 = 512;
+/// channel-max that we offer.
+pub const CHANNEL_MAX: u16 = 255;
+/// handle-max that we offer for each session.
+pub const HANDLE_MAX: u32 = 1_023;
+/// Nesting of described types, lists, maps and arrays in one value.
+pub const NESTING_DEPTH_MAX: usize = 32;
+/// Longest delivery tag (AMQP 2.8.7).
+pub const DELIVERY_TAG_BYTES_MAX: usize = 32;
+/// Unfinished multi-frame deliveries of one session.
+pub const DELIVERIES_UNFINISHED_MAX: usize = 256;
+/// Longest selector text in bytes.
+pub const SELECTOR_BYTES_MAX: usize = 4_096;
+/// Nesting of one selector.
+pub const SELECTOR_DEPTH_MAX: usize = 32;
+/// Link credit that we keep granted to a producer.
+pub const PRODUCER_CREDIT: u32 = 1_000;
+
+const _: () = assert!(BODY_CHUNK_BYTES as u64 <= MESSAGE_BYTES_DEFAULT);
+const _: () = assert!(SASL_FRAME_BYTES_MAX <= FRAME_BYTES_MAX);
