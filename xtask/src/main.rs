@@ -17,14 +17,15 @@ use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask COMMAND
 
-  tidy       check the house rules (STYLE.md) that a program can check
-  licences   check licence and origin of every dependency against deny.toml";
+  tidy [FOLDER]   check the house rules (STYLE.md) that a program can check
+  licences        check licence and origin of every dependency against deny.toml";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let command: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match command.as_slice() {
         ["tidy"] => tree::Tree::of_this_project().map(|tree| tidy::check(&tree)),
+        ["tidy", folder] => tree::Tree::read(folder.as_ref()).map(|tree| tidy::check(&tree)),
         ["licences"] => licences::check_this_project(),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");

@@ -3,7 +3,8 @@
 
 use crate::finding::Finding;
 use crate::rules::{
-    documents, generated, headers, left_open, manifest, matrix, names, rooms, size, sleeping,
+    configuration, documents, generated, headers, left_open, manifest, matrix, names, rooms, size,
+    sleeping,
 };
 use crate::tree::Tree;
 
@@ -21,6 +22,7 @@ const RULES: &[Rule] = &[
     manifest::check,
     documents::check,
     generated::check,
+    configuration::check,
 ];
 
 /// All broken rules, sorted by place.

@@ -1,5 +1,6 @@
 //! The rules, one file each, in the order of STYLE.md.
 
+pub(crate) mod configuration;
 pub(crate) mod documents;
 pub(crate) mod generated;
 pub(crate) mod headers;
