@@ -1,8 +1,8 @@
 //! LIKE patterns, matched in time linear in the text.
 //!
 //! A pattern is cut at its `%` signs into pieces. The first piece is anchored at the start of the
-//! text, the last at its end, the pieces between are each found at the leftmost place behind the one
-//! before (any later place would leave less for the rest). A floating piece without `_` is found by
+//! text, the last at its end, the pieces between are each found at the leftmost place behind the
+//! one before (any later place would leave less for the rest). A floating piece without `_` is found by
 //! the two-way search of the standard library; one with `_` by Shift-And (Baeza-Yates and Gonnet
 //! 1992), which keeps one bit for each character of the piece: hence at most 64 characters.
 

@@ -1,5 +1,5 @@
-//! Selectors: the SQL92 conditional expressions of JMS (Jakarta Messaging 3.1, section 3.8), parsed once
-//! and evaluated without allocation. Knows nothing of how messages are encoded.
+//! Selectors: the SQL92 conditional expressions of JMS (Jakarta Messaging 3.1, section 3.8), parsed
+//! once and evaluated without allocation. Knows nothing of how messages are encoded.
 //!
 //! Reading order: `token` (text to tokens), `parse` (tokens to a flat program), `program` (the
 //! program and its evaluation in three-valued logic), `like` (patterns in linear time).
@@ -76,8 +76,8 @@ impl Selector {
         self.program.evaluate(properties) == Value::Boolean(true)
     }
 
-    /// The key of an index in which every matching message must be found, when the selector requires
-    /// one with `=` at its top level or in an AND there. The rest must still be checked by
+    /// The key of an index in which every matching message must be found, when the selector
+    /// requires one with `=` at its top level or in an AND there. The rest must still be checked by
     /// [`Selector::matches`].
     #[must_use]
     pub fn index_key(&self) -> Option<&IndexKey> {

@@ -1,7 +1,7 @@
 //! Tokens to program: a Pratt parser that emits postfix operations as it goes.
 //!
-//! Binding, loosest first: OR, AND, NOT, equality (`=` `<>` IS), relation (`<` `>` BETWEEN IN LIKE),
-//! sum, product, sign. Types that the text alone shows to be wrong are faults here (3.8.1: a
+//! Binding, loosest first: OR, AND, NOT, equality (`=` `<>` IS), relation (`<` `>` BETWEEN IN
+//! LIKE), sum, product, sign. Types that the text alone shows to be wrong are faults here (3.8.1: a
 //! provider checks a selector when it is given); the rest is decided for each message.
 //!
 //! Invariants: recursion is bounded by SELECTOR_DEPTH_MAX times the number of binding levels; jumps
