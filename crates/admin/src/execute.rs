@@ -141,3 +141,6 @@ fn shown(target: &dyn Target, display: &Display) -> Reply {
     }
     Reply { rows, ..reply(Outcome::Done, messages) }
 }
+
+#[cfg(test)]
+mod tests;

@@ -150,7 +150,7 @@ entries! {
     NOTHING_MATCHES = "TWL8148I" "No object matches.",
         "DISPLAY was given a generic name or WHERE, and nothing fits.";
     SHOW_CONNECTION = "TWL8276I" "Display connection details.", "DISPLAY CONN.";
-    SYNTAX_ERROR = "TWL8405E" "Line {line}, column {column}: {reason}.",
+    SYNTAX_ERROR = "TWL8405E" "Line {line}, column {column}: {reason}",
         "The command was not understood and nothing was done. See docs/reference/mqsc.md.";
     SHOW_QUEUE_MANAGER = "TWL8408I" "Display queue manager details.", "DISPLAY QMGR.";
     SHOW_QUEUE = "TWL8409I" "Display queue details.", "DISPLAY QUEUE, QLOCAL, QALIAS, QMODEL.";

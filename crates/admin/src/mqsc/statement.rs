@@ -59,10 +59,8 @@ impl Reader {
     pub fn line(&mut self, line: &str) -> Vec<Statement> {
         self.line = self.line.saturating_add(1);
         let line = line.trim_end();
-        if line.trim_start().starts_with('*') {
-            return Vec::new();
-        }
-        if line.is_empty() && self.open.is_none() {
+        // Neither ends a statement that goes on.
+        if line.is_empty() || line.trim_start().starts_with('*') {
             return Vec::new();
         }
         let (mut statement, before) =
