@@ -8,12 +8,14 @@
 //! [`Event::Attached`] ends with exactly one of [`Event::Detached`], [`Event::SessionEnded`] (of its
 //! session) or [`Event::Closed`]; after [`Event::Closed`] nothing follows.
 
+use std::sync::Arc;
+
+use bytes::Bytes;
 use towline_types::Payload;
 
-use crate::codec::value::Value;
+use crate::codec::{Map, Symbols};
 use crate::types::{
-    DeliveryState, DeliveryTag, Error, ReceiverSettleMode, Role, SenderSettleMode, Source, Symbol,
-    Terminus,
+    DeliveryState, DeliveryTag, Error, LinkTarget, ReceiverSettleMode, Role, SenderSettleMode, Source,
 };
 
 /// A session of this connection. Stays unique after the session ended: a late command is ignored.
@@ -124,21 +126,21 @@ pub enum Login {
     /// The identity of the TLS certificate.
     External {
         /// The identity to act as; empty for the certificate's own.
-        authorization: Box<str>,
+        authorization: Arc<str>,
     },
     /// User and password in clear (RFC 4616).
     Plain {
         /// The identity to act as; empty for the user itself.
-        authorization: Box<str>,
+        authorization: Arc<str>,
         /// Who it is.
-        user: Box<str>,
+        user: Arc<str>,
         /// What proves it.
-        password: Box<str>,
+        password: Arc<str>,
     },
     /// SCRAM-SHA-256: answer with the stored credentials of this user.
     ScramUser {
         /// Who it claims to be.
-        user: Box<str>,
+        user: Arc<str>,
     },
 }
 
@@ -154,23 +156,23 @@ pub enum LoginAnswer {
 }
 
 /// The peer's open frame (AMQP 2.7.1).
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Opened {
     /// The peer's container.
-    pub container_id: Box<str>,
+    pub container_id: Arc<str>,
     /// Server: the host that the client wanted.
-    pub hostname: Option<Box<str>>,
+    pub hostname: Option<Arc<str>>,
     /// Server: who logged in; none for ANONYMOUS and without SASL. The user of PLAIN and SCRAM, the
     /// certificate's identity for EXTERNAL.
-    pub user: Option<Box<str>>,
+    pub user: Option<Arc<str>>,
     /// The peer's max-frame-size in bytes.
     pub frame_bytes_max: u32,
     /// Product, version, platform and the like.
-    pub properties: Vec<(Value, Value)>,
+    pub properties: Map,
     /// Capabilities that the peer has.
-    pub offered_capabilities: Vec<Symbol>,
+    pub offered_capabilities: Symbols,
     /// Capabilities that the peer would like.
-    pub desired_capabilities: Vec<Symbol>,
+    pub desired_capabilities: Symbols,
 }
 
 /// The peer's attach frame (AMQP 2.7.3).
@@ -179,13 +181,13 @@ pub struct Attached {
     /// The link.
     pub link: LinkId,
     /// Its name, unique per direction between two containers.
-    pub name: Box<str>,
+    pub name: Arc<str>,
     /// What the *peer* is on it: `Role::Sender` puts to us, `Role::Receiver` gets from us.
     pub peer_role: Role,
     /// Where the deliveries come from.
-    pub source: Option<Source>,
+    pub source: Option<Box<Source>>,
     /// Where they go: a node or the transaction coordinator.
-    pub target: Option<Terminus>,
+    pub target: Option<Box<LinkTarget>>,
     /// When the sender settles.
     pub sender_settle_mode: SenderSettleMode,
     /// When the receiver settles.
@@ -195,11 +197,11 @@ pub struct Attached {
     /// Whether the peer remembers deliveries of an earlier attach (which we do not resume).
     pub has_unsettled: bool,
     /// Capabilities that the peer has.
-    pub offered_capabilities: Vec<Symbol>,
+    pub offered_capabilities: Symbols,
     /// Capabilities that the peer would like (shared, global ...).
-    pub desired_capabilities: Vec<Symbol>,
+    pub desired_capabilities: Symbols,
     /// Link properties.
-    pub properties: Vec<(Value, Value)>,
+    pub properties: Map,
 }
 
 /// The state of credit on one link (AMQP 2.6.7).
@@ -243,9 +245,9 @@ pub struct Transfer {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AttachReply {
     /// The source as we understood it (for a dynamic one: with its address).
-    pub source: Option<Source>,
+    pub source: Option<Box<Source>>,
     /// The target as we understood it.
-    pub target: Option<Terminus>,
+    pub target: Option<Box<LinkTarget>>,
     /// The largest message that we take on this link, in bytes; 0 for no limit.
     pub message_bytes_max: u64,
     /// As agreed; the peer's wish is in [`Attached`].
@@ -253,22 +255,22 @@ pub struct AttachReply {
     /// As agreed; the peer's wish is in [`Attached`].
     pub receiver_settle_mode: ReceiverSettleMode,
     /// Capabilities that we offer on it.
-    pub offered_capabilities: Vec<Symbol>,
+    pub offered_capabilities: Symbols,
     /// Link properties.
-    pub properties: Vec<(Value, Value)>,
+    pub properties: Map,
 }
 
 /// What a client asks for with an attach.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AttachRequest {
     /// Unique per direction between two containers.
-    pub name: Box<str>,
+    pub name: Arc<str>,
     /// What *we* are on it.
     pub role: Role,
     /// Where the deliveries come from.
-    pub source: Option<Source>,
+    pub source: Option<Box<Source>>,
     /// Where they go: a node or the transaction coordinator.
-    pub target: Option<Terminus>,
+    pub target: Option<Box<LinkTarget>>,
     /// When the sender settles.
     pub sender_settle_mode: SenderSettleMode,
     /// When the receiver settles.
@@ -276,16 +278,16 @@ pub struct AttachRequest {
     /// The largest message that we take, in bytes; 0 for no limit.
     pub message_bytes_max: u64,
     /// Capabilities that we would like.
-    pub desired_capabilities: Vec<Symbol>,
+    pub desired_capabilities: Symbols,
     /// Link properties.
-    pub properties: Vec<(Value, Value)>,
+    pub properties: Map,
 }
 
 /// One delivery to send.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outgoing {
     /// Bytes before the content: a header section made for this delivery. May be empty.
-    pub prefix: bytes::Bytes,
+    pub prefix: Bytes,
     /// The rest of the message.
     pub content: Payload,
     /// Whether we want no outcome.
