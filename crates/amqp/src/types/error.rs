@@ -25,7 +25,7 @@ impl Error {
 }
 
 impl Composite for Error {
-    const CODE: u64 = 0x1d;
+    const CODE: u8 = 0x1d;
     const NAME: &'static str = "amqp:error:list";
 
     fn decode_fields(fields: &mut Fields<'_>) -> Result<Error, DecodeError> {

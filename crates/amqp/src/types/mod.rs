@@ -20,6 +20,7 @@ mod sasl;
 mod symbol;
 mod terminus;
 mod transaction;
+mod wire;
 
 pub use delivery::{DeliveryState, DeliveryTag, Outcome, ShortBinary, TxnId};
 pub use error::Error;

@@ -1,9 +1,9 @@
-//! The nine frame bodies of the transport (AMQP 2.7).
+//! The nine frame bodies of the transport (AMQP 2.7), as structs; their encoding is in `wire`.
 
 use std::sync::Arc;
 
 use super::{DeliveryState, DeliveryTag, Error, LinkTarget, Source};
-use crate::codec::{Composite, DecodeError, Fields, FieldsWriter, Map, Reader, Symbols};
+use crate::codec::{Map, Symbols};
 
 /// Which end of a link its sender is (2.8.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +72,7 @@ pub struct Begin {
     pub incoming_window: u32,
     /// Transfer frames that the sender of this may send.
     pub outgoing_window: u32,
-    /// Highest handle; default 4,294,967,295 (set by [`Composite::decode`], not by `Default`).
+    /// Highest handle; default 4,294,967,295 (after decoding; `Default` gives 0).
     pub handle_max: u32,
     /// Extensions that the sender of this has.
     pub offered_capabilities: Symbols,
