@@ -10,16 +10,29 @@
 
 #![forbid(unsafe_code)]
 
+mod command;
 mod effect;
 mod fact;
+mod hash;
 mod ids;
 mod message;
 pub mod object;
+mod queue_manager;
+pub mod record;
 mod refusal;
+mod request;
 pub mod selector;
+mod status;
 
 pub use effect::{Delivery, Effect, Outputs};
 pub use fact::{Body, Durability, Fact};
 pub use ids::{BodyId, ConnectionId, ConsumerId, MessageSequence, QueueId, UnitId};
 pub use message::{DeadLetter, DeadLetterReason, Header, Message, NewMessage};
+pub use queue_manager::QueueManager;
+pub use record::{RecordError, ReplayError};
 pub use refusal::Refusal;
+pub use request::{
+    AutoDefine, Candidate, ConsumerMode, ConsumerSpec, Decision, Filter, FilterKey, Limits, Match,
+    Outcome, PutTarget, Selection, Settlement,
+};
+pub use status::{ConnectionStatus, QueueStatus};

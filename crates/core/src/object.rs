@@ -3,6 +3,10 @@
 use towline_types::limits;
 
 use crate::QueueId;
+pub use crate::command::{
+    AliasChanges, Define, DefineAlias, DefineLocal, DefineModel, LocalChanges, ObjectType,
+    QueueManagerChanges,
+};
 
 /// An object with all its attributes, as it is logged.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +17,8 @@ pub enum Definition {
     Alias(AliasQueue),
     /// QMODEL.
     Model(ModelQueue),
+    /// QMGR: there is exactly one, and it has no name among the queues.
+    QueueManager(QueueManagerAttributes),
 }
 
 /// A local queue.
@@ -129,14 +135,39 @@ pub struct ModelQueue {
     pub attributes: LocalAttributes,
 }
 
+/// Attributes of the queue manager that ALTER QMGR changes; they win over the configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QueueManagerAttributes {
+    /// DESCR.
+    pub description: String,
+    /// DEADQ; empty: none.
+    pub dead_letter_queue: String,
+    /// MAXMSGL in bytes.
+    pub message_bytes_max: u64,
+    /// MAXUMSGS.
+    pub unit_messages_max: u32,
+}
+
 impl Definition {
-    /// The object's name.
+    /// The object's type; `None` for the queue manager itself.
+    #[must_use]
+    pub const fn object_type(&self) -> Option<ObjectType> {
+        match self {
+            Definition::Local(_) => Some(ObjectType::Local),
+            Definition::Alias(_) => Some(ObjectType::Alias),
+            Definition::Model(_) => Some(ObjectType::Model),
+            Definition::QueueManager(_) => None,
+        }
+    }
+
+    /// The object's name, empty for the queue manager itself.
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
             Definition::Local(queue) => &queue.name,
             Definition::Alias(queue) => &queue.name,
             Definition::Model(queue) => &queue.name,
+            Definition::QueueManager(_) => "",
         }
     }
 }
