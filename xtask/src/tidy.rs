@@ -3,8 +3,8 @@
 
 use crate::finding::Finding;
 use crate::rules::{
-    configuration, documents, generated, headers, left_open, manifest, matrix, names, rooms, size,
-    sleeping,
+    configuration, documents, generated, headers, left_open, manifest, matrix, message_ids, names,
+    rooms, size, sleeping,
 };
 use crate::tree::Tree;
 
@@ -23,6 +23,7 @@ const RULES: &[Rule] = &[
     documents::check,
     generated::check,
     configuration::check,
+    message_ids::check,
 ];
 
 /// All broken rules, sorted by place.

@@ -10,6 +10,8 @@ const PAGES: &[(&str, &str)] = &[
     ("crates/admin/src/attributes", "docs/reference/mqsc.md"),
     ("crates/admin/src/catalogue", "docs/reference/messages.md"),
 ];
+/// How a page may say it.
+const SAYINGS: &[&str] = &["generated from", "made from"];
 /// Lines within which the page must say so.
 const SAID_WITHIN_LINES: usize = 6;
 
@@ -25,7 +27,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
             }
             Some(text) => {
                 let head = text.lines().take(SAID_WITHIN_LINES).collect::<String>().to_lowercase();
-                if !head.contains("generated") {
+                if !SAYINGS.iter().any(|saying| head.contains(saying)) {
                     findings
                         .push(Finding::file(page, format!("does not say: generated from {table}")));
                 }

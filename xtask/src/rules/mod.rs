@@ -7,6 +7,7 @@ pub(crate) mod headers;
 pub(crate) mod left_open;
 pub(crate) mod manifest;
 pub(crate) mod matrix;
+pub(crate) mod message_ids;
 pub(crate) mod names;
 pub(crate) mod rooms;
 pub(crate) mod size;
