@@ -4,6 +4,7 @@ use std::fmt;
 
 /// The caller may not. Texts say what was wrong and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields say what the text of the refusal shows")]
 pub enum Refusal {
     /// No object of that name.
     UnknownQueue(String),
