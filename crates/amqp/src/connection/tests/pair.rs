@@ -1,0 +1,1 @@
+//! Client and server machines against each other.
