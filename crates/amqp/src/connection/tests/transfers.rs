@@ -223,7 +223,7 @@ fn output_is_handed_out_in_portions() {
     let mut pieces = std::collections::VecDeque::new();
     peer.connection.take_output(&mut pieces, 3_000);
     let taken: usize = pieces.iter().map(Bytes::len).sum();
-    assert!(taken <= 3_000 && taken >= 2_000, "{taken}");
+    assert!((2_000..=3_000).contains(&taken), "{taken}");
     assert_eq!(peer.connection.output_bytes(), before - taken);
     peer.connection.take_output(&mut pieces, 1);
     assert!(pieces.len() > 2, "at least one piece each time");
