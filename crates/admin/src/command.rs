@@ -4,7 +4,11 @@
 //! Invariants: names are 1 to 255 bytes; numbers are inside the ranges of [`crate::attributes`];
 //! nothing here was defaulted: what the text did not say is `None`.
 
-use towline_core::object::{AliasQueue, DeliverySequence, LocalAttributes, ModelQueue, QueueKind};
+use towline_core::object::QueueKind;
+pub use towline_core::object::{
+    AliasChanges, Define, DefineAlias, DefineLocal, DefineModel, LocalChanges, ObjectType,
+    QueueManagerChanges,
+};
 
 use crate::attributes::AttributeId;
 
@@ -35,52 +39,13 @@ pub enum Command {
     End,
 }
 
-/// DEFINE QLOCAL.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DefineLocal {
-    /// Its name.
-    pub name: String,
-    /// REPLACE: an existing queue gets these attributes; its messages stay.
-    pub replace: bool,
-    /// LIKE: attributes that are not given come from this local queue.
-    pub like: Option<String>,
-    /// What was given.
-    pub attributes: LocalChanges,
-}
-
-/// DEFINE QALIAS.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DefineAlias {
-    /// Its name.
-    pub name: String,
-    /// REPLACE.
-    pub replace: bool,
-    /// LIKE: attributes that are not given come from this alias.
-    pub like: Option<String>,
-    /// What was given.
-    pub attributes: AliasChanges,
-}
-
-/// DEFINE QMODEL.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DefineModel {
-    /// Its name.
-    pub name: String,
-    /// REPLACE.
-    pub replace: bool,
-    /// LIKE: attributes that are not given come from this model.
-    pub like: Option<String>,
-    /// What was given.
-    pub attributes: ModelChanges,
-}
-
 /// ALTER QLOCAL.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AlterLocal {
     /// Its name.
     pub name: String,
     /// What changes.
-    pub attributes: LocalChanges,
+    pub changes: LocalChanges,
 }
 
 /// ALTER QALIAS.
@@ -89,7 +54,7 @@ pub struct AlterAlias {
     /// Its name.
     pub name: String,
     /// What changes.
-    pub attributes: AliasChanges,
+    pub changes: AliasChanges,
 }
 
 /// ALTER QMODEL.
@@ -98,16 +63,18 @@ pub struct AlterModel {
     /// Its name.
     pub name: String,
     /// What changes.
-    pub attributes: ModelChanges,
+    pub changes: LocalChanges,
+    /// DEFTYPE.
+    pub kind: Option<QueueKind>,
 }
 
-/// DELETE.
+/// DELETE QLOCAL, QALIAS or QMODEL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delete {
     /// Its name.
     pub name: String,
     /// Of which type it must be.
-    pub object: QueueObject,
+    pub object: ObjectType,
     /// PURGE: also when it holds messages (QLOCAL only).
     pub purge: bool,
 }
@@ -117,85 +84,6 @@ pub struct Delete {
 pub struct Clear {
     /// Its name.
     pub name: String,
-}
-
-/// The types of queues.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum QueueObject {
-    /// QLOCAL.
-    Local,
-    /// QALIAS.
-    Alias,
-    /// QMODEL.
-    Model,
-}
-
-/// Given attributes of a local queue. Meanings and ranges: [`LocalAttributes`].
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LocalChanges {
-    /// DESCR.
-    pub description: Option<String>,
-    /// MAXDEPTH.
-    pub depth_max: Option<u64>,
-    /// MAXMSGL.
-    pub message_bytes_max: Option<u64>,
-    /// PUT.
-    pub put_enabled: Option<bool>,
-    /// GET.
-    pub get_enabled: Option<bool>,
-    /// DEFPSIST.
-    pub default_persistent: Option<bool>,
-    /// DEFPRTY.
-    pub default_priority: Option<u8>,
-    /// MSGDLVSQ.
-    pub sequence: Option<DeliverySequence>,
-    /// BOTHRESH.
-    pub backout_threshold: Option<u32>,
-    /// BOQNAME; empty = the dead-letter queue.
-    pub backout_queue: Option<String>,
-    /// SHARE, NOSHARE.
-    pub shareable: Option<bool>,
-    /// DEFSOPT(SHARED) is true.
-    pub default_shared: Option<bool>,
-}
-
-/// Given attributes of an alias queue. Meanings and ranges: [`AliasQueue`].
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AliasChanges {
-    /// TARGET.
-    pub target: Option<String>,
-    /// DESCR.
-    pub description: Option<String>,
-    /// PUT.
-    pub put_enabled: Option<bool>,
-    /// GET.
-    pub get_enabled: Option<bool>,
-    /// DEFPSIST.
-    pub default_persistent: Option<bool>,
-    /// DEFPRTY.
-    pub default_priority: Option<u8>,
-}
-
-/// Given attributes of a model queue. Meanings and ranges: [`ModelQueue`].
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ModelChanges {
-    /// DEFTYPE.
-    pub kind: Option<QueueKind>,
-    /// All others.
-    pub attributes: LocalChanges,
-}
-
-/// ALTER QMGR.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct QueueManagerChanges {
-    /// DESCR.
-    pub description: Option<String>,
-    /// DEADQ; empty = none.
-    pub dead_letter_queue: Option<String>,
-    /// MAXMSGL in bytes.
-    pub message_bytes_max: Option<u64>,
-    /// MAXUMSGS.
-    pub unit_messages_max: Option<u32>,
 }
 
 /// DISPLAY.
@@ -304,74 +192,4 @@ pub enum Operator {
     Contains,
     /// EX: does not contain this text.
     Excludes,
-}
-
-impl LocalChanges {
-    /// These changes over what was there, or over what LIKE or the defaults say.
-    #[must_use]
-    pub fn over(self, base: &LocalAttributes) -> LocalAttributes {
-        LocalAttributes {
-            description: self.description.unwrap_or_else(|| base.description.clone()),
-            depth_max: self.depth_max.unwrap_or(base.depth_max),
-            message_bytes_max: self.message_bytes_max.unwrap_or(base.message_bytes_max),
-            put_enabled: self.put_enabled.unwrap_or(base.put_enabled),
-            get_enabled: self.get_enabled.unwrap_or(base.get_enabled),
-            default_persistent: self.default_persistent.unwrap_or(base.default_persistent),
-            default_priority: self.default_priority.unwrap_or(base.default_priority),
-            sequence: self.sequence.unwrap_or(base.sequence),
-            backout_threshold: self.backout_threshold.unwrap_or(base.backout_threshold),
-            backout_queue: self.backout_queue.unwrap_or_else(|| base.backout_queue.clone()),
-            shareable: self.shareable.unwrap_or(base.shareable),
-            default_shared: self.default_shared.unwrap_or(base.default_shared),
-        }
-    }
-}
-
-impl AliasChanges {
-    /// These changes over what was there, or over [`default_alias`]. The name stays `base`'s.
-    #[must_use]
-    pub fn over(self, base: &AliasQueue) -> AliasQueue {
-        AliasQueue {
-            name: base.name.clone(),
-            target: self.target.unwrap_or_else(|| base.target.clone()),
-            description: self.description.unwrap_or_else(|| base.description.clone()),
-            put_enabled: self.put_enabled.unwrap_or(base.put_enabled),
-            get_enabled: self.get_enabled.unwrap_or(base.get_enabled),
-            default_persistent: self.default_persistent.unwrap_or(base.default_persistent),
-            default_priority: self.default_priority.unwrap_or(base.default_priority),
-        }
-    }
-}
-
-impl ModelChanges {
-    /// These changes over what was there, or over [`default_model`]. The name stays `base`'s.
-    #[must_use]
-    pub fn over(self, base: &ModelQueue) -> ModelQueue {
-        ModelQueue {
-            name: base.name.clone(),
-            kind: self.kind.unwrap_or(base.kind),
-            attributes: self.attributes.over(&base.attributes),
-        }
-    }
-}
-
-/// An alias with every attribute at its default and no target.
-#[must_use]
-pub fn default_alias(name: String) -> AliasQueue {
-    let local = LocalAttributes::default();
-    AliasQueue {
-        name,
-        target: String::new(),
-        description: String::new(),
-        put_enabled: local.put_enabled,
-        get_enabled: local.get_enabled,
-        default_persistent: local.default_persistent,
-        default_priority: local.default_priority,
-    }
-}
-
-/// A model with every attribute at its default (DEFTYPE is TEMPDYN, as in IBM MQ).
-#[must_use]
-pub fn default_model(name: String) -> ModelQueue {
-    ModelQueue { name, kind: QueueKind::TemporaryDynamic, attributes: LocalAttributes::default() }
 }

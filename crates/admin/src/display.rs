@@ -111,6 +111,7 @@ impl Source<'_> {
     fn is_of(self, subject: Subject) -> bool {
         let Source::Definition(row) = self else { return true };
         match (subject, row.definition) {
+            (_, Definition::QueueManager(_)) => false,
             (Subject::Queues, _)
             | (Subject::Locals, Definition::Local(_))
             | (Subject::Aliases, Definition::Alias(_))
@@ -196,6 +197,7 @@ fn type_of(definition: &Definition) -> &'static str {
         Definition::Local(_) => "QLOCAL",
         Definition::Alias(_) => "QALIAS",
         Definition::Model(_) => "QMODEL",
+        Definition::QueueManager(_) => "QMGR",
     }
 }
 
@@ -226,6 +228,8 @@ fn definition(row: &DefinitionRow<'_>, id: Id) -> Option<Shown> {
         Definition::Local(queue) => local(row, queue, id),
         Definition::Alias(queue) => alias(queue, id),
         Definition::Model(queue) => model(queue, id),
+        // DISPLAY QMGR has a row of its own.
+        Definition::QueueManager(_) => None,
     }
 }
 

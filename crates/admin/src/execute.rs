@@ -21,7 +21,7 @@ pub fn execute(target: &mut dyn Target, command: Command) -> Reply {
             changed(&catalogue::QUEUE_CREATED, &name, target.define_alias(define))
         }
         Command::DefineModel(define) => {
-            let name = define.name.clone();
+            let name = define.define.name.clone();
             changed(&catalogue::QUEUE_CREATED, &name, target.define_model(define))
         }
         Command::AlterLocal(alter) => {

@@ -1,6 +1,6 @@
 //! Objects: what DEFINE, ALTER, DELETE and CLEAR speak of. Attribute names are IBM MQ's.
 
-use towline_types::limits;
+use towline_types::{Time, limits};
 
 use crate::QueueId;
 pub use crate::command::{
@@ -32,6 +32,17 @@ pub struct LocalQueue {
     pub kind: QueueKind,
     /// Its attributes.
     pub attributes: LocalAttributes,
+    /// When it was made and changed.
+    pub stamps: Stamps,
+}
+
+/// CRDATE and CRTIME, ALTDATE and ALTTIME.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stamps {
+    /// When the object was defined first.
+    pub created_at: Time,
+    /// When it was defined or altered last.
+    pub altered_at: Time,
 }
 
 /// DEFTYPE of a local queue.
@@ -122,6 +133,8 @@ pub struct AliasQueue {
     pub default_persistent: bool,
     /// DEFPRTY of the alias.
     pub default_priority: u8,
+    /// When it was made and changed.
+    pub stamps: Stamps,
 }
 
 /// A model queue.
@@ -133,6 +146,8 @@ pub struct ModelQueue {
     pub kind: QueueKind,
     /// What queues made from it start with.
     pub attributes: LocalAttributes,
+    /// When it was made and changed.
+    pub stamps: Stamps,
 }
 
 /// Attributes of the queue manager that ALTER QMGR changes; they win over the configuration.

@@ -1,249 +1,176 @@
 //! The queue manager: one value that owns all queues, units of work, consumers and definitions.
 //!
-//! It opens nothing, reads no clock and starts no thread. Deciding calls check and reserve and fill a
-//! [`Decision`]; [`QueueManager::apply`] carries facts out and cannot fail;
-//! [`QueueManager::dispatch`] hands available messages to consumers.
+//! It opens nothing, reads no clock and starts no thread. Deciding calls (`decide/`) check, reserve
+//! and fill a [`Decision`](crate::Decision); `apply` carries facts out and cannot fail; `dispatch`
+//! hands available messages to consumers; `tick` does what time brings. What each needs of the others
+//! is in this file.
+//!
+//! Invariants (`audit`): every consumer, unit and temporary queue belongs to a known connection; a
+//! held message belongs to exactly one consumer or open unit; sums over queues equal the totals here.
 
-use towline_types::Time;
+use std::collections::{BTreeMap, VecDeque};
 
-use crate::command::*;
-use crate::object::Definition;
-use crate::record::{RecordError, ReplayError};
-use crate::request::*;
-use crate::status::{ConnectionStatus, QueueStatus};
+use towline_types::BodyLocation;
+
+use crate::catalogue::Catalogue;
+use crate::expiry::Scan;
+use crate::hash::FastMap;
+use crate::object::{Definition, LocalQueue};
+use crate::party::{Connection, Consumer, Unit};
+use crate::queue::Queue;
+use crate::request::Limits;
 use crate::{
-    ConnectionId, ConsumerId, Fact, MessageSequence, NewMessage, Outputs, QueueId, Refusal, UnitId,
+    BodyId, ConnectionId, ConsumerId, Effect, MessageSequence, Outputs, QueueId, Refusal, UnitId,
 };
 
 /// See the module's description.
 #[derive(Debug)]
 pub struct QueueManager {
-    limits: Limits,
+    pub(crate) limits: Limits,
+    pub(crate) catalogue: Catalogue,
+    pub(crate) queues: FastMap<QueueId, Box<Queue>>,
+    pub(crate) consumers: FastMap<ConsumerId, Consumer>,
+    pub(crate) connections: FastMap<ConnectionId, Connection>,
+    /// Open units; ids ascend, so the first is the oldest.
+    pub(crate) units: BTreeMap<UnitId, Unit>,
+    /// Units that the queue manager rolled back and whose connections do not know yet, with why.
+    pub(crate) ended_units: BTreeMap<UnitId, (ConnectionId, Refusal)>,
+    /// Chunks in the log that no put refers to yet.
+    pub(crate) chunks: FastMap<BodyId, Vec<BodyLocation>>,
+    pub(crate) next: Counters,
+    /// Bytes in memory: non-persistent bodies, and what open units of work staged.
+    pub(crate) memory_bytes: u64,
+    /// Queues that `dispatch` must look at; each has its flag set once.
+    pub(crate) changed: VecDeque<QueueId>,
+    /// Effects that wait for the next call with outputs.
+    pub(crate) effects: Vec<Effect>,
+    pub(crate) scan: Scan,
+    /// Why puts are refused at present, if they are.
+    pub(crate) refusing: Option<Refusal>,
+    /// Before this sequence the image, not the log, knows what was (replay only).
+    pub(crate) image_sequence: u64,
 }
 
-#[allow(unused_variables, missing_docs, clippy::todo, reason = "first commit: signatures only")]
+/// The next of everything that is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Counters {
+    pub(crate) sequence: u64,
+    pub(crate) queue: u32,
+    pub(crate) body: u64,
+    pub(crate) consumer: u64,
+    pub(crate) unit: u64,
+}
+
 impl QueueManager {
+    /// A queue manager without any object.
+    #[must_use]
     pub fn new(limits: Limits) -> QueueManager {
-        QueueManager { limits }
+        QueueManager {
+            limits,
+            catalogue: Catalogue::default(),
+            queues: FastMap::default(),
+            consumers: FastMap::default(),
+            connections: FastMap::default(),
+            units: BTreeMap::new(),
+            ended_units: BTreeMap::new(),
+            chunks: FastMap::default(),
+            next: Counters { sequence: 1, queue: 1, body: 1, consumer: 1, unit: 1 },
+            memory_bytes: 0,
+            changed: VecDeque::new(),
+            effects: Vec::new(),
+            scan: Scan::default(),
+            refusing: None,
+            image_sequence: 0,
+        }
     }
+
+    /// The bounds that count: the configured ones, with what ALTER QMGR changed.
+    #[must_use]
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
+
+    /// Refuses puts, commits with puts in them, and definitions from now on (`None`: no longer), for
+    /// this reason: the log is full, or the queue manager is ending. Gets go on.
     pub fn refuse_puts(&mut self, reason: Option<Refusal>) {
-        todo!()
-    }
-    pub fn open_put(
-        &mut self,
-        now: Time,
-        connection: ConnectionId,
-        name: &str,
-        out: &mut Decision,
-    ) -> Result<PutTarget, Refusal> {
-        todo!()
-    }
-    pub fn close_put(&mut self, target: &PutTarget) {
-        todo!()
-    }
-    pub fn open_dynamic(
-        &mut self,
-        now: Time,
-        connection: ConnectionId,
-        model: &str,
-        out: &mut Decision,
-    ) -> Result<(String, QueueId), Refusal> {
-        todo!()
-    }
-    pub fn delete_dynamic(
-        &mut self,
-        now: Time,
-        connection: ConnectionId,
-        queue: QueueId,
-        out: &mut Decision,
-    ) -> Result<(), Refusal> {
-        todo!()
-    }
-    pub fn put(
-        &mut self,
-        now: Time,
-        target: &PutTarget,
-        message: NewMessage,
-        unit: Option<UnitId>,
-        out: &mut Decision,
-    ) -> Result<(), Refusal> {
-        todo!()
-    }
-    pub fn open_get(
-        &mut self,
-        now: Time,
-        connection: ConnectionId,
-        spec: &ConsumerSpec,
-        out: &mut Decision,
-    ) -> Result<(ConsumerId, String), Refusal> {
-        todo!()
-    }
-    pub fn set_credit(&mut self, consumer: ConsumerId, credit: u32, drain: bool) {
-        todo!()
-    }
-    pub fn close_get(&mut self, now: Time, consumer: ConsumerId, lost: bool, out: &mut Decision) {
-        todo!()
-    }
-    pub fn settle(
-        &mut self,
-        now: Time,
-        settlement: Settlement,
-        out: &mut Decision,
-    ) -> Result<(), Refusal> {
-        todo!()
-    }
-    pub fn declare(&mut self, now: Time, connection: ConnectionId) -> Result<UnitId, Refusal> {
-        todo!()
-    }
-    pub fn discharge(
-        &mut self,
-        now: Time,
-        connection: ConnectionId,
-        unit: UnitId,
-        fail: bool,
-        out: &mut Decision,
-    ) -> Result<(), Refusal> {
-        todo!()
-    }
-    pub fn disconnect(
-        &mut self,
-        now: Time,
-        connection: ConnectionId,
-        lost: bool,
-        out: &mut Decision,
-    ) {
-        todo!()
-    }
-    pub fn apply(&mut self, now: Time, fact: Fact, outputs: &mut Outputs) {
-        todo!()
-    }
-    /// true: more to do, call again soon (next_tick says so too)
-    pub fn dispatch(
-        &mut self,
-        now: Time,
-        selection: &mut dyn Selection,
-        outputs: &mut Outputs,
-    ) -> bool {
-        todo!()
-    }
-    pub fn content_arrived(&mut self, queue: QueueId, sequence: MessageSequence) {
-        todo!()
-    }
-    pub fn tick(&mut self, now: Time, outputs: &mut Outputs) {
-        todo!()
-    }
-    pub fn next_tick(&self) -> Time {
-        todo!()
+        self.refusing = reason;
     }
 
-    pub fn define_local(
-        &mut self,
-        now: Time,
-        command: &DefineLocal,
-        out: &mut Decision,
-    ) -> Result<(), Refusal> {
-        todo!()
-    }
-    pub fn define_alias(
-        &mut self,
-        now: Time,
-        command: &DefineAlias,
-        out: &mut Decision,
-    ) -> Result<(), Refusal> {
-        todo!()
-    }
-    pub fn define_model(
-        &mut self,
-        now: Time,
-        command: &DefineModel,
-        out: &mut Decision,
-    ) -> Result<(), Refusal> {
-        todo!()
-    }
-    pub fn alter_local(
-        &mut self,
-        now: Time,
-        name: &str,
-        changes: &LocalChanges,
-        out: &mut Decision,
-    ) -> Result<(), Refusal> {
-        todo!()
-    }
-    pub fn alter_alias(
-        &mut self,
-        now: Time,
-        name: &str,
-        changes: &AliasChanges,
-        out: &mut Decision,
-    ) -> Result<(), Refusal> {
-        todo!()
-    }
-    pub fn alter_model(
-        &mut self,
-        now: Time,
-        name: &str,
-        changes: &LocalChanges,
-        kind: Option<crate::object::QueueKind>,
-        out: &mut Decision,
-    ) -> Result<(), Refusal> {
-        todo!()
-    }
-    pub fn alter_queue_manager(
-        &mut self,
-        now: Time,
-        changes: &QueueManagerChanges,
-        out: &mut Decision,
-    ) -> Result<(), Refusal> {
-        todo!()
-    }
-    pub fn delete(
-        &mut self,
-        now: Time,
-        name: &str,
-        expected: ObjectType,
-        purge: bool,
-        out: &mut Decision,
-    ) -> Result<(), Refusal> {
-        todo!()
-    }
-    pub fn clear(&mut self, now: Time, name: &str, out: &mut Decision) -> Result<(), Refusal> {
-        todo!()
+    pub(crate) fn check_accepting(&self) -> Result<(), Refusal> {
+        match &self.refusing {
+            None => Ok(()),
+            Some(reason) => Err(reason.clone()),
+        }
     }
 
-    pub fn definitions(&self) -> impl Iterator<Item = &Definition> {
-        [].into_iter()
-    }
-    pub fn definition(&self, name: &str) -> Option<&Definition> {
-        todo!()
-    }
-    pub fn queue_status(&self, name: &str, now: Time) -> Option<QueueStatus> {
-        todo!()
-    }
-    pub fn connections(&self) -> Vec<ConnectionStatus> {
-        todo!()
+    pub(crate) fn next_sequence(&mut self) -> MessageSequence {
+        let sequence = self.next.sequence;
+        self.next.sequence += 1;
+        MessageSequence(sequence)
     }
 
-    pub fn snapshot(&self) -> Vec<u8> {
-        todo!()
+    pub(crate) fn next_queue_id(&mut self) -> QueueId {
+        let id = self.next.queue;
+        assert!(id < u32::MAX, "four thousand million queues were defined");
+        self.next.queue += 1;
+        QueueId(id)
     }
-    pub fn restore(image: &[u8], limits: Limits) -> Result<QueueManager, RecordError> {
-        todo!()
+
+    /// The queue, which must exist.
+    pub(crate) fn queue_mut(&mut self, id: QueueId) -> &mut Queue {
+        match self.queues.get_mut(&id) {
+            Some(queue) => queue,
+            None => unreachable!("queue {id:?} is referred to and does not exist"),
+        }
     }
-    pub fn replay(
-        &mut self,
-        fact: Fact,
-        before_image: bool,
-        outputs: &mut Outputs,
-    ) -> Result<(), ReplayError> {
-        todo!()
+
+    /// Has `dispatch` look at this queue.
+    pub(crate) fn mark_changed(&mut self, id: QueueId) {
+        if let Some(queue) = self.queues.get_mut(&id)
+            && !queue.changed
+        {
+            queue.changed = true;
+            self.changed.push_back(id);
+        }
     }
-    pub fn replay_end(&mut self, outputs: &mut Outputs) {
-        todo!()
+
+    /// Makes what a definition says count for requests.
+    pub(crate) fn adopt(&mut self, definition: &Definition) {
+        match definition {
+            Definition::Local(local) => self.adopt_local(local),
+            Definition::Alias(_) | Definition::Model(_) => {}
+            Definition::QueueManager(attributes) => {
+                self.limits.dead_letter_queue.clone_from(&attributes.dead_letter_queue);
+                self.limits.message_bytes_max = attributes.message_bytes_max;
+                self.limits.unit_messages_max = attributes.unit_messages_max;
+            }
+        }
     }
-    pub fn audit(&self) {
-        todo!()
+
+    fn adopt_local(&mut self, local: &LocalQueue) {
+        self.next.queue = self.next.queue.max(local.id.0.saturating_add(1));
+        match self.queues.get_mut(&local.id) {
+            Some(queue) => queue.definition.clone_from(local),
+            None => {
+                self.queues.insert(local.id, Box::new(Queue::new(local.clone())));
+            }
+        }
+    }
+
+    /// Removes a queue whose deletion is decided once nothing refers to its messages any more.
+    /// Only for TEMPDYN queues: others go by a fact.
+    pub(crate) fn reap(&mut self, id: QueueId) {
+        let done = self
+            .queues
+            .get(&id)
+            .is_some_and(|queue| queue.deleting && queue.owner.is_some() && queue.depth() == 0);
+        if done {
+            self.queues.remove(&id);
+        }
+    }
+
+    /// Hands over effects that came up where no outputs were at hand.
+    pub(crate) fn flush_effects(&mut self, outputs: &mut Outputs) {
+        outputs.effects.append(&mut self.effects);
     }
 }

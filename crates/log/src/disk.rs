@@ -14,7 +14,7 @@ mod memory;
 use std::io;
 use std::sync::Arc;
 
-pub use crash::{CrashPoint, CrashRule, Journal};
+pub use crash::{CrashPoint, CrashRule, Journal, Random};
 pub use delay::DelayDisk;
 pub use linux::LinuxDisk;
 pub use memory::{Fault, FaultOn, MemoryDisk};

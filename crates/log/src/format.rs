@@ -78,6 +78,7 @@ const BATCH_VERSION: u8 = 1;
 const EXTENT_SUMMED_BYTES: usize = 48;
 const IMAGE_SUMMED_BYTES: usize = 52;
 
+const _: () = assert!(size_of::<usize>() == size_of::<u64>());
 const _: () = assert!(BATCH_VERSION as u16 == FORMAT_VERSION);
 const _: () = assert!(BATCH_HEADER_BYTES == 2 + 1 + 1 + 4 + 4 + 4 + 8 + 4 + 4 + 8);
 const _: () = assert!(EXTENT_SUMMED_BYTES == 8 + 2 + 6 + 16 + 8 + 8);
@@ -268,6 +269,12 @@ pub(crate) fn number_in_name(prefix: &str, name: &str) -> Option<u64> {
 /// `bytes` rounded up to a whole number of blocks.
 pub(crate) const fn padded(bytes: u64) -> u64 {
     bytes.next_multiple_of(BLOCK_BYTES as u64)
+}
+
+/// A length or offset in a file as one in memory.
+#[expect(clippy::cast_possible_truncation, reason = "asserted above: usize has 64 bits")]
+pub(crate) const fn size(bytes: u64) -> usize {
+    bytes as usize
 }
 
 fn check_summed(block: &[u8], magic: &[u8; 8], summed: usize) -> Result<(), BadHeader> {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::error::LogError;
-use crate::format::{BATCH_HEADER_BYTES, BLOCK_BYTES, EXTENT_HEADER_BYTES};
+use crate::format::{BATCH_HEADER_BYTES, BLOCK_BYTES, EXTENT_HEADER_BYTES, size};
 
 /// Smallest extent: room for a few records, used in tests.
 pub const EXTENT_BYTES_MIN: u64 = 256 * 1024;
@@ -94,13 +94,13 @@ impl Options {
 
     /// Longest record for extents of this size.
     pub(crate) fn record_bytes_max(&self) -> usize {
-        let room = self.extent_bytes as usize - EXTENT_HEADER_BYTES;
+        let room = size(self.extent_bytes) - EXTENT_HEADER_BYTES;
         RECORD_BYTES_MAX.min(room - BATCH_HEADER_BYTES - PREFIX_BYTES_MAX)
     }
 
     /// Longest batch, header included: one that is nearly full may still take one longest record.
     pub(crate) fn batch_bytes_hard_max(&self) -> usize {
-        let room = self.extent_bytes as usize - EXTENT_HEADER_BYTES;
+        let room = size(self.extent_bytes) - EXTENT_HEADER_BYTES;
         let most = self.batch_bytes_target + RECORD_BYTES_MAX + BLOCK_BYTES;
         most.next_multiple_of(BLOCK_BYTES).min(room)
     }

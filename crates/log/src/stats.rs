@@ -44,6 +44,8 @@ pub struct Stats {
     pub bytes_reusable: u64,
     /// Extents that hold log.
     pub extents: u64,
+    /// Bytes of memory in the cache.
+    pub cache_bytes: u64,
     /// Bodies found in memory.
     pub cache_hits: u64,
     /// Bodies that had to be read from disk.

@@ -121,6 +121,8 @@ entries! {
     UNIT_TOO_OLD = "TWL5020E" "{reason}.", "A unit of work passed its limit of age.";
     UNKNOWN_UNIT = "TWL5021E" "{reason}.",
         "The unit of work has ended, or was never this connection's.";
+    UNIT_DOOMED = "TWL5040E" "{reason}.",
+        "A put or a get inside the unit was refused, so that committing the rest would halve it.";
     TOO_MANY_UNITS = "TWL5022E" "{reason}.", "One connection opened too many units of work.";
     ALREADY_EXISTS = "TWL5023E" "{reason}.", "DEFINE without REPLACE found the object.";
     WRONG_TYPE = "TWL5024E" "{reason}.", "The object exists, but is of another type.";

@@ -2,20 +2,34 @@
 
 use std::collections::BTreeMap;
 
-use towline_core::object::{Definition, LocalAttributes, LocalQueue, QueueKind};
+use towline_core::object::{
+    AliasQueue, Definition, LocalAttributes, LocalQueue, ModelQueue, QueueKind,
+};
 use towline_core::{QueueId, Refusal};
 use towline_types::Time;
 
 use super::*;
 use crate::command::{
     AlterAlias, AlterLocal, AlterModel, Clear, DefineAlias, DefineLocal, DefineModel, Delete,
-    QueueManagerChanges, default_alias, default_model,
+    LocalChanges, QueueManagerChanges,
 };
 use crate::reply::Shown;
 use crate::target::{ConnectionRow, DefinitionRow, QueueManagerRow, QueueStatusRow, Usage};
 
 /// 2026-11-21 21:37:05 UTC.
 const NOW: Time = Time(1_795_297_025_000_000);
+
+/// As much of it as the tests look at.
+fn over(changes: LocalChanges, base: LocalAttributes) -> LocalAttributes {
+    LocalAttributes {
+        description: changes.description.unwrap_or(base.description),
+        depth_max: changes.depth_max.unwrap_or(base.depth_max),
+        put_enabled: changes.put_enabled.unwrap_or(base.put_enabled),
+        get_enabled: changes.get_enabled.unwrap_or(base.get_enabled),
+        shareable: changes.shareable.unwrap_or(base.shareable),
+        ..base
+    }
+}
 
 #[derive(Default)]
 struct Fake {
@@ -96,27 +110,37 @@ impl Target for Fake {
             name: name.clone(),
             id: QueueId(1),
             kind: QueueKind::Predefined,
-            attributes: command.attributes.over(&base),
+            attributes: over(command.changes, base),
         };
         self.objects.insert(name, Definition::Local(queue));
         Ok(())
     }
 
     fn define_alias(&mut self, command: DefineAlias) -> Result<(), Refusal> {
-        let alias = command.attributes.over(&default_alias(command.name.clone()));
+        let alias = AliasQueue {
+            name: command.name.clone(),
+            target: command.changes.target.unwrap_or_default(),
+            description: String::new(),
+            put_enabled: true,
+            get_enabled: true,
+            default_persistent: false,
+            default_priority: 4,
+        };
         self.objects.insert(command.name, Definition::Alias(alias));
         Ok(())
     }
 
     fn define_model(&mut self, command: DefineModel) -> Result<(), Refusal> {
-        let model = command.attributes.over(&default_model(command.name.clone()));
-        self.objects.insert(command.name, Definition::Model(model));
+        let name = command.define.name;
+        let kind = command.kind.unwrap_or(QueueKind::TemporaryDynamic);
+        let model = ModelQueue { name: name.clone(), kind, attributes: Default::default() };
+        self.objects.insert(name, Definition::Model(model));
         Ok(())
     }
 
     fn alter_local(&mut self, command: AlterLocal) -> Result<(), Refusal> {
         let mut queue = self.local(&command.name)?;
-        queue.attributes = command.attributes.over(&queue.attributes);
+        queue.attributes = over(command.changes, queue.attributes);
         self.objects.insert(command.name, Definition::Local(queue));
         Ok(())
     }

@@ -11,9 +11,9 @@ use crate::attributes::{
     self, ATTRIBUTES, Attribute, AttributeId as Id, Kind, OBJECTS, Object, VERBS, Verb,
 };
 use crate::command::{
-    AliasChanges, AlterAlias, AlterLocal, AlterModel, Clear, Command, Condition, DefineAlias,
-    DefineLocal, DefineModel, Delete, Display, LocalChanges, ModelChanges, NamePattern, Operator,
-    QueueManagerChanges, QueueObject, Selection, Subject,
+    AliasChanges, AlterAlias, AlterLocal, AlterModel, Clear, Command, Condition, Define,
+    DefineModel, Delete, Display, LocalChanges, NamePattern, ObjectType, Operator,
+    QueueManagerChanges, Selection, Subject,
 };
 
 /// A checked value of an attribute.
@@ -57,17 +57,17 @@ pub(super) fn command((clauses, end): (Vec<Clause>, usize)) -> Result<Command, F
     let object = object_of(&second, verb)?;
     let rest = Rest { object, clauses: clauses.collect() };
     if verb == Verb::Display {
-        return display(&second, rest);
+        return display(&second, &rest);
     }
     if object == Object::QueueManager {
         second.no_value()?;
-        return alter_queue_manager(rest);
+        return alter_queue_manager(&rest);
     }
     let name = full_name(second.value()?)?;
     match verb {
-        Verb::Define => define(name, rest),
-        Verb::Alter => alter(name, rest),
-        Verb::Delete => delete(name, rest),
+        Verb::Define => define(name, &rest),
+        Verb::Alter => alter(name, &rest),
+        Verb::Delete => delete(name, &rest),
         Verb::Clear => match rest.clauses.first() {
             Some(extra) => Err(unknown_clause(extra, object, &[])),
             None => Ok(Command::Clear(Clear { name })),
@@ -245,18 +245,19 @@ impl Rest {
     }
 }
 
-fn define(name: String, rest: Rest) -> Result<Command, Fault> {
+fn define(name: String, rest: &Rest) -> Result<Command, Fault> {
     let Settings { replace, like, values } = rest.settings(true)?;
     Ok(match rest.object {
         Object::Local => {
-            Command::DefineLocal(DefineLocal { name, replace, like, attributes: local(values) })
+            Command::DefineLocal(Define { name, replace, like, changes: local(values) })
         }
         Object::Alias => {
-            Command::DefineAlias(DefineAlias { name, replace, like, attributes: alias(values) })
+            Command::DefineAlias(Define { name, replace, like, changes: alias(values) })
         }
         Object::Model => {
-            let attributes = model(values, &rest)?;
-            Command::DefineModel(DefineModel { name, replace, like, attributes })
+            let (kind, changes) = model(values, rest)?;
+            let define = Define { name, replace, like, changes };
+            Command::DefineModel(DefineModel { define, kind })
         }
         Object::Queue | Object::QueueManager | Object::QueueStatus | Object::Connection => {
             unreachable!("the table has no DEFINE for these")
@@ -264,13 +265,14 @@ fn define(name: String, rest: Rest) -> Result<Command, Fault> {
     })
 }
 
-fn alter(name: String, rest: Rest) -> Result<Command, Fault> {
+fn alter(name: String, rest: &Rest) -> Result<Command, Fault> {
     let values = rest.settings(false)?.values;
     Ok(match rest.object {
-        Object::Local => Command::AlterLocal(AlterLocal { name, attributes: local(values) }),
-        Object::Alias => Command::AlterAlias(AlterAlias { name, attributes: alias(values) }),
+        Object::Local => Command::AlterLocal(AlterLocal { name, changes: local(values) }),
+        Object::Alias => Command::AlterAlias(AlterAlias { name, changes: alias(values) }),
         Object::Model => {
-            Command::AlterModel(AlterModel { name, attributes: model(values, &rest)? })
+            let (kind, changes) = model(values, rest)?;
+            Command::AlterModel(AlterModel { name, changes, kind })
         }
         Object::Queue | Object::QueueManager | Object::QueueStatus | Object::Connection => {
             unreachable!("the table has no ALTER of a name for these")
@@ -278,7 +280,7 @@ fn alter(name: String, rest: Rest) -> Result<Command, Fault> {
     })
 }
 
-fn alter_queue_manager(rest: Rest) -> Result<Command, Fault> {
+fn alter_queue_manager(rest: &Rest) -> Result<Command, Fault> {
     let mut changes = QueueManagerChanges::default();
     for (id, value) in rest.settings(false)?.values {
         match id {
@@ -292,11 +294,11 @@ fn alter_queue_manager(rest: Rest) -> Result<Command, Fault> {
     Ok(Command::AlterQueueManager(changes))
 }
 
-fn delete(name: String, rest: Rest) -> Result<Command, Fault> {
+fn delete(name: String, rest: &Rest) -> Result<Command, Fault> {
     let object = match rest.object {
-        Object::Local => QueueObject::Local,
-        Object::Alias => QueueObject::Alias,
-        Object::Model => QueueObject::Model,
+        Object::Local => ObjectType::Local,
+        Object::Alias => ObjectType::Alias,
+        Object::Model => ObjectType::Model,
         Object::Queue | Object::QueueManager | Object::QueueStatus | Object::Connection => {
             unreachable!("the table has no DELETE for these")
         }
@@ -304,7 +306,7 @@ fn delete(name: String, rest: Rest) -> Result<Command, Fault> {
     let mut purge = None;
     for clause in &rest.clauses {
         match clause.name.as_str() {
-            "PURGE" | "NOPURGE" if object == QueueObject::Local && purge.is_none() => {
+            "PURGE" | "NOPURGE" if object == ObjectType::Local && purge.is_none() => {
                 clause.no_value()?;
                 purge = Some(clause.name == "PURGE");
             }
@@ -399,7 +401,10 @@ fn alias(values: Vec<(Id, Checked)>) -> AliasChanges {
     changes
 }
 
-fn model(values: Vec<(Id, Checked)>, rest: &Rest) -> Result<ModelChanges, Fault> {
+fn model(
+    values: Vec<(Id, Checked)>,
+    rest: &Rest,
+) -> Result<(Option<QueueKind>, LocalChanges), Fault> {
     let (kind, others): (Vec<_>, Vec<_>) =
         values.into_iter().partition(|(id, _)| *id == Id::DefinitionType);
     let kind = match kind.into_iter().next() {
@@ -412,11 +417,11 @@ fn model(values: Vec<(Id, Checked)>, rest: &Rest) -> Result<ModelChanges, Fault>
             return Err(Fault::new(position, "DEFTYPE of a QMODEL is TEMPDYN or PERMDYN"));
         }
     };
-    Ok(ModelChanges { kind, attributes: local(others) })
+    Ok((kind, local(others)))
 }
 
 /// DISPLAY; `head` is the object's clause.
-fn display(head: &Clause, rest: Rest) -> Result<Command, Fault> {
+fn display(head: &Clause, rest: &Rest) -> Result<Command, Fault> {
     let mut subject = match rest.object {
         Object::Local => Subject::Locals,
         Object::Alias => Subject::Aliases,
@@ -441,7 +446,7 @@ fn display(head: &Clause, rest: Rest) -> Result<Command, Fault> {
                 clause.no_value()?;
                 all = true;
             }
-            ("WHERE", None) if condition.is_none() => condition = Some(where_(clause, &rest)?),
+            ("WHERE", None) if condition.is_none() => condition = Some(where_(clause, rest)?),
             ("WHERE", None) => return Err(Fault::new(clause.position, "WHERE stands twice")),
             ("TYPE", _) if clause.values.is_some() => subject = of_type(subject, clause)?,
             (_, Some((attribute, _))) if attribute.can_show(rest.object) => {

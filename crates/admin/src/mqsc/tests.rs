@@ -5,9 +5,8 @@ use towline_core::object::{DeliverySequence, QueueKind};
 use super::*;
 use crate::attributes::{ATTRIBUTES, AttributeId, Kind, OBJECTS, Object, Verb};
 use crate::command::{
-    AliasChanges, AlterAlias, AlterModel, Clear, Condition, DefineAlias, DefineLocal, DefineModel,
-    Delete, Display, LocalChanges, ModelChanges, NamePattern, Operator, QueueManagerChanges,
-    QueueObject, Selection, Subject,
+    AliasChanges, AlterAlias, AlterModel, Clear, Condition, Define, DefineModel, Delete, Display,
+    LocalChanges, NamePattern, ObjectType, Operator, QueueManagerChanges, Selection, Subject,
 };
 
 fn texts(script: &str) -> Vec<String> {
@@ -54,11 +53,11 @@ fn define_takes_every_attribute_of_a_local_queue() {
     let command = one("define qlocal('orders') descr('it''s ours') maxdepth(7) maxmsgl(8) \
                        put(disabled) get(enabled) defpsist(yes) defprty(9) msgdlvsq(fifo) \
                        bothresh(3) boqname('bad') noshare defsopt(excl) replace like(other)");
-    let expected = DefineLocal {
+    let expected = Define {
         name: "orders".into(),
         replace: true,
         like: Some("OTHER".into()),
-        attributes: LocalChanges {
+        changes: LocalChanges {
             description: Some("it's ours".into()),
             depth_max: Some(7),
             message_bytes_max: Some(8),
@@ -78,33 +77,36 @@ fn define_takes_every_attribute_of_a_local_queue() {
 
 #[test]
 fn verbs_and_objects_have_their_short_forms() {
-    let alias = DefineAlias {
+    let alias = Define {
         name: "A".into(),
-        attributes: AliasChanges { target: Some("B".into()), ..AliasChanges::default() },
-        ..DefineAlias::default()
+        replace: false,
+        like: None,
+        changes: AliasChanges { target: Some("B".into()), ..AliasChanges::default() },
     };
     assert_eq!(one("DEF QA(a) TARGQ(b)"), Command::DefineAlias(alias.clone()));
     assert_eq!(one("DEFINE QALIAS (A) TARGET ( 'B' ) NOREPLACE"), Command::DefineAlias(alias));
-    let model = ModelChanges { kind: Some(QueueKind::PermanentDynamic), ..Default::default() };
+    let define =
+        Define { name: "M".into(), replace: false, like: None, changes: LocalChanges::default() };
+    let kind = Some(QueueKind::PermanentDynamic);
     assert_eq!(
         one("DEF QM(M) DEFTYPE(PERMDYN)"),
-        Command::DefineModel(DefineModel {
-            name: "M".into(),
-            attributes: model.clone(),
-            ..DefineModel::default()
-        })
+        Command::DefineModel(DefineModel { define, kind })
     );
     assert_eq!(
         one("ALT QMODEL(M) DEFTYPE(PERMDYN)"),
-        Command::AlterModel(AlterModel { name: "M".into(), attributes: model })
+        Command::AlterModel(AlterModel {
+            name: "M".into(),
+            changes: LocalChanges::default(),
+            kind
+        })
     );
     let changes = AliasChanges { put_enabled: Some(false), ..AliasChanges::default() };
     assert_eq!(
         one("ALT QA(A) PUT(DISABLED)"),
-        Command::AlterAlias(AlterAlias { name: "A".into(), attributes: changes })
+        Command::AlterAlias(AlterAlias { name: "A".into(), changes })
     );
     assert_eq!(one("CLEAR QL(Q)"), Command::Clear(Clear { name: "Q".into() }));
-    let delete = Delete { name: "Q".into(), object: QueueObject::Local, purge: true };
+    let delete = Delete { name: "Q".into(), object: ObjectType::Local, purge: true };
     assert_eq!(one("DELETE QL(Q) PURGE"), Command::Delete(delete.clone()));
     let kept = Delete { purge: false, ..delete };
     assert_eq!(one("delete qlocal(q) nopurge"), Command::Delete(kept));
@@ -259,13 +261,22 @@ fn defaults_in_the_table_are_those_of_the_rules() {
     let Command::DefineLocal(define) = one(&format!("DEFINE QLOCAL(X) {}", all.join(" "))) else {
         panic!("a definition");
     };
-    let other = LocalAttributes {
-        description: "other".into(),
-        depth_max: 1,
-        put_enabled: false,
-        ..LocalAttributes::default()
+    let rules = LocalAttributes::default();
+    let expected = LocalChanges {
+        description: Some(rules.description),
+        depth_max: Some(rules.depth_max),
+        message_bytes_max: Some(rules.message_bytes_max),
+        put_enabled: Some(rules.put_enabled),
+        get_enabled: Some(rules.get_enabled),
+        default_persistent: Some(rules.default_persistent),
+        default_priority: Some(rules.default_priority),
+        sequence: Some(rules.sequence),
+        backout_threshold: Some(rules.backout_threshold),
+        backout_queue: Some(rules.backout_queue),
+        shareable: Some(rules.shareable),
+        default_shared: Some(rules.default_shared),
     };
-    assert_eq!(define.attributes.over(&other), LocalAttributes::default());
+    assert_eq!(define.changes, expected);
 }
 
 #[test]

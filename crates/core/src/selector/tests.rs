@@ -361,7 +361,8 @@ mod generated {
             ], 0..14)) {
             let text = words.join(" ");
             if let Ok(selector) = Selector::parse(&text) {
-                let _: bool = selector.matches(&Message);
+                let matches = selector.matches(&Message);
+                prop_assert_eq!(matches, selector.clone().matches(&Message));
                 prop_assert_eq!(selector.text(), text);
             }
         }
@@ -390,7 +391,7 @@ fn arbitrary_bytes_never_panic() {
         if let Ok(text) = std::str::from_utf8(input)
             && let Ok(selector) = Selector::parse(text)
         {
-            let _: bool = selector.matches(&Message);
+            assert_eq!(selector.matches(&Message), selector.matches(&Message));
         }
     });
 }
