@@ -14,8 +14,10 @@ use bytes::Bytes;
 use towline_types::Payload;
 
 use crate::codec::{Map, Symbols};
+use crate::sasl::Claim;
 use crate::types::{
-    DeliveryState, DeliveryTag, Error, LinkTarget, ReceiverSettleMode, Role, SenderSettleMode, Source,
+    DeliveryState, DeliveryTag, Error, LinkTarget, ReceiverSettleMode, Role, SenderSettleMode,
+    Source,
 };
 
 /// A session of this connection. Stays unique after the session ended: a late command is ignored.
@@ -56,7 +58,7 @@ pub enum Event {
     /// Server: the peer asks to log in; nothing more is read until
     /// [`sasl_credentials`](crate::Connection::sasl_credentials) (for SCRAM) or
     /// [`sasl_outcome`](crate::Connection::sasl_outcome) (for the others) answers.
-    Login(Login),
+    Login(Claim),
     /// The peer's open frame. Server: answer with `accept_open` or `close`. Events behind it may
     /// already wait (pipelining); `close` drops them.
     Opened(Box<Opened>),
@@ -116,43 +118,6 @@ pub enum Event {
         /// False when we closed it: a violation, silence, a failed login.
         by_peer: bool,
     },
-}
-
-/// How the peer wants to log in (AMQP 5.3).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Login {
-    /// No identity.
-    Anonymous,
-    /// The identity of the TLS certificate.
-    External {
-        /// The identity to act as; empty for the certificate's own.
-        authorization: Arc<str>,
-    },
-    /// User and password in clear (RFC 4616).
-    Plain {
-        /// The identity to act as; empty for the user itself.
-        authorization: Arc<str>,
-        /// Who it is.
-        user: Arc<str>,
-        /// What proves it.
-        password: Arc<str>,
-    },
-    /// SCRAM-SHA-256: answer with the stored credentials of this user.
-    ScramUser {
-        /// Who it claims to be.
-        user: Arc<str>,
-    },
-}
-
-/// What the driver says to a [`Login`] other than SCRAM.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LoginAnswer {
-    /// Welcome.
-    Accepted,
-    /// Wrong user or password: code auth.
-    Refused,
-    /// We could not find out: code sys-temp.
-    Unavailable,
 }
 
 /// The peer's open frame (AMQP 2.7.1).

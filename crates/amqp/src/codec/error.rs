@@ -32,7 +32,7 @@ pub enum DecodeError {
     UnknownDescriptor,
     /// Bytes or fields behind the end of what was expected.
     Excess,
-    /// Sections of a message out of order, doubled, or without a body (AMQP 3.2).
+    /// Sections of a message out of order or doubled (AMQP 3.2).
     SectionOrder,
     /// Longer than what we keep.
     TooLong,
@@ -54,9 +54,7 @@ impl fmt::Display for DecodeError {
             DecodeError::MissingField(field) => write!(out, "mandatory field {field} is absent"),
             DecodeError::UnknownDescriptor => out.write_str("unexpected described type"),
             DecodeError::Excess => out.write_str("more bytes or fields than expected"),
-            DecodeError::SectionOrder => {
-                out.write_str("message sections out of order, doubled or missing")
-            }
+            DecodeError::SectionOrder => out.write_str("message sections out of order or doubled"),
             DecodeError::TooLong => out.write_str("longer than the limit"),
         }
     }

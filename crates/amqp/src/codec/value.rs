@@ -222,6 +222,30 @@ impl<'a> Value<'a> {
     }
 }
 
+impl<'a> Reader<'a> {
+    /// A list, as a view.
+    ///
+    /// # Errors
+    /// When another value stands there.
+    pub fn list(&mut self) -> Read<List<'a>> {
+        let levels = self.levels().checked_sub(1).ok_or(DecodeError::TooDeep)?;
+        let code = self.byte()?;
+        let (items, count) = self.list_of(code)?;
+        Ok(List { items, count, levels })
+    }
+
+    /// A map, as a view.
+    ///
+    /// # Errors
+    /// When another value stands there.
+    pub fn map(&mut self) -> Read<MapView<'a>> {
+        let levels = self.levels().checked_sub(1).ok_or(DecodeError::TooDeep)?;
+        let code = self.byte()?;
+        let (items, count) = self.map_of(code)?;
+        Ok(MapView { items, count, levels })
+    }
+}
+
 impl<'a> List<'a> {
     /// Count of items.
     #[must_use]

@@ -1,24 +1,23 @@
 //! The commands of a driver. Each does nothing when its object is gone.
 
 use crate::connection::{Connection, LINKS_MAX, name_key};
-use crate::event::{
-    AttachReply, AttachRequest, IncomingId, LinkId, LoginAnswer, Outgoing, SessionId,
-};
+use crate::event::{AttachReply, AttachRequest, IncomingId, LinkId, Outgoing, SessionId};
 use crate::link::Link;
 use crate::sasl::ScramCredentials;
 use crate::session::Session;
-use crate::types::{DeliveryState, Error};
+use crate::types::{DeliveryState, Error, Role, SaslCode};
 
 impl Connection {
-    /// Server: answers `Login::ScramUser` with the user's stored credentials; none for an unknown
+    /// Server: answers a login with `Claim::ScramUser` by the user's stored credentials; none for an unknown
     /// user, who then fails like one with a wrong password.
     pub fn sasl_credentials(&mut self, credentials: Option<ScramCredentials>) {
         self.login_credentials(credentials);
     }
 
-    /// Server: answers the other kinds of [`Login`](crate::event::Login).
-    pub fn sasl_outcome(&mut self, answer: LoginAnswer) {
-        self.login_answer(answer);
+    /// Server: answers the other claims: `SaslCode::Ok`, `SaslCode::Auth` for a wrong user or
+    /// password, `SaslCode::SysTemp` when that could not be found out.
+    pub fn sasl_outcome(&mut self, code: SaslCode) {
+        self.login_answer(code);
     }
 
     /// Server: answers `Opened` with our own open frame.
@@ -83,7 +82,7 @@ impl Connection {
     /// Our sending link: uses up the remaining credit without deliveries, and tells the peer.
     pub fn drained(&mut self, link: LinkId) {
         if let Some(session) = session_of(&mut self.sessions, link) {
-            session.drained(link, &mut self.output);
+            session.drained(link);
             self.touch(link.session);
         }
     }
@@ -106,7 +105,7 @@ impl Connection {
             return;
         }
         if let Some(session) = session_of(&mut self.sessions, delivery.link) {
-            session.update_incoming(delivery.delivery, state, settled, &mut self.output);
+            session.update_incoming(delivery.delivery, state, settled);
             self.touch(delivery.link.session);
         }
     }
@@ -114,7 +113,7 @@ impl Connection {
     /// Settles a delivery of ours whose `Outcome` came unsettled, or that we give up.
     pub fn settle_outgoing(&mut self, link: LinkId, key: u64, state: Option<DeliveryState>) {
         if let Some(session) = session_of(&mut self.sessions, link) {
-            session.settle_outgoing(link, key, state, &mut self.output);
+            session.settle_outgoing(link, key, state);
             self.touch(link.session);
         }
     }
@@ -139,11 +138,11 @@ impl Connection {
     pub fn begin(&mut self) -> Option<SessionId> {
         let channel_max = self.local.channel_max.min(self.peer.channel_max);
         let generation = self.next_generation();
-        let entry = self.sessions.vacant_entry();
-        let index = u16::try_from(entry.key()).ok().filter(|index| *index <= channel_max)?;
         if self.is_closing() {
             return None;
         }
+        let entry = self.sessions.vacant_entry();
+        let index = u16::try_from(entry.key()).ok().filter(|index| *index <= channel_max)?;
         let session = Session::begin(index, generation, self.local.handle_max, &mut self.output);
         entry.insert(session);
         Some(SessionId { index, generation })
@@ -152,7 +151,7 @@ impl Connection {
     /// Client: attaches a link, at once usable for `set_credit` and `send`. None when the session is
     /// gone or takes no more links, or when the name is in use in that direction.
     pub fn attach(&mut self, session: SessionId, request: AttachRequest) -> Option<LinkId> {
-        let key = name_key(request.role.opposite(), &request.name);
+        let key = name_key(opposite(request.role), &request.name);
         if self.links >= LINKS_MAX || self.names.contains_key(&key) {
             return None;
         }
@@ -174,6 +173,13 @@ impl Connection {
 fn session_of(sessions: &mut slab::Slab<Session>, link: LinkId) -> Option<&mut Session> {
     let session = sessions.get_mut(usize::from(link.session))?;
     session.link(link).is_some().then_some(session)
+}
+
+const fn opposite(role: Role) -> Role {
+    match role {
+        Role::Sender => Role::Receiver,
+        Role::Receiver => Role::Sender,
+    }
 }
 
 fn live_session(sessions: &mut slab::Slab<Session>, id: SessionId) -> Option<&mut Session> {

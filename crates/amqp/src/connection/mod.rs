@@ -22,7 +22,7 @@ mod commands;
 mod dispatch;
 mod login;
 mod options;
-mod output;
+pub(crate) mod output;
 mod receive;
 
 #[cfg(test)]
@@ -56,6 +56,8 @@ pub struct Connection {
     phase: Phase,
     /// Our open frame, until it is sent.
     open: Option<Box<Open>>,
+    /// Who logged in.
+    user: Option<Arc<str>>,
     peer: Peer,
     local: Local,
     sessions: Slab<Session>,
@@ -111,7 +113,7 @@ impl Connection {
     /// Consumes whole frames from the front of `input` and leaves a partial one for the next call.
     /// Payloads are slices of `input`'s memory.
     ///
-    /// While a [`Login`](crate::event::Login) waits for its answer nothing is consumed: call again
+    /// While a [`Login`](Event::Login) waits for its answer nothing is consumed: call again
     /// after the answer, even without new bytes.
     pub fn receive(&mut self, now: Time, input: &mut BytesMut) {
         self.clock.advance(now);
@@ -208,15 +210,19 @@ impl Connection {
         self.events.push_back(Event::Closed { error, by_peer });
     }
 
-    /// Forgets sessions and links; what is encoded stays to be written.
+    /// What is encoded stays to be written.
     fn finish(&mut self) {
         self.phase = Phase::Finished;
+        self.forget_sessions();
+        self.clock.stop();
+    }
+
+    fn forget_sessions(&mut self) {
         self.sessions.clear();
         self.channels.clear();
         self.names.clear();
         self.due.clear();
         self.links = 0;
-        self.clock.stop();
     }
 }
 
