@@ -8,7 +8,7 @@
 //! The run number keeps messages apart that an earlier run left behind. `put at` is microseconds
 //! since the Unix epoch on the clock of the producer's machine.
 
-use towline_types::{Payload, Time};
+use towline_types::Time;
 
 /// Length of a stamp, and so the smallest body.
 pub(crate) const STAMP_BYTES: usize = 32;
