@@ -3,6 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
+use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
 /// A clock tick of /proc/PID/stat. The kernel fixes USER_HZ at 100 for every program it shows it to.
@@ -14,9 +15,10 @@ pub(crate) fn cpu_time(pids: &[u32]) -> Duration {
     pids.iter().filter_map(|pid| cpu_time_of(&pid.to_string())).sum()
 }
 
-/// CPU time of this process.
+/// CPU time of this process, exact to nanoseconds.
 pub(crate) fn own_cpu_time() -> Duration {
-    cpu_time_of("self").unwrap_or_default()
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::try_from(time).unwrap_or_default()
 }
 
 fn cpu_time_of(pid: &str) -> Option<Duration> {

@@ -43,7 +43,8 @@ pub(crate) struct Report {
     verdict: Verdict,
     unfinished: u32,
     remarks: Vec<String>,
-    /// Whether nothing was lost, and nothing came twice (unless allowed) or out of order.
+    /// Whether something was done and finished, nothing was lost, and nothing came twice (unless
+    /// allowed) or out of order.
     passed: bool,
 }
 
@@ -80,6 +81,8 @@ impl Report {
         let clean = verdict.lost == 0
             && verdict.reordered == 0
             && (verdict.duplicated == 0 || plan.allow_duplicates);
+        let Counts { puts, gets, .. } = outcome.counts_all;
+        let did_something = puts + gets > 0 || plan.mode == Mode::Idle || plan.count == Some(0);
         let rate = |count| Rate { count, per_second: per_second(count, outcome.measured) };
         let counts = outcome.counts;
         let own_memory = crate::process::memory(&[std::process::id()]);
@@ -114,7 +117,7 @@ impl Report {
             verdict,
             unfinished: outcome.unfinished,
             remarks: outcome.remarks.clone(),
-            passed: clean && outcome.unfinished == 0,
+            passed: clean && did_something && outcome.unfinished == 0,
         }
     }
 
