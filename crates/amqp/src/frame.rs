@@ -223,4 +223,5 @@ pub fn encode_empty(out: &mut BytesMut) {
 }
 
 #[cfg(test)]
+#[expect(clippy::indexing_slicing, reason = "the bytes are the tests' own")]
 mod tests;

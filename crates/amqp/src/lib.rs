@@ -15,6 +15,8 @@ pub mod connection;
 pub mod event;
 pub mod frame;
 mod link;
+#[cfg(any(test, feature = "peer"))]
+pub mod peer;
 pub mod sasl;
 pub mod sections;
 mod session;

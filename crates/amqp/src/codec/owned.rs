@@ -228,6 +228,12 @@ impl Symbols {
         std::iter::from_fn(move || reader.symbol().ok())
     }
 
+    /// Bytes that they take on the heap.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.items.len()
+    }
+
     /// Whether `symbol` is one of them.
     #[must_use]
     pub fn contains(&self, symbol: &str) -> bool {
