@@ -126,9 +126,10 @@ pub struct LoadArgs {
     /// Unsettled messages of a producer, and credit of a consumer
     #[arg(long, default_value_t = 256, value_name = "N")]
     pub window: u32,
-    /// Requester: credit that stands between gets; 0 asks for a message only when it is wanted
-    #[arg(long, default_value_t = 1, value_name = "0|1")]
-    pub prefetch: u32,
+    /// Requester: credit that stands between gets, as with ordinary clients; 0 asks for a message
+    /// only when it is wanted. 1 unless rated: a resting client would keep what others wait for
+    #[arg(long, value_name = "0|1")]
+    pub prefetch: Option<u32>,
     /// Transaction: messages in a unit of work
     #[arg(long, default_value_t = 1, value_name = "B")]
     pub batch: u32,

@@ -149,7 +149,8 @@ fn pool(entropy: Entropy, length: usize, seed: u64) -> Bytes {
         }
         Entropy::Text => {
             while pool.len() < length {
-                let word = WORDS[(random.next() % WORDS.len() as u64) as usize];
+                let [.., pick] = random.next().to_le_bytes();
+                let word = WORDS[usize::from(pick) % WORDS.len()];
                 pool.extend_from_slice(word.as_bytes());
                 pool.extend_from_slice(b" ");
             }
@@ -160,10 +161,38 @@ fn pool(entropy: Entropy, length: usize, seed: u64) -> Bytes {
 }
 
 const WORDS: [&str; 32] = [
-    "account", "amount", "balance", "branch", "carrier", "charge", "credit", "currency", "customer",
-    "date", "debit", "delivery", "entry", "harbour", "invoice", "item", "ledger", "notice", "order",
-    "payment", "pilot", "price", "quantity", "quay", "receipt", "reference", "shipment", "status",
-    "total", "transfer", "value", "vessel",
+    "account",
+    "amount",
+    "balance",
+    "branch",
+    "carrier",
+    "charge",
+    "credit",
+    "currency",
+    "customer",
+    "date",
+    "debit",
+    "delivery",
+    "entry",
+    "harbour",
+    "invoice",
+    "item",
+    "ledger",
+    "notice",
+    "order",
+    "payment",
+    "pilot",
+    "price",
+    "quantity",
+    "quay",
+    "receipt",
+    "reference",
+    "shipment",
+    "status",
+    "total",
+    "transfer",
+    "value",
+    "vessel",
 ];
 
 /// The SplitMix64 sequence: enough to be incompressible, and one multiplication a word.

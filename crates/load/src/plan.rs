@@ -16,6 +16,9 @@ use crate::url::Url;
 const CLIENTS_MAX: u32 = 60_000;
 /// Threads of one run.
 const THREADS_MAX: u32 = 64;
+/// Smallest body: a stamp.
+const SIZE_BYTES_MIN: u32 = 32;
+const _: () = assert!(SIZE_BYTES_MIN as usize == STAMP_BYTES);
 /// Largest body: as the largest message of IBM MQ.
 const SIZE_BYTES_MAX: u32 = 104_857_600;
 /// Largest window, batch.
@@ -131,15 +134,17 @@ impl Plan {
     /// # Errors
     /// A sentence that says which option is wrong.
     pub(crate) fn new(args: &LoadArgs, run: u32) -> Result<Plan, String> {
-        let urls: Vec<Url> = args.url.iter().map(|url| Url::parse(url)).collect::<Result<_, _>>()?;
+        let urls: Vec<Url> =
+            args.url.iter().map(|url| Url::parse(url)).collect::<Result<_, _>>()?;
         let first = urls.first().ok_or("no --url")?;
         let queues = queue_names(&args.queue, args.queues)?;
         let seats = seats(args, &queues)?;
         within("--threads", args.threads, 1, THREADS_MAX)?;
-        within("--size", args.size, STAMP_BYTES as u32, SIZE_BYTES_MAX)?;
+        within("--size", args.size, SIZE_BYTES_MIN, SIZE_BYTES_MAX)?;
         within("--window", args.window, 1, WINDOW_MAX)?;
         within("--batch", args.batch, 1, WINDOW_MAX)?;
-        within("--prefetch", args.prefetch, 0, 1)?;
+        let prefetch = args.prefetch.unwrap_or(u32::from(args.rate.is_none()));
+        within("--prefetch", prefetch, 0, 1)?;
         let drivers = seats.iter().filter(|seat| seat.part.drives()).count();
         Ok(Plan {
             mode: args.mode,
@@ -153,7 +158,7 @@ impl Plan {
             entropy: args.entropy,
             persistent: !args.non_persistent,
             window: args.window,
-            prefetch: args.prefetch == 1,
+            prefetch: prefetch == 1,
             batch: args.batch,
             interval: args.rate.map(|rate| interval(rate, drivers)).transpose()?,
             warmup: seconds("--warmup", args.warmup)?,
@@ -347,10 +352,10 @@ mod tests {
             "put --clients 0",
             "get --rate 5",
             "put --rate 0",
-            "put --rate -1",
+            "put --rate=-1",
             "put --queues 3",
             "put --queue a%d --queue b --queues 3",
-            "put --seconds -1",
+            "put --seconds=-1",
             "put --window 0",
             "put --sasl plain",
             "put --url http://x",

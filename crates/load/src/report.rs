@@ -111,8 +111,9 @@ impl Report {
             reconnects: outcome.counts_all.reconnects,
             confirmation_gap_max_us: outcome.gap_max_us,
             latencies_us: summaries.collect(),
-            server: has_server
-                .then(|| cost(plan.mode, counts, outcome, outcome.server_cpu, outcome.server_memory)),
+            server: has_server.then(|| {
+                cost(plan.mode, counts, outcome, outcome.server_cpu, outcome.server_memory)
+            }),
             generator: cost(plan.mode, counts, outcome, outcome.own_cpu, own_memory),
             verdict,
             unfinished: outcome.unfinished,

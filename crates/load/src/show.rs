@@ -37,7 +37,7 @@ impl Show {
         if let Ok(style) = ProgressStyle::with_template("{bar:30} {msg}") {
             bar.set_style(style);
         }
-        let csv = csv.map(|path| Csv::create(path)).transpose()?;
+        let csv = csv.map(Csv::create).transpose()?;
         Ok(Samples { bar, csv, start: Time::ZERO, next: Time::NEVER, last: Counts::default() })
     }
 }

@@ -60,7 +60,8 @@ impl Worker {
         desk.now = clock.now();
         Ok(Worker {
             index: index as usize,
-            epoll: epoll::create(CreateFlags::CLOEXEC).map_err(|error| format!("epoll: {error}"))?,
+            epoll: epoll::create(CreateFlags::CLOEXEC)
+                .map_err(|error| format!("epoll: {error}"))?,
             clients: mine.map(|seat| Client::new(seat.clone(), plan)).collect(),
             dialer: Dialer::new(Arc::clone(plan))?,
             desk,

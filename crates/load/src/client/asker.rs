@@ -105,9 +105,8 @@ impl Asker {
         connection.settle_incoming(transfer.delivery, DeliveryState::Accepted);
         self.credit = self.credit.saturating_sub(1);
         let stamp = Desk::read_stamp(&transfer.payload);
-        let is_mine = stamp.is_some_and(|stamp| {
-            stamp.sequence == self.sequence && stamp.producer == self.number
-        });
+        let is_mine = stamp
+            .is_some_and(|stamp| stamp.sequence == self.sequence && stamp.producer == self.number);
         desk.got(stamp, &mut self.order);
         if let Some(waiting) = self.waiting.as_mut().filter(|_| is_mine) {
             waiting.is_answered = true;

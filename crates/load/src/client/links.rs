@@ -33,11 +33,8 @@ impl<'a> Asking<'a> {
 
     /// A link that gets from `address`; from a new dynamic queue when there is none.
     pub(super) fn receiver(&mut self, address: Option<&Arc<str>>) -> Option<LinkId> {
-        let source = Source {
-            address: address.cloned(),
-            dynamic: address.is_none(),
-            ..Source::default()
-        };
+        let source =
+            Source { address: address.cloned(), dynamic: address.is_none(), ..Source::default() };
         self.ask("get", Role::Receiver, source, LinkTarget::Target(Target::default()))
     }
 

@@ -66,7 +66,8 @@ impl Requester {
         let mut asking = Asking::begin(connection, self.index);
         self.sender = Sender::new(asking.sender(Some(&self.queue)));
         self.receiver = asking.receiver(Some(&self.queue));
-        let wants_one = (desk.plan.prefetch && !self.is_done) || matches!(self.step, Step::Getting(..));
+        let wants_one =
+            (desk.plan.prefetch && !self.is_done) || matches!(self.step, Step::Getting(..));
         if let Some(link) = self.receiver.filter(|_| wants_one) {
             connection.set_credit(link, 1);
         }

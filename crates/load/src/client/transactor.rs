@@ -6,9 +6,9 @@
 
 use std::sync::Arc;
 
+use towline_amqp::Connection;
 use towline_amqp::event::{Event, LinkId, Transfer};
 use towline_amqp::types::{DeliveryState, Outcome, TxnId};
-use towline_amqp::Connection;
 use towline_types::Time;
 
 use super::links::{Asking, Sender};
@@ -264,12 +264,7 @@ impl Transactor {
         }
     }
 
-    fn command(
-        &mut self,
-        connection: &mut Connection,
-        kind: u64,
-        message: towline_types::Payload,
-    ) {
+    fn command(&mut self, connection: &mut Connection, kind: u64, message: towline_types::Payload) {
         let key = self.commands * 2 + kind;
         self.commands += 1;
         self.declare_is_sent |= kind == DECLARE;
