@@ -83,6 +83,10 @@ def create(home, port, heap):
     text = replaced(text, r"(<default-queue-routing-type>)",
                     r"<auto-delete-queues>false</auto-delete-queues>"
                     r"<auto-delete-addresses>false</auto-delete-addresses>\1")
+    # `create` times the disk once, and a busy moment then would slow every later run.
+    found = int(re.search("<journal-buffer-timeout>(.*?)<", text).group(1))
+    text = replaced(text, r"<journal-buffer-timeout>\d+<",
+                    f"<journal-buffer-timeout>{min(found, disk_at_its_best_ns())}<")
     # The default checks would stop a peer on a nearly full lab disk, or log its busy moments.
     text = re.sub(r"<max-disk-usage>.*?</max-disk-usage>", "<max-disk-usage>99</max-disk-usage>", text)
     path.write_text(text)
@@ -94,6 +98,28 @@ def replaced(text, pattern, replacement):
     if count != 1:
         sys.exit(f"broker.xml of Artemis {VERSION} has no {pattern}")
     return text
+
+
+def disk_at_its_best_ns():
+    """Nanoseconds of one 4 KiB write + fdatasync: the best median of ten tries."""
+    path = CACHE / "probe"
+    path.write_bytes(bytes(1 << 20))
+    handle = os.open(path, os.O_WRONLY)
+    medians = []
+    try:
+        os.fsync(handle)
+        for _ in range(10):
+            times = []
+            for index in range(60):
+                start = time.perf_counter_ns()
+                os.pwrite(handle, bytes(4096), index * 4096)
+                os.fdatasync(handle)
+                times.append(time.perf_counter_ns() - start)
+            medians.append(sorted(times)[30])
+    finally:
+        os.close(handle)
+        path.unlink()
+    return min(medians)
 
 
 def free_port():
