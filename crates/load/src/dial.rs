@@ -82,7 +82,6 @@ impl Dialer {
         // The first readiness to write says that the connection stands.
         wire.waits_to_write = true;
         client.wire = Some(wire);
-        client.was_dialed = true;
         client.give_up_at = now + PATIENCE;
         Ok(())
     }

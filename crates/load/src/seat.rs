@@ -23,8 +23,8 @@ pub(crate) struct Client {
     pub(crate) url: usize,
     /// Tries in a row that led to no open connection.
     pub(crate) failures: u32,
-    /// Whether it was connected before.
-    pub(crate) was_dialed: bool,
+    /// Whether it ever had an open connection.
+    pub(crate) was_open: bool,
     /// When it may be connected.
     pub(crate) dial_at: Time,
     /// When an unanswered connect or close is given up.
@@ -41,7 +41,7 @@ impl Client {
             is_open: false,
             url: 0,
             failures: 0,
-            was_dialed: false,
+            was_open: false,
             dial_at: Time::ZERO,
             give_up_at: Time::NEVER,
         }

@@ -157,6 +157,8 @@ impl Worker {
             match event {
                 Event::Opened(_) => {
                     client.is_open = true;
+                    desk.counts.reconnects += u64::from(client.was_open);
+                    client.was_open = true;
                     client.failures = 0;
                     client.role.open(machine, desk);
                 }
@@ -308,7 +310,6 @@ impl Worker {
             if !may_dial {
                 return;
             }
-            self.desk.counts.reconnects += u64::from(client.was_dialed);
             if let Err(reason) = self.dialer.dial(client, index, &self.epoll, now) {
                 self.lose(index, &reason);
             }
