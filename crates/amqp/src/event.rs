@@ -44,6 +44,14 @@ pub struct IncomingId {
     pub(crate) settled: bool,
 }
 
+impl LinkId {
+    /// Whether the link belongs to this session.
+    #[must_use]
+    pub const fn is_of(self, session: SessionId) -> bool {
+        self.session == session.index
+    }
+}
+
 impl IncomingId {
     /// Whether the sender settled it already: there is nobody to hear an outcome.
     #[must_use]

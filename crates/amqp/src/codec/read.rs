@@ -6,8 +6,8 @@
 use towline_types::limits::NESTING_DEPTH_MAX;
 
 use super::format::{
-    ARRAY_8, ARRAY_32, BINARY_8, BINARY_32, BOOL, BYTE, FALSE, INT, INT_SMALL, LIST_0, LIST_8,
-    LIST_32, LONG, LONG_SMALL, MAP_8, MAP_32, NULL, SHORT, STRING_8, STRING_32, SYMBOL_8,
+    ARRAY_8, ARRAY_32, BINARY_8, BINARY_32, BOOL, BYTE, DESCRIBED, FALSE, INT, INT_SMALL, LIST_0,
+    LIST_8, LIST_32, LONG, LONG_SMALL, MAP_8, MAP_32, NULL, SHORT, STRING_8, STRING_32, SYMBOL_8,
     SYMBOL_32, TIMESTAMP, TRUE, UBYTE, UINT, UINT_0, UINT_SMALL, ULONG, ULONG_0, ULONG_SMALL,
     USHORT, UUID,
 };
@@ -103,6 +103,59 @@ impl<'a> Reader<'a> {
     pub fn checked_value(&mut self) -> Read<&'a [u8]> {
         let length = check::value_length(self.rest, self.levels)?;
         self.take(length)
+    }
+
+    /// Steps over one value by its size alone: what is in it is not looked at.
+    ///
+    /// # Errors
+    /// When the bytes end early, or the format code has no size.
+    #[inline]
+    pub(crate) fn step_over(&mut self) -> Read<()> {
+        let start = *self;
+        let code = self.byte()?;
+        let size = match code >> 4 {
+            0x4 => 0,
+            0x5 => 1,
+            0x6 => 2,
+            0x7 => 4,
+            0x8 => 8,
+            0x9 => 16,
+            0xa | 0xc | 0xe => self.width(true)?,
+            0xb | 0xd | 0xf => self.width(false)?,
+            _ if code == DESCRIBED => {
+                *self = start;
+                return self.checked_value().map(drop);
+            }
+            _ => return Err(DecodeError::UnknownFormat(code)),
+        };
+        self.take(size).map(drop)
+    }
+
+    /// The bytes of the text that comes next: its bytes are not looked at. `None`, and nothing read,
+    /// when no string (nor symbol) comes next.
+    #[inline]
+    fn raw_text(&mut self) -> Read<Option<&'a [u8]>> {
+        let narrow = match self.peek() {
+            Some(STRING_8 | SYMBOL_8) => true,
+            Some(STRING_32 | SYMBOL_32) => false,
+            Some(_) | None => return Ok(None),
+        };
+        self.byte()?;
+        let size = self.width(narrow)?;
+        self.take(size).map(Some)
+    }
+
+    /// Among `count` keys and values, goes to the value of the key `key`, a string or symbol.
+    pub(super) fn find(&mut self, key: &str, count: u32) -> Read<bool> {
+        for _ in 0..count / 2 {
+            match self.raw_text()? {
+                Some(name) if name == key.as_bytes() => return Ok(true),
+                Some(_) => {}
+                None => self.step_over()?,
+            }
+            self.step_over()?;
+        }
+        Ok(false)
     }
 
     /// Reads a null, when one comes next.

@@ -266,6 +266,16 @@ impl<'a> MapView<'a> {
         self.count / 2
     }
 
+    /// Whether every key is a string.
+    pub(crate) fn has_string_keys(&self) -> bool {
+        let mut reader = at(self.items, self.levels);
+        (0..self.count / 2).all(|_| {
+            matches!(reader.peek(), Some(STRING_8 | STRING_32))
+                && reader.step_over().is_ok()
+                && reader.step_over().is_ok()
+        })
+    }
+
     /// The entries in order; an error ends the walk.
     pub fn iter(&self) -> impl Iterator<Item = Read<(Value<'a>, Value<'a>)>> + use<'a> {
         let mut items =
@@ -280,8 +290,11 @@ impl<'a> MapView<'a> {
     /// The value of the first entry whose key is the string or symbol `key`.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<Value<'a>> {
-        let mut entries = self.iter().map_while(Result::ok);
-        entries.find(|(name, _)| name.as_str() == Some(key)).map(|(_, value)| value)
+        let mut reader = at(self.items, self.levels);
+        match reader.find(key, self.count) {
+            Ok(true) => Value::decode(&mut reader).ok(),
+            Ok(false) | Err(_) => None,
+        }
     }
 }
 

@@ -295,21 +295,13 @@ fn step_over(reader: &mut Reader<'_>, code: u8, checked: bool) -> Result<(), Dec
         HEADER | PROPERTIES | SEQUENCE => reader.list().map(drop)?,
         APPLICATION_PROPERTIES if checked => {
             let map = reader.map()?;
-            return match map.iter().find_map(|entry| string_key(entry).err()) {
-                Some(error) => Err(error),
-                None => check_whole(start, reader),
-            };
+            if !map.has_string_keys() {
+                return Err(DecodeError::OutOfRange("key of an application property"));
+            }
         }
         _ => reader.map().map(drop)?,
     }
     if checked { check_whole(start, reader) } else { Ok(()) }
-}
-
-fn string_key(entry: Result<(Value<'_>, Value<'_>), DecodeError>) -> Result<(), DecodeError> {
-    match entry? {
-        (Value::String(_), _) => Ok(()),
-        (_, _) => Err(DecodeError::OutOfRange("key of an application property")),
-    }
 }
 
 /// Checks the value that was stepped over between `start` and the reader's place.

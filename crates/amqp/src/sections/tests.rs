@@ -185,7 +185,7 @@ fn the_hash_of_an_id_never_changes() {
     // Golden: these numbers are in logs.
     assert_eq!(id_hash(""), 7_533_528_639_240_173_872);
     assert_eq!(id_hash("ID:a"), 13_970_179_027_241_567_392);
-    assert_eq!(id_hash("ID:6f0c9a3e-0001:1:1:1-1"), 0);
+    assert_eq!(id_hash("ID:6f0c9a3e-0001:1:1:1-1"), 14_343_974_068_851_446_865);
 }
 
 #[test]
