@@ -89,9 +89,9 @@ impl Shown {
                 Event::Attached(attached) => {
                     assert!(self.live.insert(attached.link), "shown twice");
                     self.links.push(attached.link);
-                    if self.links.len() % 3 != 0 {
+                    if !self.links.len().is_multiple_of(3) {
                         accept(&mut peer.connection, &attached, 12);
-                    } else if self.links.len() % 2 == 0 {
+                    } else if self.links.len().is_multiple_of(2) {
                         let error = Error::new(condition::NOT_FOUND, "");
                         peer.connection.refuse_attach(attached.link, error);
                         self.live.remove(&attached.link);
@@ -127,7 +127,7 @@ impl Shown {
         match kind {
             0..4 => {
                 let content = Payload::from(Bytes::from(vec![b'x'; which * 70]));
-                let settled = which % 3 == 0;
+                let settled = which.is_multiple_of(3);
                 connection.send(link, key, Outgoing { content, settled, ..Outgoing::default() });
             }
             4..7 => connection.set_credit(link, u32::try_from(which).unwrap()),
@@ -144,7 +144,7 @@ impl Shown {
                 }
             }
             12 => {
-                connection.detach(link, which % 2 == 0, None);
+                connection.detach(link, which.is_multiple_of(2), None);
             }
             13 => {
                 if let Some(session) = self.sessions.get(which % self.sessions.len().max(1)) {
