@@ -131,6 +131,16 @@ impl<'a> Reader<'a> {
         self.take(size).map(drop)
     }
 
+    /// Whether a binary comes next of which exactly the last `missing` bytes are not here.
+    pub(crate) fn binary_lacks(mut self, missing: usize) -> bool {
+        let size = match self.byte() {
+            Ok(BINARY_8) => self.width(true),
+            Ok(BINARY_32) => self.width(false),
+            Ok(_) | Err(_) => return false,
+        };
+        size == Ok(self.rest.len().saturating_add(missing))
+    }
+
     /// The bytes of the text that comes next: its bytes are not looked at. `None`, and nothing read,
     /// when no string (nor symbol) comes next.
     #[inline]

@@ -74,8 +74,9 @@ impl Clock {
         self.beat = Some(idle / 2);
     }
 
+    /// Our close frame is out: nothing may follow it, and only its answer is awaited.
     pub(super) fn closing(&mut self) {
-        self.login_until = None;
+        self.stop();
         self.close_until = Some(self.now + CLOSE_WAIT);
     }
 
@@ -119,7 +120,8 @@ impl Connection {
             None => {}
             Some(Alarm::SendEmptyFrame) => {
                 // What waits to be written does as well.
-                if !self.has_output() {
+                self.write_due();
+                if !self.output.is_ready() {
                     self.output.empty_frame();
                 }
                 self.clock.wrote();

@@ -49,6 +49,8 @@ use login::Phase;
 pub(crate) const INCOMING_WINDOW: u32 = 2_048;
 /// Links of one connection.
 pub(crate) const LINKS_MAX: usize = 10_000;
+/// Longest name of a link: 10,000 of them are to take no more than 10 MB.
+pub(crate) const LINK_NAME_BYTES_MAX: usize = 1_024;
 
 /// One AMQP connection. See the [module](self).
 #[derive(Debug)]
@@ -157,6 +159,13 @@ impl Connection {
     pub fn tick(&mut self, now: Time) {
         self.clock.advance(now);
         self.check_clock();
+    }
+
+    /// Whether a [`Login`](Event::Login) waits for its answer: a driver reads nothing more from the
+    /// socket until then.
+    #[must_use]
+    pub fn awaits_login_answer(&self) -> bool {
+        matches!(self.phase, Phase::ServerSasl { asked: true, .. })
     }
 
     /// Whether the connection is over: write what [`take_output`](Connection::take_output) still

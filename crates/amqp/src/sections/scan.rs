@@ -4,6 +4,9 @@
 
 use std::ops::Range;
 
+use bytes::Bytes;
+use towline_types::Payload;
+
 use super::properties::{Properties, PropertyValue};
 use crate::codec::{
     Composite, DecodeError, Fields, FieldsWriter, MapView, Reader, Value, check, descriptor,
@@ -133,7 +136,7 @@ impl Sections {
     /// When something else than a section stands there, a section ends early, or they are out of
     /// order.
     pub fn scan(message: &[u8]) -> Result<Sections, DecodeError> {
-        scan(message, false)
+        scan(message, false, 0)
     }
 
     /// Finds the sections and checks all that is in them, so that nobody who reads the message later
@@ -142,7 +145,25 @@ impl Sections {
     /// # Errors
     /// As [`Sections::scan`], and when anything in the message is not well formed.
     pub fn scan_checked(message: &[u8]) -> Result<Sections, DecodeError> {
-        scan(message, true)
+        scan(message, true, 0)
+    }
+
+    /// [`Sections::scan_checked`] of a message that came in several frames. Also returns the bytes to
+    /// hand to the views: the first piece, when all but the end of the last data section is in it
+    /// (then nothing is copied, and [`Sections::data`] has nothing to show); a copy of the whole
+    /// message otherwise.
+    ///
+    /// # Errors
+    /// As [`Sections::scan_checked`].
+    pub fn scan_payload(payload: &Payload) -> Result<(Sections, Bytes), DecodeError> {
+        if let [first, rest @ ..] = payload.pieces() {
+            let beyond = rest.iter().map(Bytes::len).fold(0, usize::saturating_add);
+            if let Ok(sections) = scan(first, true, beyond) {
+                return Ok((sections, first.clone()));
+            }
+        }
+        let whole = payload.to_contiguous();
+        Ok((scan(&whole, true, 0)?, whole))
     }
 
     /// Where the content begins: what a queue keeps, without header and delivery annotations.
@@ -240,10 +261,11 @@ fn map_of(span: Option<Span>, message: &[u8]) -> Option<MapView<'_>> {
     }
 }
 
-fn scan(message: &[u8], checked: bool) -> Result<Sections, DecodeError> {
-    if u32::try_from(message.len()).is_err() {
-        return Err(DecodeError::TooLong);
-    }
+/// `beyond` bytes of the message are elsewhere; they may only be the rest of a data section that ends
+/// the message.
+fn scan(message: &[u8], checked: bool, beyond: usize) -> Result<Sections, DecodeError> {
+    let whole = u32::try_from(message.len().saturating_add(beyond));
+    let whole = whole.map_err(|_| DecodeError::TooLong)?;
     let mut sections = Sections::default();
     let mut reader = Reader::new(message);
     let mut last = 0;
@@ -257,11 +279,15 @@ fn scan(message: &[u8], checked: bool) -> Result<Sections, DecodeError> {
         }
         last = code;
         let value = position(message, &reader);
+        if beyond > 0 && code == DATA && reader.binary_lacks(beyond) {
+            sections.set(code, Span { start, value, end: whole });
+            return Ok(sections);
+        }
         step_over(&mut reader, code, checked)?;
         let end = position(message, &reader);
         sections.set(code, Span { start, value, end });
     }
-    Ok(sections)
+    if beyond == 0 { Ok(sections) } else { Err(DecodeError::UnexpectedEnd) }
 }
 
 fn position(message: &[u8], reader: &Reader<'_>) -> u32 {

@@ -1,5 +1,6 @@
 use bytes::{Bytes, BytesMut};
 use proptest::prelude::*;
+use towline_types::Payload;
 
 use super::*;
 use crate::codec::{Composite, DecodeError, Value};
@@ -237,6 +238,29 @@ fn a_body_by_reference_makes_the_same_message() {
         let body = Bytes::from(vec![7; length]);
         assert_eq!(builder.data_by_reference(&body).to_contiguous(), builder.data(&body));
     }
+}
+
+#[test]
+fn a_message_in_pieces_is_scanned_without_a_copy_when_only_its_body_is_cut() {
+    let bytes = MessageBuilder::new().application_property("a", Value::Uint(1)).data(&[7; 900]);
+    let whole = Sections::scan_checked(&bytes).unwrap();
+    let value = whole.body.unwrap().value as usize;
+    for cut in 1..bytes.len() {
+        let mut payload = Payload::from(bytes.slice(..cut));
+        payload.push(bytes.slice(cut..));
+        let (sections, head) = Sections::scan_payload(&payload).unwrap();
+        assert_eq!(sections, whole);
+        // Constructor and size of the data section take five bytes.
+        assert_eq!(head.len(), if cut < value + 5 { bytes.len() } else { cut });
+        let property = sections.application_property(&head, "a");
+        assert_eq!(property, Some(PropertyValue::Long(1)));
+        let mut longer = payload.clone();
+        longer.push(Bytes::from_static(b"x"));
+        assert!(Sections::scan_payload(&longer).is_err());
+        let shorter = payload.to_contiguous().slice(..bytes.len() - 1);
+        assert!(Sections::scan_payload(&Payload::from(shorter)).is_err());
+    }
+    assert!(Sections::scan_payload(&Payload::Empty).is_ok());
 }
 
 #[test]

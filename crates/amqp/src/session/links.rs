@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::codec::{Map, Symbols};
-use crate::connection::Output;
+use crate::connection::{LINK_NAME_BYTES_MAX, Output};
 use crate::event::{AttachReply, AttachRequest, Attached, Event, LinkId, SessionId};
 use crate::link::{Direction, Link, LinkState, Receiving, Sending, Violation};
 use crate::session::Session;
@@ -75,7 +75,7 @@ impl Session {
         Some(LinkId { session: session.index, index, generation })
     }
 
-    /// Checks the handle of the peer's attach.
+    /// Checks the handle and the name of the peer's attach.
     pub(crate) fn check_attach(&self, attach: &Attach) -> Result<(), Violation> {
         if attach.handle > self.handle_max {
             let error = Error::new(condition::FRAMING_ERROR, "a handle above handle-max");
@@ -84,6 +84,10 @@ impl Session {
         if self.by_handle(attach.handle).is_ok() {
             let error = Error::new(condition::HANDLE_IN_USE, "the handle is in use");
             return Err(Violation::Session(error));
+        }
+        if attach.name.len() > LINK_NAME_BYTES_MAX {
+            let text = "the name of the link is too long";
+            return Err(Violation::Session(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, text)));
         }
         Ok(())
     }

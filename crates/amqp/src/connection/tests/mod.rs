@@ -1,5 +1,6 @@
 //! The machines against a scripted peer, and against each other.
 
+mod hostile;
 mod links;
 mod opening;
 mod pair;

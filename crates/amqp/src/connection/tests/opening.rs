@@ -83,7 +83,9 @@ fn everything_may_be_pipelined_behind_the_headers() {
     }
     assert_eq!(peer.event(), Event::Login(Claim::Anonymous));
     peer.no_event();
+    assert!(peer.connection.awaits_login_answer());
     peer.connection.sasl_outcome(SaslCode::Ok);
+    assert!(!peer.connection.awaits_login_answer());
     peer.resend();
     assert!(matches!(peer.event(), Event::Opened(opened) if &*opened.container_id == "eager"));
     assert!(matches!(peer.event(), Event::SessionBegun(_)));
@@ -241,13 +243,19 @@ fn an_idle_time_out_too_short_to_keep_is_refused() {
 
 #[test]
 fn our_close_waits_for_the_answer_but_not_for_ever() {
-    let mut peer = Peer::begun();
+    let mut peer = Peer::opened_with("open idle-time-out=1000");
+    peer.send("begin");
+    peer.expect("begin");
+    peer.event();
     peer.connection.close(None);
     peer.expect("close");
     peer.send("attach name=late handle=0 role=receiver source=q");
+    peer.wait(Duration::from_secs(4));
     peer.no_event();
+    // Nothing may follow a close frame, not even an empty frame.
+    peer.expect_nothing();
     assert!(!peer.connection.is_finished());
-    peer.wait(Duration::from_secs(5));
+    peer.wait(Duration::from_secs(1));
     assert_eq!(peer.event(), Event::Closed { error: None, by_peer: false });
     assert!(peer.connection.is_finished());
 }

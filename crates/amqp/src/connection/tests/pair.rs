@@ -309,7 +309,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => link().prop_map(Step::Drain),
         3 => (link(), 1..9_usize, any::<bool>()).prop_map(|(l, n, y)| Step::Settle(l, n, y)),
         5 => (count.clone(), count).prop_map(|(up, down)| Step::Carry(up, down)),
-        1 => (0..4_000_u64).prop_map(Step::Wait),
+        // All together less than the login may take.
+        1 => (0..80_u64).prop_map(Step::Wait),
     ];
     prop::collection::vec(step, 1..120)
 }

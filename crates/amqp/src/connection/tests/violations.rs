@@ -256,6 +256,13 @@ fn more_links_than_the_limit_are_refused() {
 }
 
 #[test]
+fn a_link_name_over_the_limit_ends_the_session() {
+    let mut peer = Peer::begun();
+    peer.send(&format!("attach name={} handle=0 role=sender", "n".repeat(1_025)));
+    ends(&mut peer, &condition::RESOURCE_LIMIT_EXCEEDED);
+}
+
+#[test]
 fn our_handles_stay_below_the_peers_handle_max() {
     let mut peer = Peer::opened();
     peer.send("begin handle-max=0");
