@@ -1,5 +1,5 @@
 module towline.dev/e2e
 
-go 1.26.8
+go 1.25
 
-require github.com/Azure/go-amqp v1.7.0 // indirect
+require github.com/Azure/go-amqp v1.7.0

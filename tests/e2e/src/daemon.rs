@@ -30,6 +30,8 @@ pub struct Site {
     pub data: PathBuf,
     /// Text of the configuration file; none when empty.
     pub config: String,
+    /// Where to listen: a free port unless a test sets what an earlier start got.
+    pub listen: String,
     /// Further arguments of `towline run`.
     pub arguments: Vec<String>,
     scratch: TempDir,
@@ -56,7 +58,8 @@ impl Site {
         let scratch = tempfile::Builder::new().prefix("site-").tempdir_in(below)?;
         let data = scratch.path().join("data");
         let (config, arguments) = (String::new(), Vec::new());
-        Ok(Self { name: "QM1".into(), data, config, arguments, scratch })
+        let (name, listen) = ("QM1".into(), "127.0.0.1:0".into());
+        Ok(Self { name, data, config, listen, arguments, scratch })
     }
 
     /// The same, with a configuration file.
@@ -79,7 +82,7 @@ impl Site {
     pub fn command(&self) -> Try<Command> {
         let mut command = Command::new(place::towline()?);
         command.arg("run").arg(&self.name).arg("--data").arg(&self.data);
-        command.args(["--listen", "127.0.0.1:0"]).args(&self.arguments);
+        command.args(["--listen", &self.listen]).args(&self.arguments);
         if !self.config.is_empty() {
             let path = self.scratch().join("towline.toml");
             fs::write(&path, &self.config)?;
