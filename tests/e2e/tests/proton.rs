@@ -59,7 +59,8 @@ fn a_full_queue_rejects_and_the_link_goes_on() -> Try {
 
 #[test]
 fn a_rejected_message_goes_to_the_dead_letter_queue() -> Try {
-    let define = "DEFINE QLOCAL('REJECTED')\nDEFINE QLOCAL('DEAD') REPLACE\nALTER QMGR DEADQ('DEAD')";
+    let define =
+        "DEFINE QLOCAL('REJECTED')\nDEFINE QLOCAL('DEAD') REPLACE\nALTER QMGR DEADQ('DEAD')";
     passes_on(define, "blocking.py", "rejected", &["DEAD"])
 }
 
