@@ -261,7 +261,7 @@ func selector(url string, _ []string) error {
 			return err
 		}
 	}
-	filters := []amqp.LinkFilter{amqp.NewSelectorFilter("number IN (2, 4)" + " OR number > 4")}
+	filters := []amqp.LinkFilter{amqp.NewSelectorFilter("number = 2 OR number BETWEEN 4 AND 7")}
 	if filters[0] == nil {
 		return errors.New("no filter")
 	}

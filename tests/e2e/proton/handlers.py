@@ -315,10 +315,7 @@ def capabilities(url):
 
     class Queue(ReceiverOption):
         def apply(self, receiver):
-            receiver.source.capabilities.put_array(False, 19)
-            receiver.source.capabilities.enter()
-            receiver.source.capabilities.put_symbol(symbol("queue"))
-            receiver.source.capabilities.exit()
+            receiver.source.capabilities.put_object(symbol("queue"))
 
     class Asking(Scenario):
         def begin(self, event):
