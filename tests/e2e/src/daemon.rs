@@ -105,8 +105,8 @@ impl Site {
         let Some(stdout) = child.stdout.take() else { fail!("no standard output") };
         let lines = read_lines(stdout);
         let mut daemon =
-            Daemon { child, address: String::new(), lines, log: path, started_in: Duration::ZERO };
-        daemon.address = daemon.await_ready()?;
+            Daemon { child, url: String::new(), lines, log: path, started_in: Duration::ZERO };
+        daemon.url = daemon.await_ready()?;
         daemon.started_in = begun.elapsed();
         Ok(daemon)
     }
@@ -141,6 +141,29 @@ impl Site {
         let mut command = Command::new(place::towline()?);
         command.args(arguments).arg("--data").arg(&self.data).stdin(Stdio::null());
         Ok(command)
+    }
+
+    /// Runs a `towline` command that must end with this exit code, and gives back its standard
+    /// output.
+    ///
+    /// # Errors
+    /// The output, when the exit code is another.
+    pub fn runs(&self, arguments: &[&str], code: i32) -> Try<String> {
+        self.runs_with(arguments, b"", code)
+    }
+
+    /// The same with bytes on standard input.
+    ///
+    /// # Errors
+    /// The output, when the exit code is another.
+    pub fn runs_with(&self, arguments: &[&str], input: &[u8], code: i32) -> Try<String> {
+        let path = self.scratch().join("input");
+        fs::write(&path, input)?;
+        let output = self.towline(arguments)?.stdin(File::open(path)?).output()?;
+        let words = said(&output);
+        let right = output.status.code() == Some(code);
+        require!(right, "{arguments:?} gave {}, not {code}: {words}", output.status);
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
     /// Runs MQSC commands; every one must succeed.
@@ -195,23 +218,23 @@ pub fn said(output: &Output) -> String {
 /// A running daemon.
 pub struct Daemon {
     child: Child,
-    address: String,
+    url: String,
     lines: Receiver<String>,
     log: PathBuf,
     started_in: Duration,
 }
 
 impl Daemon {
-    /// `127.0.0.1:PORT`.
+    /// `127.0.0.1:PORT`, of the first listener.
     #[must_use]
     pub fn address(&self) -> &str {
-        &self.address
+        self.url.split_once("://").map_or("", |(_, address)| address)
     }
 
-    /// `amqp://127.0.0.1:PORT`.
+    /// `amqp://127.0.0.1:PORT`, or `amqps`, of the first listener.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("amqp://{}", self.address)
+        self.url.clone()
     }
 
     /// The process id.
@@ -309,8 +332,8 @@ impl Daemon {
             let left = end.saturating_duration_since(Instant::now());
             match self.lines.recv_timeout(left) {
                 Ok(line) => {
-                    if let Some(address) = line.strip_prefix("ready amqp://") {
-                        return Ok(address.trim().to_string());
+                    if let Some(url) = line.strip_prefix("ready ") {
+                        return Ok(url.trim().to_string());
                     }
                 }
                 Err(_) => fail!("the daemon did not get ready:\n{}", self.log_end()),

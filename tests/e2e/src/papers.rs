@@ -1,16 +1,31 @@
-//! Throw-away certificates: one authority, a server's and a client's paper, each as PEM files.
+//! Throw-away certificates (one authority, a server's and a client's paper, each as PEM files) and
+//! users files.
 //!
 //! Nothing here is secret or kept; the files live in a test's scratch folder.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose,
 };
 
-use crate::Try;
+use crate::{Try, require};
+
+/// Prints one line of a users file.
+const SCRAM: &str = r#"
+import base64, hashlib, hmac, os, sys
+name, password = sys.argv[1:]
+salt, count = os.urandom(16), 4096
+salted = hashlib.pbkdf2_hmac("sha256", password.encode(), salt, count)
+stored = hashlib.sha256(hmac.digest(salted, b"Client Key", "sha256")).digest()
+server = hmac.digest(salted, b"Server Key", "sha256")
+text = lambda value: base64.b64encode(value).decode()
+print(f"{name}:SCRAM-SHA-256${count}:{text(salt)}${text(stored)}:{text(server)}")
+"#;
 
 /// Paths of the PEM files.
 pub struct Papers {
@@ -54,6 +69,26 @@ pub fn issue(folder: &Path, client_name: &str) -> Try<Papers> {
     let (other, _) = self::authority("Somebody else's authority")?;
     sign(&client, &other, &papers.stranger, &papers.stranger_key)?;
     Ok(papers)
+}
+
+/// Writes a users file for the daemon, readable by nobody else, with these names and passwords.
+///
+/// The line's shape is `name:SCRAM-SHA-256$iterations:salt$stored:server`; the keys are made by
+/// Python's hashlib (RFC 5802 section 3), so that the product's own code is not its own witness.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn users(folder: &Path, users: &[(&str, &str)]) -> Try<PathBuf> {
+    let mut text = String::new();
+    for (name, password) in users {
+        let output = Command::new("python3").args(["-c", SCRAM, name, password]).output()?;
+        require!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        text.push_str(&String::from_utf8(output.stdout)?);
+    }
+    let path = folder.join("users");
+    fs::write(&path, text)?;
+    fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+    Ok(path)
 }
 
 fn authority(name: &str) -> Try<(Issuer<'static, KeyPair>, String)> {

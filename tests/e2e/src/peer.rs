@@ -150,6 +150,28 @@ impl Peer {
         self.send(&amqp(0, &credit_flow(handle, 0, credit), &[]))
     }
 
+    /// Attaches a link to the transaction coordinator on channel 0 and waits for credit.
+    ///
+    /// # Errors
+    /// When the daemon does not answer as it should.
+    pub fn attach_coordinator(&mut self, handle: u32) -> Try {
+        self.send(&amqp(0, &attach_coordinator(handle), &[]))?;
+        let attach = self.expect(code::ATTACH)?;
+        require!(*attach.performative.field(6) != Value::Null, "refused: {attach:?}");
+        self.expect(code::FLOW)?;
+        Ok(())
+    }
+
+    /// Sends a declare or discharge, and gives back the state that answers it.
+    ///
+    /// # Errors
+    /// When no disposition comes.
+    pub fn control(&mut self, handle: u32, delivery: u32, request: &Value) -> Try<Value> {
+        let body = Value::Described(code::AMQP_VALUE, Box::new(request.clone())).bytes();
+        self.send(&amqp(0, &transfer(handle, delivery, false), &body))?;
+        Ok(self.expect(code::DISPOSITION)?.performative.field(4).clone())
+    }
+
     /// Sends bytes as they are.
     ///
     /// # Errors
@@ -405,6 +427,40 @@ pub fn attach_sender(handle: u32, queue: &str) -> Value {
         count,
     ];
     described(code::ATTACH, fields)
+}
+
+/// An attach of a link to the transaction coordinator.
+#[must_use]
+pub fn attach_coordinator(handle: u32) -> Value {
+    let fields = vec![
+        text("coordinator"),
+        Value::Uint(handle),
+        Value::Bool(false),
+        Value::Null,
+        Value::Null,
+        described(code::SOURCE, vec![]),
+        described(code::COORDINATOR, vec![]),
+        Value::Null,
+        Value::Null,
+        Value::Uint(0),
+    ];
+    described(code::ATTACH, fields)
+}
+
+/// A transfer of an unsettled delivery in a unit of work.
+#[must_use]
+pub fn transfer_in_unit(handle: u32, delivery: u32, unit: &Value) -> Value {
+    let fields = vec![
+        Value::Uint(handle),
+        Value::Uint(delivery),
+        Value::Binary(delivery.to_be_bytes().into()),
+        Value::Uint(0),
+        Value::Bool(false),
+        Value::Bool(false),
+        Value::Null,
+        described(code::TRANSACTIONAL, vec![unit.clone()]),
+    ];
+    described(code::TRANSFER, fields)
 }
 
 /// An attach of a receiver to a queue.

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use towline_e2e::Try;
 use towline_e2e::daemon::{Daemon, Site};
-use towline_e2e::peer::{Ending, Peer, attach_sender, credit_flow, open_frame, transfer};
+use towline_e2e::peer::{
+    Ending, Peer, attach_coordinator, attach_sender, credit_flow, open_frame, transfer,
+};
 use towline_e2e::require;
 use towline_e2e::wire::{
     AMQP_HEADER, SASL_HEADER, Value, amqp, code, described, frame, symbol, text,
@@ -299,21 +301,8 @@ fn a_violation_on_a_link_ends_link_session_or_connection() -> Try {
 
 /// An attach of a coordinator link and a transfer of this body on it.
 fn coordinated(body: &Value) -> Vec<u8> {
-    let target = described(code::COORDINATOR, vec![]);
-    let fields = vec![
-        text("coordinator"),
-        Value::Uint(9),
-        Value::Bool(false),
-        Value::Null,
-        Value::Null,
-        described(code::SOURCE, vec![]),
-        target,
-        Value::Null,
-        Value::Null,
-        Value::Uint(0),
-    ];
     let payload = Value::Described(code::AMQP_VALUE, Box::new(body.clone())).bytes();
-    let attach = amqp(0, &described(code::ATTACH, fields), &[]);
+    let attach = amqp(0, &attach_coordinator(9), &[]);
     [attach, amqp(0, &transfer(9, 0, false), &payload)].concat()
 }
 

@@ -1,9 +1,7 @@
 //! Too many, too slow, too big: bounded memory, a clear end, and another client unharmed.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use towline_e2e::daemon::{Daemon, Site};
 use towline_e2e::peer::{Ending, Peer, attach_sender, credit_flow, transfer};
@@ -28,14 +26,6 @@ fn bystander(daemon: &Daemon) -> Try<Peer> {
     peer.attach_sender(0, "BYSTANDER")?;
     peer.attach_receiver(1, "BYSTANDER", 1_000_000)?;
     Ok(peer)
-}
-
-/// A connection from another loopback address than everybody else's.
-fn connect_from(source: Ipv4Addr, daemon: &Daemon) -> Try<TcpStream> {
-    let stream = socket(AddressFamily::INET, SocketType::STREAM, None)?;
-    bind(&stream, &SocketAddr::from((source, 0)))?;
-    connect(&stream, &daemon.address().parse::<SocketAddr>()?)?;
-    Ok(stream.into())
 }
 
 fn allow_many_files() -> Try {
@@ -68,8 +58,6 @@ fn a_thousand_connections_that_never_log_in_end_in_time_and_cost_little() -> Try
     }
     let grown = daemon.resident_bytes()?.saturating_sub(before.0);
     require!(grown < 64 << 20, "{grown} bytes for a thousand silent connections");
-    let late = connect_from(Ipv4Addr::new(127, 0, 0, 2), &daemon)?;
-    drop(late);
     let end = Instant::now() + LIMIT;
     for peer in &mut silent {
         let left = end.saturating_duration_since(Instant::now());
@@ -237,20 +225,7 @@ fn units_of_one_connection_are_limited() -> Try {
     let site = Site::open()?;
     let daemon = site.start()?;
     let mut peer = Peer::begun(daemon.address())?;
-    let fields = vec![
-        text("coordinator"),
-        Value::Uint(0),
-        Value::Bool(false),
-        Value::Null,
-        Value::Null,
-        described(code::SOURCE, vec![]),
-        described(code::COORDINATOR, vec![]),
-        Value::Null,
-        Value::Null,
-        Value::Uint(0),
-    ];
-    peer.send(&amqp(0, &described(code::ATTACH, fields), &[]))?;
-    peer.expect(code::ATTACH)?;
+    peer.attach_coordinator(0)?;
     let declare =
         Value::Described(code::AMQP_VALUE, Box::new(described(code::DECLARE, vec![]))).bytes();
     for number in 0..1_100 {

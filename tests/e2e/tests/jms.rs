@@ -183,7 +183,7 @@ fn a_unit_beyond_maxumsgs_does_not_commit() -> Try {
 
 #[test]
 fn a_unit_beyond_its_age_is_rolled_back() -> Try {
-    let site = Site::open()?.with_config("[limits]\nunit_age_max = \"1s\"\n");
+    let site = Site::open()?.with_config("[queue_manager]\nunit_age_max_s = 1\n");
     let daemon = site.start()?;
     program::run(program::jms("unit_too_old", &daemon.url(), &[])?)?;
     daemon.stop()

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use towline_e2e::chance::Chance;
 use towline_e2e::daemon::{Site, said};
 use towline_e2e::extent::{Batch, batches, copy_folder, flip, overwrite};
-use towline_e2e::peer::Peer;
-use towline_e2e::wire::{Value, amqp, code, described, message, text};
+use towline_e2e::peer::{Peer, transfer_in_unit};
+use towline_e2e::wire::{Value, amqp, code, described, message};
 use towline_e2e::{Try, fail, require};
 
 /// Small, so that a copy is quick; the least that the configuration takes.
@@ -72,59 +72,18 @@ impl Written {
 
 /// Puts three messages in one unit and commits it.
 fn commit_unit(peer: &mut Peer, first_delivery: u32) -> Try {
-    let handle = 9;
-    let fields = vec![
-        text("coordinator"),
-        Value::Uint(handle),
-        Value::Bool(false),
-        Value::Null,
-        Value::Null,
-        described(code::SOURCE, vec![]),
-        described(code::COORDINATOR, vec![]),
-        Value::Null,
-        Value::Null,
-        Value::Uint(0),
-    ];
-    peer.send(&amqp(0, &described(code::ATTACH, fields), &[]))?;
-    peer.expect(code::ATTACH)?;
-    let declare = described(code::DECLARE, vec![]);
-    let declared = control(peer, first_delivery, &declare)?;
+    peer.attach_coordinator(9)?;
+    let declared = peer.control(9, first_delivery, &described(code::DECLARE, vec![]))?;
     let unit = declared.field(0).clone();
     for number in 0..UNIT {
-        let delivery = first_delivery + 1 + number;
-        let state = described(code::TRANSACTIONAL, vec![unit.clone()]);
-        let fields = vec![
-            Value::Uint(0),
-            Value::Uint(delivery),
-            Value::Binary(delivery.to_be_bytes().into()),
-            Value::Uint(0),
-            Value::Bool(false),
-            Value::Bool(false),
-            Value::Null,
-            state,
-        ];
-        let body = message(true, format!("unit {number}").as_bytes());
-        peer.send(&amqp(0, &described(code::TRANSFER, fields), &body))?;
+        let transfer = transfer_in_unit(0, first_delivery + 1 + number, &unit);
+        peer.send(&amqp(0, &transfer, &message(true, format!("unit {number}").as_bytes())))?;
         peer.expect(code::DISPOSITION)?;
     }
     let discharge = described(code::DISCHARGE, vec![unit, Value::Bool(false)]);
-    let outcome = control(peer, first_delivery + 1 + UNIT, &discharge)?;
+    let outcome = peer.control(9, first_delivery + 1 + UNIT, &discharge)?;
     require!(outcome.code() == Some(code::ACCEPTED), "the commit was not accepted: {outcome:?}");
     Ok(())
-}
-
-/// Sends a request to the coordinator, and gives back the state that answers it.
-fn control(peer: &mut Peer, delivery: u32, request: &Value) -> Try<Value> {
-    let fields = vec![
-        Value::Uint(9),
-        Value::Uint(delivery),
-        Value::Binary(delivery.to_be_bytes().into()),
-        Value::Uint(0),
-        Value::Bool(false),
-    ];
-    let body = Value::Described(code::AMQP_VALUE, Box::new(request.clone())).bytes();
-    peer.send(&amqp(0, &described(code::TRANSFER, fields), &body))?;
-    Ok(peer.expect(code::DISPOSITION)?.performative.field(4).clone())
 }
 
 #[test]
