@@ -4,7 +4,7 @@
 use crate::fact::{Body, Fact};
 use crate::message::DeadLetter;
 use crate::{ConnectionId, ConsumerId, MessageSequence, QueueId, Refusal, UnitId};
-use towline_types::Time;
+use towline_types::{BodyLocation, Time};
 
 /// What one call yields. The caller owns and reuses it.
 #[derive(Debug, Default)]
@@ -45,6 +45,21 @@ pub enum Effect {
         unit: UnitId,
         /// Why.
         reason: Refusal,
+    },
+    /// The body (or chunk) at this place is needed from now on: its log extent must stay.
+    Stored {
+        /// Where.
+        location: BodyLocation,
+    },
+    /// Nobody needs the body (or chunk) at this place any more.
+    Removed {
+        /// Where.
+        location: BodyLocation,
+    },
+    /// As `Removed`, for all messages of a queue that was cleared or deleted.
+    RemovedMany {
+        /// Where.
+        locations: Vec<BodyLocation>,
     },
     /// A selector needs the content of this message: read it, then call `content_arrived`.
     Fetch {

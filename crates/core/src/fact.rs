@@ -108,6 +108,11 @@ pub enum Fact {
         /// Which.
         queue: QueueId,
     },
+    /// An alias or a model was deleted.
+    Undefined {
+        /// Its name.
+        name: String,
+    },
     /// All messages before this place were cleared from a queue.
     Cleared {
         /// Which.

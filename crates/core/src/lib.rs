@@ -10,16 +10,42 @@
 
 #![forbid(unsafe_code)]
 
+mod apply;
+mod audit;
+mod carry;
+mod catalogue;
+pub mod command;
+mod decide;
+mod dispatch;
 mod effect;
+mod expiry;
 mod fact;
+mod hash;
 mod ids;
 mod message;
 pub mod object;
+mod party;
+mod queue;
+mod queue_manager;
+pub mod record;
 mod refusal;
+mod replay;
+mod request;
 pub mod selector;
+mod snapshot;
+mod status;
 
+pub use carry::CarryCursor;
 pub use effect::{Delivery, Effect, Outputs};
 pub use fact::{Body, Durability, Fact};
 pub use ids::{BodyId, ConnectionId, ConsumerId, MessageSequence, QueueId, UnitId};
 pub use message::{DeadLetter, DeadLetterReason, Header, Message, NewMessage};
+pub use queue::Totals;
+pub use queue_manager::QueueManager;
+pub use record::{RecordError, ReplayError};
 pub use refusal::Refusal;
+pub use request::{
+    AutoDefine, Candidate, ConsumerMode, ConsumerSpec, Decision, Filter, FilterKey, Limits, Match,
+    Outcome, PutTarget, Selection, Settlement,
+};
+pub use status::{ConnectionStatus, QueueStatus};

@@ -11,8 +11,10 @@ use crate::fact::Body;
 pub struct Header {
     /// Survives a restart.
     pub persistent: bool,
-    /// 0 to 9; 9 first.
+    /// 0 to 9; what consumers see.
     pub priority: u8,
+    /// 0 to 9; 9 is delivered first. As `priority`, or DEFPRTY of a queue with MSGDLVSQ(FIFO).
+    pub order: u8,
     /// The message is never delivered at or after this time. Counted from put, as in IBM MQ.
     pub expires_at: Option<Time>,
     /// When it was put.

@@ -1,8 +1,12 @@
 //! Objects: what DEFINE, ALTER, DELETE and CLEAR speak of. Attribute names are IBM MQ's.
 
-use towline_types::limits;
+use towline_types::{Time, limits};
 
 use crate::QueueId;
+pub use crate::command::{
+    AliasChanges, Define, DefineAlias, DefineLocal, DefineModel, LocalChanges, ObjectType,
+    QueueManagerChanges,
+};
 
 /// An object with all its attributes, as it is logged.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +17,8 @@ pub enum Definition {
     Alias(AliasQueue),
     /// QMODEL.
     Model(ModelQueue),
+    /// QMGR: there is exactly one, and it has no name among the queues.
+    QueueManager(QueueManagerAttributes),
 }
 
 /// A local queue.
@@ -26,6 +32,17 @@ pub struct LocalQueue {
     pub kind: QueueKind,
     /// Its attributes.
     pub attributes: LocalAttributes,
+    /// When it was made and changed.
+    pub stamps: Stamps,
+}
+
+/// CRDATE and CRTIME, ALTDATE and ALTTIME.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stamps {
+    /// When the object was defined first.
+    pub created_at: Time,
+    /// When it was defined or altered last.
+    pub altered_at: Time,
 }
 
 /// DEFTYPE of a local queue.
@@ -116,6 +133,8 @@ pub struct AliasQueue {
     pub default_persistent: bool,
     /// DEFPRTY of the alias.
     pub default_priority: u8,
+    /// When it was made and changed.
+    pub stamps: Stamps,
 }
 
 /// A model queue.
@@ -127,16 +146,43 @@ pub struct ModelQueue {
     pub kind: QueueKind,
     /// What queues made from it start with.
     pub attributes: LocalAttributes,
+    /// When it was made and changed.
+    pub stamps: Stamps,
+}
+
+/// Attributes of the queue manager that ALTER QMGR changes; they win over the configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QueueManagerAttributes {
+    /// DESCR.
+    pub description: String,
+    /// DEADQ; empty: none.
+    pub dead_letter_queue: String,
+    /// MAXMSGL in bytes.
+    pub message_bytes_max: u64,
+    /// MAXUMSGS.
+    pub unit_messages_max: u32,
 }
 
 impl Definition {
-    /// The object's name.
+    /// The object's type; `None` for the queue manager itself.
+    #[must_use]
+    pub const fn object_type(&self) -> Option<ObjectType> {
+        match self {
+            Definition::Local(_) => Some(ObjectType::Local),
+            Definition::Alias(_) => Some(ObjectType::Alias),
+            Definition::Model(_) => Some(ObjectType::Model),
+            Definition::QueueManager(_) => None,
+        }
+    }
+
+    /// The object's name, empty for the queue manager itself.
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
             Definition::Local(queue) => &queue.name,
             Definition::Alias(queue) => &queue.name,
             Definition::Model(queue) => &queue.name,
+            Definition::QueueManager(_) => "",
         }
     }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 
 /// The caller may not. Texts say what was wrong and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields say what the text of the refusal shows")]
 pub enum Refusal {
     /// No object of that name.
     UnknownQueue(String),
@@ -29,6 +30,8 @@ pub enum Refusal {
     UnitTooOld { seconds_max: u64 },
     /// No open unit of work of that id on this connection.
     UnknownUnit,
+    /// A put or a settlement inside the unit of work was refused.
+    UnitDoomed,
     /// Too many open units of work on this connection.
     TooManyUnits { units_max: usize },
     /// The object exists already (DEFINE without REPLACE).
@@ -99,6 +102,9 @@ impl fmt::Display for Refusal {
                 "unit of work was open for more than {seconds_max} s and was rolled back"
             ),
             R::UnknownUnit => write!(out, "no such unit of work is open on this connection"),
+            R::UnitDoomed => {
+                write!(out, "a message of this unit of work was refused; it was rolled back")
+            }
             R::TooManyUnits { units_max } => {
                 write!(out, "more than {units_max} units of work open on this connection")
             }

@@ -1,0 +1,228 @@
+//! Facts carried out: live, in replay, on replicas. Total: a fact that does not fit is a broken promise
+//! of whoever decided or recovered it, and halts the process.
+
+use towline_types::{BodyLocation, Time};
+
+use crate::fact::{Body, Fact};
+use crate::message::Message;
+use crate::object::Definition;
+use crate::queue::{Removed, Spot};
+use crate::{Effect, MessageSequence, Outputs, QueueId, QueueManager};
+
+/// How a fact is carried out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Manner {
+    /// `None` in replay: gets then have no time.
+    pub(crate) now: Option<Time>,
+    /// Whether totals count it; not when an image counted it already.
+    pub(crate) counted: bool,
+}
+
+impl QueueManager {
+    /// Carries out one fact. Facts of one run must follow each other without any other call between.
+    /// A `Put` has its body in memory or in the log, or announced with all chunks applied before.
+    ///
+    /// # Panics
+    /// When the fact contradicts what was applied before.
+    pub fn apply(&mut self, now: Time, fact: Fact, outputs: &mut Outputs) {
+        self.carry_out(fact, Manner { now: Some(now), counted: true }, outputs);
+    }
+
+    pub(crate) fn carry_out(&mut self, fact: Fact, manner: Manner, outputs: &mut Outputs) {
+        let count = u64::from(manner.counted);
+        match fact {
+            Fact::Put { queue, sequence, message } => {
+                self.apply_put(queue, sequence, *message, count, outputs);
+            }
+            Fact::Got { queue: id, sequence } => {
+                self.end_message(id, sequence, outputs);
+                let queue = self.queue_mut(id);
+                queue.totals.gets += count;
+                queue.last_get_at = manner.now.or(queue.last_get_at);
+                self.reap(id);
+            }
+            Fact::Expired { queue: id, sequence } => {
+                self.end_message(id, sequence, outputs);
+                self.queue_mut(id).totals.expired += count;
+                self.reap(id);
+            }
+            Fact::BackedOut { queue, sequence, count: backouts } => {
+                let spot = self.spot(queue, sequence);
+                let queue = self.queue_mut(queue);
+                queue.totals.backouts += count;
+                if let Some(entry) = queue.entry_mut(spot) {
+                    // The active counted when it decided, and may have counted again since.
+                    entry.backout_count = entry.backout_count.max(backouts);
+                }
+            }
+            Fact::Moved { from, sequence, to, new_sequence, dead_letter } => {
+                let spot = self.spot(from, sequence);
+                self.queue_mut(from).totals.moved += count;
+                self.carry_over(from, spot, to, new_sequence, *dead_letter);
+                let target = self.queue_mut(to);
+                target.totals.puts += count;
+                target.arrived();
+                self.saw_sequence(new_sequence);
+            }
+            Fact::BodyChunk { body, index, chunk } => {
+                let Body::Log(location) = chunk else {
+                    unreachable!("a chunk that is applied is in the log")
+                };
+                self.next.body = self.next.body.max(body.0.saturating_add(1));
+                let chunks = self.chunks.entry(body).or_default();
+                assert_eq!(chunks.len(), index as usize, "chunks come in order");
+                chunks.push(location);
+                outputs.effects.push(Effect::Stored { location });
+            }
+            Fact::Defined { definition } => self.apply_definition(*definition),
+            Fact::Deleted { queue } => self.apply_deleted(queue, outputs),
+            Fact::Undefined { name } => {
+                self.catalogue.apply(&name, None);
+            }
+            Fact::Cleared { queue, upto } => self.apply_cleared(queue, upto, count, outputs),
+            Fact::Committed { operations: _ } => {}
+        }
+    }
+
+    fn apply_put(
+        &mut self,
+        id: QueueId,
+        sequence: MessageSequence,
+        mut message: Message,
+        count: u64,
+        outputs: &mut Outputs,
+    ) {
+        message.body = match message.body {
+            Body::Announced { body, chunks, bytes } => {
+                let locations = self.chunks.remove(&body).unwrap_or_default();
+                assert_eq!(locations.len(), chunks as usize, "all chunks were applied before");
+                let sum: u64 = locations.iter().map(|chunk| u64::from(chunk.bytes)).sum();
+                assert_eq!(sum, bytes, "the chunks are as long as announced");
+                Body::Chunks(locations.into_boxed_slice())
+            }
+            Body::Log(location) => {
+                outputs.effects.push(Effect::Stored { location });
+                Body::Log(location)
+            }
+            other @ (Body::Memory(_) | Body::Chunks(_) | Body::Incoming(_)) => other,
+        };
+        self.saw_sequence(sequence);
+        let queue = self.queue_mut(id);
+        if let Some(spot) = queue.spot_of(sequence.0) {
+            // Not a new message: it was carried forward, so that its old extent can be reused.
+            let old = queue.relocate(spot, message.body);
+            release(old, outputs);
+            return;
+        }
+        let put_at = message.header.put_at;
+        queue.arrived();
+        queue.totals.puts += count;
+        queue.last_put_at = Some(put_at);
+        let deleting = queue.deleting;
+        queue.insert(sequence.0, message);
+        if deleting {
+            self.end_message(id, sequence, outputs);
+            self.reap(id);
+        } else {
+            self.mark_changed(id);
+        }
+    }
+
+    fn saw_sequence(&mut self, sequence: MessageSequence) {
+        self.next.sequence = self.next.sequence.max(sequence.0.saturating_add(1));
+    }
+
+    /// Where the message is that a fact speaks of.
+    fn spot(&mut self, queue: QueueId, sequence: MessageSequence) -> Spot {
+        match self.queue_mut(queue).spot_of(sequence.0) {
+            Some(spot) => spot,
+            None => unreachable!("no message {sequence:?} in {queue:?}"),
+        }
+    }
+
+    fn end_message(&mut self, id: QueueId, sequence: MessageSequence, outputs: &mut Outputs) {
+        let spot = self.spot(id, sequence);
+        let removed = self.queue_mut(id).remove(spot);
+        self.release_removed(removed, outputs);
+    }
+
+    fn release_removed(&mut self, removed: Removed, outputs: &mut Outputs) {
+        if removed.entry.persistent {
+            release(Some(removed.body()), outputs);
+        } else {
+            self.memory_bytes -= removed.bytes();
+        }
+    }
+
+    fn apply_definition(&mut self, definition: Definition) {
+        let name = definition.name().to_owned();
+        let counts = self.catalogue.apply(&name, Some(definition.clone()));
+        if counts {
+            self.adopt(&definition);
+        }
+    }
+
+    fn apply_deleted(&mut self, id: QueueId, outputs: &mut Outputs) {
+        let Some(queue) = self.queues.remove(&id) else {
+            unreachable!("{id:?} is deleted and does not exist")
+        };
+        assert_eq!(queue.reserved, 0, "a queue with puts on their way is not deleted");
+        self.catalogue.apply(&queue.definition.name, None);
+        let spots: Vec<Spot> =
+            queue.iter().map(|(lane, entry)| Spot { lane, sequence: entry.sequence }).collect();
+        let mut queue = queue;
+        let removed: Vec<Removed> = spots.into_iter().map(|spot| queue.remove(spot)).collect();
+        self.release_many(removed, outputs);
+    }
+
+    fn apply_cleared(
+        &mut self,
+        id: QueueId,
+        upto: MessageSequence,
+        count: u64,
+        outputs: &mut Outputs,
+    ) {
+        let queue = self.queue_mut(id);
+        let spots: Vec<Spot> = queue
+            .iter()
+            .filter(|(_, entry)| entry.sequence < upto.0)
+            .map(|(lane, entry)| Spot { lane, sequence: entry.sequence })
+            .collect();
+        queue.totals.cleared += count * spots.len() as u64;
+        let removed: Vec<Removed> = spots.into_iter().map(|spot| queue.remove(spot)).collect();
+        self.saw_sequence(MessageSequence(upto.0.saturating_sub(1)));
+        self.release_many(removed, outputs);
+    }
+
+    fn release_many(&mut self, removed: Vec<Removed>, outputs: &mut Outputs) {
+        let mut locations: Vec<BodyLocation> = Vec::new();
+        for message in removed {
+            if message.entry.persistent {
+                match message.body() {
+                    Body::Log(location) => locations.push(location),
+                    Body::Chunks(chunks) => locations.extend(chunks.iter()),
+                    Body::Memory(_) | Body::Incoming(_) | Body::Announced { .. } => {
+                        unreachable!("the body of a persistent message is in the log")
+                    }
+                }
+            } else {
+                self.memory_bytes -= message.bytes();
+            }
+        }
+        if !locations.is_empty() {
+            outputs.effects.push(Effect::RemovedMany { locations });
+        }
+    }
+}
+
+/// Nobody needs this body any more.
+pub(crate) fn release(body: Option<Body>, outputs: &mut Outputs) {
+    match body {
+        Some(Body::Log(location)) => outputs.effects.push(Effect::Removed { location }),
+        Some(Body::Chunks(chunks)) => {
+            let removed = chunks.iter().map(|location| Effect::Removed { location: *location });
+            outputs.effects.extend(removed);
+        }
+        Some(Body::Memory(_) | Body::Incoming(_) | Body::Announced { .. }) | None => {}
+    }
+}

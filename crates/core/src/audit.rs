@@ -1,0 +1,77 @@
+//! Checks of the whole state, for tests: everything that is counted twice must agree.
+
+use std::collections::BTreeSet;
+
+use crate::QueueManager;
+use crate::queue::{Queue, State};
+
+impl QueueManager {
+    /// Checks all invariants, at the cost of looking at everything.
+    ///
+    /// # Panics
+    /// When one is broken.
+    pub fn audit(&self) {
+        for queue in self.queues.values() {
+            queue.audit();
+            self.audit_queue(queue);
+        }
+        let non_persistent = |queue: &Queue| -> u64 {
+            let memory = queue.iter().filter(|(_, entry)| !entry.persistent);
+            memory.map(|(_, entry)| queue.bytes_of(entry)).sum()
+        };
+        let stored: u64 = self.queues.values().map(|queue| non_persistent(queue)).sum();
+        let staged: u64 = self.units.values().map(|unit| unit.bytes).sum();
+        let in_flight: u64 = self.queues.values().map(|queue| queue.in_flight).sum();
+        assert!(self.memory_bytes >= stored + staged, "memory is accounted for");
+        if in_flight == 0 {
+            assert_eq!(self.memory_bytes, stored + staged, "memory is given back");
+        }
+        for (id, consumer) in &self.consumers {
+            let connection = self.connections.get(&consumer.connection);
+            assert!(
+                connection.is_some_and(|found| found.consumers.contains(id)),
+                "known consumers"
+            );
+            assert!(!consumer.browses() || consumer.held.is_empty(), "a browser holds nothing");
+            assert!(!consumer.waiting || !consumer.closing, "who was told to go waits for nothing");
+        }
+        for (id, unit) in &self.units {
+            let connection = self.connections.get(&unit.connection);
+            assert!(connection.is_some_and(|found| found.units.contains(id)), "known units");
+            assert!(!self.ended_units.contains_key(id), "a unit is open or ended");
+            let bytes: u64 = unit.puts.iter().map(|put| put.content.len() as u64).sum();
+            assert_eq!(bytes, unit.bytes, "bytes of a unit");
+        }
+    }
+
+    fn audit_queue(&self, queue: &Queue) {
+        let id = queue.id();
+        let of_queue = || self.consumers.values().filter(move |consumer| consumer.queue == id);
+        let inputs = of_queue().filter(|consumer| !consumer.browses()).count();
+        let browsers = of_queue().filter(|consumer| consumer.browses()).count();
+        assert_eq!(inputs, queue.open_input as usize, "consumers of a queue");
+        assert_eq!(browsers, queue.open_browse as usize, "browsers of a queue");
+        let outputs: u32 =
+            self.connections.values().filter_map(|found| found.outputs.get(&id)).sum();
+        assert_eq!(outputs, queue.open_output, "producers of a queue");
+        let gets = self.units.values().flat_map(|unit| &unit.gets);
+        let staged: Vec<u64> =
+            gets.filter(|get| get.queue == id).map(|get| get.spot.sequence).collect();
+        assert_eq!(staged.len() as u64, queue.uncommitted_gets, "uncommitted gets");
+        let puts = self.units.values().flat_map(|unit| &unit.puts);
+        let reserved = puts.filter(|put| put.queue == id).count() as u64;
+        assert_eq!(reserved + queue.in_flight, queue.reserved, "reserved places");
+        let holders = of_queue().flat_map(|consumer| consumer.held.keys().copied()).chain(staged);
+        let mut held = BTreeSet::new();
+        for sequence in holders {
+            assert!(held.insert(sequence), "a message is held once");
+        }
+        let states: BTreeSet<u64> = queue
+            .iter()
+            .filter(|(_, entry)| entry.state == State::Held)
+            .map(|(_, entry)| entry.sequence)
+            .collect();
+        assert_eq!(held, states, "what is held has a holder");
+        assert!(queue.depth() == queue.live + queue.reserved, "depth");
+    }
+}

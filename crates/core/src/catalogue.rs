@@ -1,0 +1,149 @@
+//! Names and what they stand for.
+//!
+//! A definition counts for requests when it is *decided*, and for images when it is *applied*. In
+//! between it is `ahead`: an image never holds what the log might not. Alias chains have one link
+//! (as in IBM MQ, an alias of an alias is refused).
+
+use std::collections::BTreeMap;
+
+use crate::Refusal;
+use crate::object::{AliasQueue, Definition, LocalQueue, ModelQueue, ObjectType, QueueKind};
+use towline_types::limits;
+
+/// All objects by name. Ordered, so that no choice of names makes a lookup slow.
+#[derive(Debug, Default)]
+pub(crate) struct Catalogue {
+    objects: BTreeMap<String, Object>,
+}
+
+#[derive(Debug, Default)]
+struct Object {
+    applied: Option<Definition>,
+    /// As decided last; counts while `decisions` are on their way. `None`: deleted.
+    ahead: Option<Definition>,
+    decisions: u32,
+}
+
+impl Object {
+    fn current(&self) -> Option<&Definition> {
+        if self.decisions > 0 { self.ahead.as_ref() } else { self.applied.as_ref() }
+    }
+}
+
+impl Catalogue {
+    /// What this name stands for, for requests.
+    pub(crate) fn get(&self, name: &str) -> Option<&Definition> {
+        self.objects.get(name).and_then(Object::current)
+    }
+
+    /// All definitions that count for requests, by name.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Definition> {
+        self.objects.values().filter_map(Object::current)
+    }
+
+    /// All definitions that count for images, by name.
+    pub(crate) fn durable(&self) -> impl Iterator<Item = &Definition> {
+        let kept = |definition: &&Definition| match definition {
+            Definition::Local(queue) => queue.kind != QueueKind::TemporaryDynamic,
+            Definition::Alias(_) | Definition::Model(_) | Definition::QueueManager(_) => true,
+        };
+        self.objects.values().filter_map(|object| object.applied.as_ref()).filter(kept)
+    }
+
+    /// A definition (`None`: a deletion) is decided; its fact is on its way.
+    pub(crate) fn decide(&mut self, name: &str, definition: Option<Definition>) {
+        let object = self.objects.entry(name.to_owned()).or_default();
+        object.ahead = definition;
+        object.decisions += 1;
+    }
+
+    /// A definition (`None`: a deletion) is applied. True when no later decision stands before it:
+    /// it counts for requests now.
+    pub(crate) fn apply(&mut self, name: &str, definition: Option<Definition>) -> bool {
+        let object = self.objects.entry(name.to_owned()).or_default();
+        object.applied = definition;
+        let decided_here = object.decisions > 0;
+        object.decisions = object.decisions.saturating_sub(1);
+        let last = object.decisions == 0;
+        if last {
+            object.ahead = None;
+            if object.applied.is_none() {
+                self.objects.remove(name);
+            }
+        }
+        !decided_here
+    }
+
+    /// Follows an alias to its local queue.
+    pub(crate) fn resolve(&self, name: &str) -> Result<Resolved<'_>, Refusal> {
+        match self.get(name) {
+            None => Err(Refusal::UnknownQueue(name.to_owned())),
+            Some(Definition::Local(queue)) => Ok(Resolved { queue, alias: None }),
+            Some(Definition::Alias(alias)) => match self.get(&alias.target) {
+                Some(Definition::Local(queue)) => Ok(Resolved { queue, alias: Some(alias) }),
+                Some(Definition::Alias(_) | Definition::Model(_) | Definition::QueueManager(_))
+                | None => Err(Refusal::BadAlias(name.to_owned())),
+            },
+            Some(Definition::Model(_) | Definition::QueueManager(_)) => {
+                Err(wrong_type(name, ObjectType::Local))
+            }
+        }
+    }
+
+    /// The local queue of this name.
+    pub(crate) fn local(&self, name: &str) -> Result<&LocalQueue, Refusal> {
+        match self.get(name) {
+            Some(Definition::Local(queue)) => Ok(queue),
+            Some(_) => Err(wrong_type(name, ObjectType::Local)),
+            None => Err(Refusal::UnknownQueue(name.to_owned())),
+        }
+    }
+
+    /// The alias of this name.
+    pub(crate) fn alias(&self, name: &str) -> Result<&AliasQueue, Refusal> {
+        match self.get(name) {
+            Some(Definition::Alias(alias)) => Ok(alias),
+            Some(_) => Err(wrong_type(name, ObjectType::Alias)),
+            None => Err(Refusal::UnknownQueue(name.to_owned())),
+        }
+    }
+
+    /// The model of this name.
+    pub(crate) fn model(&self, name: &str) -> Result<&ModelQueue, Refusal> {
+        match self.get(name) {
+            Some(Definition::Model(model)) => Ok(model),
+            Some(_) => Err(wrong_type(name, ObjectType::Model)),
+            None => Err(Refusal::UnknownQueue(name.to_owned())),
+        }
+    }
+}
+
+/// Where a name leads.
+#[derive(Debug)]
+pub(crate) struct Resolved<'a> {
+    pub(crate) queue: &'a LocalQueue,
+    pub(crate) alias: Option<&'a AliasQueue>,
+}
+
+pub(crate) fn wrong_type(name: &str, expected: ObjectType) -> Refusal {
+    Refusal::WrongType { name: name.to_owned(), expected: expected.as_str() }
+}
+
+/// Whether this can be the name of an object: 1 to 255 bytes, no control characters.
+pub(crate) fn check_name(name: &str) -> Result<(), Refusal> {
+    let fits = (1..=limits::QUEUE_NAME_BYTES_MAX).contains(&name.len());
+    if fits && !name.chars().any(char::is_control) {
+        return Ok(());
+    }
+    // A refusal is shown to people: what it repeats must be short and printable.
+    let shown = name.chars().filter(|c| !c.is_control()).take(64).collect();
+    Err(Refusal::BadName(shown))
+}
+
+/// Whether a name is covered by a pattern: a name, or a generic name that ends in `*`.
+pub(crate) fn covers(pattern: &str, name: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(prefix) => name.starts_with(prefix),
+        None => pattern == name,
+    }
+}

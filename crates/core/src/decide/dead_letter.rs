@@ -1,0 +1,145 @@
+//! Backouts, and what the queue manager moves by itself: poison messages to BOQNAME, others to the
+//! dead-letter queue. IBM MQ leaves this to applications; AMQP clients have no code for it.
+//!
+//! A message is only moved where it fits: the target must exist, be PUT(ENABLED), have room, and keep
+//! what is persistent. Else it stays where it is and is delivered again: nothing is ever lost here.
+
+use towline_types::Time;
+
+use super::LazyFacts;
+use crate::fact::Fact;
+use crate::message::{DeadLetter, DeadLetterReason};
+use crate::object::QueueKind;
+use crate::queue::{Spot, State};
+use crate::{MessageSequence, QueueId, QueueManager};
+
+impl QueueManager {
+    /// A delivery failed: the message goes back to its place with one backout more, or, when the count
+    /// reaches BOTHRESH, to BOQNAME or the dead-letter queue.
+    pub(crate) fn back_out(
+        &mut self,
+        now: Time,
+        id: QueueId,
+        spot: Spot,
+        facts: &mut dyn LazyFacts,
+    ) {
+        let queue = self.queue_mut(id);
+        if queue.deleting {
+            self.give_back(id, spot);
+            return;
+        }
+        let threshold = queue.definition.attributes.backout_threshold;
+        let Some(entry) = queue.entry_mut(spot) else {
+            unreachable!("a message that is held is in its queue")
+        };
+        entry.backout_count = entry.backout_count.saturating_add(1);
+        let (count, persistent) = (entry.backout_count, entry.persistent);
+        if persistent {
+            // Counted in the totals when applied. It goes first: a move carries no count.
+            facts.push_lazy(Fact::BackedOut { queue: id, sequence: Self::sequence(spot), count });
+        } else {
+            queue.totals.backouts += 1;
+        }
+        let poison = threshold > 0 && count >= threshold;
+        let reason = DeadLetterReason::BackoutThreshold;
+        if !(poison && self.dead_letter(now, id, spot, reason, facts)) {
+            self.give_back(id, spot);
+        }
+    }
+
+    /// Moves a message to the queue that this reason leads to. False: there is no usable one, and
+    /// nothing changed.
+    pub(crate) fn dead_letter(
+        &mut self,
+        now: Time,
+        from: QueueId,
+        spot: Spot,
+        reason: DeadLetterReason,
+        facts: &mut dyn LazyFacts,
+    ) -> bool {
+        let Some(to) = self.dead_letter_target(from, spot, reason) else { return false };
+        let new_sequence = self.next_sequence();
+        let queue = self.queue_mut(from);
+        let dead_letter = Box::new(DeadLetter {
+            reason,
+            origin: queue.definition.name.clone(),
+            origin_id: from,
+            moved_at: now,
+        });
+        if queue.entry(spot).is_some_and(|entry| entry.persistent) {
+            queue.set_state(spot, State::Leaving);
+            let target = self.queue_mut(to);
+            target.reserved += 1;
+            target.in_flight += 1;
+            let sequence = Self::sequence(spot);
+            facts.push_lazy(Fact::Moved { from, sequence, to, new_sequence, dead_letter });
+        } else {
+            queue.totals.moved += 1;
+            self.carry_over(from, spot, to, new_sequence, *dead_letter);
+            self.queue_mut(to).totals.puts += 1;
+        }
+        true
+    }
+
+    /// Takes a message from one queue and puts it on another.
+    pub(crate) fn carry_over(
+        &mut self,
+        from: QueueId,
+        spot: Spot,
+        to: QueueId,
+        new_sequence: MessageSequence,
+        dead_letter: DeadLetter,
+    ) {
+        let source = self.queue_mut(from);
+        let moved = source.remove(spot);
+        let moved_at = dead_letter.moved_at;
+        let expired = dead_letter.reason == DeadLetterReason::Expired;
+        let target = self.queue_mut(to);
+        let mut message = moved.into_message(0);
+        message.header.order = target.lane_for(message.header.priority);
+        if expired {
+            message.header.expires_at = None;
+        }
+        message.dead_letter = Some(Box::new(dead_letter));
+        target.insert(new_sequence.0, message);
+        target.last_put_at = Some(moved_at);
+        self.mark_changed(to);
+    }
+
+    fn dead_letter_target(
+        &self,
+        from: QueueId,
+        spot: Spot,
+        reason: DeadLetterReason,
+    ) -> Option<QueueId> {
+        let source = self.queues.get(&from)?;
+        let backout_queue = match reason {
+            DeadLetterReason::BackoutThreshold => {
+                source.definition.attributes.backout_queue.as_str()
+            }
+            DeadLetterReason::Rejected
+            | DeadLetterReason::Expired
+            | DeadLetterReason::Undeliverable => "",
+        };
+        [backout_queue, self.limits.dead_letter_queue.as_str()]
+            .into_iter()
+            .filter(|name| !name.is_empty())
+            .find_map(|name| self.usable_target(from, spot, name))
+    }
+
+    fn usable_target(&self, from: QueueId, spot: Spot, name: &str) -> Option<QueueId> {
+        let source = self.queues.get(&from)?;
+        let message = source.entry(spot)?;
+        let resolved = self.catalogue.resolve(name).ok()?;
+        let target = self.queues.get(&resolved.queue.id)?;
+        let attributes = &target.definition.attributes;
+        let usable = target.id() != from
+            && !target.deleting
+            && attributes.put_enabled
+            && resolved.alias.is_none_or(|alias| alias.put_enabled)
+            && target.depth() < attributes.depth_max
+            && source.bytes_of(message) <= attributes.message_bytes_max
+            && !(message.persistent && target.definition.kind == QueueKind::TemporaryDynamic);
+        usable.then(|| target.id())
+    }
+}

@@ -1,0 +1,204 @@
+//! Consumers and browsers: opening, credit, closing.
+
+use towline_types::Time;
+
+use super::LazyFacts;
+use super::open::Opened;
+use crate::hash::FastMap;
+use crate::party::{Consumer, Cursor};
+use crate::queue::{Attention, LANES, Rank, Spot};
+use crate::request::{ConsumerMode, ConsumerSpec, Decision};
+use crate::{ConnectionId, ConsumerId, Effect, MessageSequence, QueueId, QueueManager, Refusal};
+
+impl QueueManager {
+    /// Opens a consumer or browser, without credit. Yields its id and the name of the local queue.
+    ///
+    /// # Errors
+    /// A bad or unknown name, GET(DISABLED) on the way, and for a consumer: another one has the queue
+    /// for itself, or this one wants it (or NOSHARE gives it) and others are there.
+    pub fn open_get(
+        &mut self,
+        now: Time,
+        connection: ConnectionId,
+        spec: &ConsumerSpec,
+        out: &mut Decision,
+    ) -> Result<(ConsumerId, String), Refusal> {
+        out.begin();
+        let exclusive = self.check_get(spec)?;
+        let Opened { queue: queue_id, name, alias: _ } =
+            self.resolve_or_define(now, &spec.queue, out)?;
+        let id = ConsumerId(self.next.consumer);
+        self.next.consumer += 1;
+        let browses = spec.mode == ConsumerMode::Browse;
+        let attention = Attention::of(browses, spec.filter.as_deref());
+        let consumer = Consumer {
+            id,
+            connection,
+            queue: queue_id,
+            mode: spec.mode,
+            filter: spec.filter.clone(),
+            attention,
+            presettled: spec.presettled,
+            credit: 0,
+            drain: false,
+            waiting: false,
+            closing: false,
+            held: FastMap::default(),
+            cursor: match attention {
+                Attention::Plain => Cursor::None,
+                Attention::Scanner => Cursor::Lanes(Box::new([0; LANES])),
+                Attention::Keyed(_) => Cursor::Key(Rank::FIRST),
+            },
+            fetching: None,
+        };
+        let queue = self.queue_mut(queue_id);
+        if browses {
+            queue.open_browse += 1;
+        } else {
+            queue.open_input += 1;
+            queue.exclusive = exclusive;
+        }
+        if let Attention::Keyed(key) = attention {
+            queue.index_key(key);
+        }
+        queue.waiting.open(consumer.visitor());
+        self.connections.entry(connection).or_default().consumers.insert(id);
+        self.consumers.insert(id, consumer);
+        Ok((id, name))
+    }
+
+    /// Whether the consumer would have the queue for itself. A queue that does not exist yet is for
+    /// `resolve_or_define` to judge.
+    fn check_get(&self, spec: &ConsumerSpec) -> Result<bool, Refusal> {
+        let Ok(resolved) = self.catalogue.resolve(&spec.queue) else {
+            return Ok(spec.exclusive.unwrap_or(false));
+        };
+        if let Some(alias) = resolved.alias.filter(|alias| !alias.get_enabled) {
+            return Err(Refusal::GetInhibited(alias.name.clone()));
+        }
+        let attributes = &resolved.queue.attributes;
+        if !attributes.get_enabled {
+            return Err(Refusal::GetInhibited(resolved.queue.name.clone()));
+        }
+        let exclusive =
+            !attributes.shareable || spec.exclusive.unwrap_or(!attributes.default_shared);
+        let queue = self.queues.get(&resolved.queue.id);
+        let (inputs, taken) = queue.map_or((0, false), |queue| (queue.open_input, queue.exclusive));
+        if spec.mode == ConsumerMode::Consume && inputs > 0 && (exclusive || taken) {
+            return Err(Refusal::QueueInUse(resolved.queue.name.clone()));
+        }
+        Ok(exclusive)
+    }
+
+    /// Sets how many more messages the consumer may be given (absolute, as after an AMQP flow). With
+    /// `drain`, credit that cannot be used at the next dispatch is taken away and
+    /// [`Effect::Drained`] says so. A consumer that is closed or told to go gets nothing.
+    pub fn set_credit(&mut self, consumer: ConsumerId, credit: u32, drain: bool) {
+        let Some(consumer) = self.consumers.get_mut(&consumer) else { return };
+        if consumer.closing {
+            return;
+        }
+        consumer.credit = credit;
+        let (queue, visitor) = (consumer.queue, consumer.visitor());
+        let starts_drain = drain && !consumer.drain;
+        let stops_drain = !drain && consumer.drain;
+        let wakes = consumer.wants() && !consumer.waiting;
+        let plain = visitor.attention == Attention::Plain;
+        consumer.drain = drain;
+        consumer.waiting |= wakes && plain;
+        let Some(found) = self.queues.get_mut(&queue) else { return };
+        if starts_drain {
+            found.waiting.draining.push(visitor.consumer);
+        }
+        if stops_drain {
+            found.waiting.draining.retain(|other| *other != visitor.consumer);
+        }
+        if wakes {
+            found.waiting.wake(visitor);
+        }
+        if wakes || starts_drain {
+            self.mark_changed(queue);
+        }
+    }
+
+    /// Closes a consumer. What it did not settle goes back to its place; when the connection was
+    /// `lost`, with a backout counted. What it settled in an open unit of work stays there.
+    pub fn close_get(&mut self, now: Time, consumer: ConsumerId, lost: bool, out: &mut Decision) {
+        out.begin();
+        self.end_consumer(now, consumer, lost, out);
+    }
+
+    pub(super) fn end_consumer(
+        &mut self,
+        now: Time,
+        consumer: ConsumerId,
+        lost: bool,
+        facts: &mut dyn LazyFacts,
+    ) {
+        let Some(consumer) = self.consumers.remove(&consumer) else { return };
+        if let Some(connection) = self.connections.get_mut(&consumer.connection) {
+            connection.consumers.remove(&consumer.id);
+        }
+        let Some(queue) = self.queues.get_mut(&consumer.queue) else {
+            assert!(consumer.held.is_empty(), "a queue went while its messages were held");
+            return;
+        };
+        queue.waiting.close(consumer.visitor());
+        if consumer.browses() {
+            queue.open_browse -= 1;
+        } else {
+            queue.open_input -= 1;
+            queue.exclusive = false;
+        }
+        let mut held: Vec<Spot> = consumer
+            .held
+            .iter()
+            .map(|(sequence, lane)| Spot { lane: *lane, sequence: *sequence })
+            .collect();
+        held.sort_unstable_by_key(|spot| spot.sequence);
+        for spot in held {
+            if lost {
+                self.back_out(now, consumer.queue, spot, facts);
+            } else {
+                self.give_back(consumer.queue, spot);
+            }
+        }
+        self.reap(consumer.queue);
+    }
+
+    /// Tells all consumers and browsers of a queue to go. They keep what they have not settled.
+    pub(super) fn dismiss_consumers(&mut self, queue: QueueId, reason: &Refusal) {
+        let mut dismissed: Vec<ConsumerId> = self
+            .consumers
+            .values()
+            .filter(|consumer| consumer.queue == queue && !consumer.closing)
+            .map(|consumer| consumer.id)
+            .collect();
+        dismissed.sort_unstable();
+        for id in dismissed {
+            let Some(consumer) = self.consumers.get_mut(&id) else { continue };
+            consumer.closing = true;
+            consumer.credit = 0;
+            consumer.waiting = false;
+            let connection = consumer.connection;
+            if let Some(queue) = self.queues.get_mut(&queue) {
+                queue.waiting.close(consumer.visitor());
+            }
+            let reason = reason.clone();
+            self.effects.push(Effect::ConsumerClosed { connection, consumer: id, reason });
+        }
+    }
+
+    /// The content that an [`Effect::Fetch`] asked for can be had now (or never will be: the question
+    /// is then asked again). Must follow every `Fetch`, even when the message is gone.
+    pub fn content_arrived(&mut self, queue: QueueId, sequence: MessageSequence) {
+        let Some(found) = self.queues.get_mut(&queue) else { return };
+        for waiter in found.waiting.fetched(sequence.0) {
+            if let Some(consumer) = self.consumers.get_mut(&waiter) {
+                consumer.fetching = None;
+                found.waiting.wake(consumer.visitor());
+            }
+        }
+        self.mark_changed(queue);
+    }
+}

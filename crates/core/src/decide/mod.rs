@@ -1,0 +1,36 @@
+//! Requests that may be refused. Each call checks first, then reserves and yields facts: a refused call
+//! changes nothing.
+//!
+//! Facts must reach the log, and then `apply`, in the order in which the calls yielded them.
+
+mod dead_letter;
+mod define;
+mod get;
+mod leave;
+mod open;
+mod put;
+mod settle;
+mod unit;
+
+use crate::Outputs;
+use crate::fact::{Durability, Fact};
+use crate::request::Decision;
+
+/// Where facts go for which nobody waits: those of a request, and those that the queue manager found
+/// necessary by itself.
+pub(crate) trait LazyFacts {
+    /// Adds a fact for the log.
+    fn push_lazy(&mut self, fact: Fact);
+}
+
+impl LazyFacts for Decision {
+    fn push_lazy(&mut self, fact: Fact) {
+        self.push_logged(fact, Durability::Lazy);
+    }
+}
+
+impl LazyFacts for Outputs {
+    fn push_lazy(&mut self, fact: Fact) {
+        self.facts.push(fact);
+    }
+}

@@ -1,0 +1,165 @@
+//! Opening for put: names, aliases, automatic definition, dynamic queues.
+
+use towline_types::Time;
+
+use crate::catalogue::{check_name, covers};
+use crate::fact::{Durability, Fact};
+use crate::object::{Definition, LocalAttributes, LocalQueue, QueueKind, Stamps};
+use crate::request::{Decision, PutTarget};
+use crate::{ConnectionId, QueueId, QueueManager, Refusal};
+
+/// Where a name led.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) queue: QueueId,
+    pub(crate) name: String,
+    pub(crate) alias: Option<String>,
+}
+
+/// Longest part of a model's name in the name of a dynamic queue; leaves room for what makes it unique.
+const DYNAMIC_PREFIX_BYTES_MAX: usize = 200;
+
+impl QueueManager {
+    /// Opens a queue or alias for put. Counts in OPPROCS until `close_put` or `disconnect`.
+    ///
+    /// # Errors
+    /// A bad or unknown name, an alias that leads nowhere, PUT(DISABLED) on the way.
+    pub fn open_put(
+        &mut self,
+        now: Time,
+        connection: ConnectionId,
+        name: &str,
+        out: &mut Decision,
+    ) -> Result<PutTarget, Refusal> {
+        out.begin();
+        if let Ok(resolved) = self.catalogue.resolve(name) {
+            if let Some(alias) = resolved.alias.filter(|alias| !alias.put_enabled) {
+                return Err(Refusal::PutInhibited(alias.name.clone()));
+            }
+            if !resolved.queue.attributes.put_enabled {
+                return Err(Refusal::PutInhibited(resolved.queue.name.clone()));
+            }
+        }
+        let Opened { queue: id, name, alias } = self.resolve_or_define(now, name, out)?;
+        let message_bytes_max = self.limits.message_bytes_max;
+        let queue = self.queue_mut(id);
+        queue.open_output += 1;
+        let message_bytes_max =
+            message_bytes_max.min(queue.definition.attributes.message_bytes_max);
+        let opened = self.connections.entry(connection).or_default();
+        *opened.outputs.entry(id).or_default() += 1;
+        Ok(PutTarget { connection, queue: id, name, message_bytes_max, alias })
+    }
+
+    /// Ends what `open_put` began. Closing what is closed already does nothing.
+    pub fn close_put(&mut self, target: &PutTarget) {
+        let Some(connection) = self.connections.get_mut(&target.connection) else { return };
+        let Some(count) = connection.outputs.get_mut(&target.queue) else { return };
+        *count -= 1;
+        if *count == 0 {
+            connection.outputs.remove(&target.queue);
+        }
+        if let Some(queue) = self.queues.get_mut(&target.queue) {
+            queue.open_output -= 1;
+        }
+    }
+
+    /// Makes a queue of the model's kind with a name of its own: the model's name and a suffix that
+    /// was never used before. TEMPDYN goes with the connection and is known at once; PERMDYN is
+    /// logged.
+    ///
+    /// # Errors
+    /// The model is unknown or is not a model.
+    pub fn open_dynamic(
+        &mut self,
+        now: Time,
+        connection: ConnectionId,
+        model: &str,
+        out: &mut Decision,
+    ) -> Result<(String, QueueId), Refusal> {
+        out.begin();
+        check_name(model)?;
+        let model = self.catalogue.model(model)?.clone();
+        if model.kind != QueueKind::TemporaryDynamic {
+            self.check_accepting()?;
+        }
+        let id = self.next_queue_id();
+        let mut end = model.name.len().min(DYNAMIC_PREFIX_BYTES_MAX);
+        while !model.name.is_char_boundary(end) {
+            end -= 1;
+        }
+        let prefix = model.name.get(..end).unwrap_or_default();
+        // Time does not go back and ids do not repeat within a process: unique over restarts too.
+        let name = format!("{prefix}.{:X}.{:X}", now.0, id.0);
+        let stamps = Stamps { created_at: now, altered_at: now };
+        let queue = LocalQueue {
+            name: name.clone(),
+            id,
+            kind: model.kind,
+            attributes: model.attributes,
+            stamps,
+        };
+        let definition = Definition::Local(queue);
+        if model.kind == QueueKind::TemporaryDynamic {
+            self.adopt(&definition);
+            self.queue_mut(id).owner = Some(connection);
+            self.catalogue.apply(&name, Some(definition));
+            self.connections.entry(connection).or_default().temporary.insert(id);
+        } else {
+            self.decide_definition(definition, out);
+        }
+        Ok((name, id))
+    }
+
+    /// Follows a name, and defines the queue when a rule of automatic definition covers it.
+    pub(crate) fn resolve_or_define(
+        &mut self,
+        now: Time,
+        name: &str,
+        out: &mut Decision,
+    ) -> Result<Opened, Refusal> {
+        check_name(name)?;
+        match self.catalogue.resolve(name) {
+            Ok(resolved) => Ok(Opened {
+                queue: resolved.queue.id,
+                name: resolved.queue.name.clone(),
+                alias: resolved.alias.map(|alias| alias.name.clone()),
+            }),
+            Err(Refusal::UnknownQueue(name)) => self.auto_define(now, name, out),
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    fn auto_define(
+        &mut self,
+        now: Time,
+        name: String,
+        out: &mut Decision,
+    ) -> Result<Opened, Refusal> {
+        let rule = self.limits.auto_define.iter().find(|rule| covers(&rule.pattern, &name));
+        let Some(rule) = rule else { return Err(Refusal::UnknownQueue(name)) };
+        let attributes = if rule.model.is_empty() {
+            LocalAttributes::default()
+        } else {
+            self.catalogue.model(&rule.model)?.attributes.clone()
+        };
+        self.check_accepting()?;
+        if !attributes.put_enabled {
+            return Err(Refusal::PutInhibited(name));
+        }
+        let id = self.next_queue_id();
+        let stamps = Stamps { created_at: now, altered_at: now };
+        let kind = QueueKind::Predefined;
+        let queue = LocalQueue { name: name.clone(), id, kind, attributes, stamps };
+        self.decide_definition(Definition::Local(queue), out);
+        Ok(Opened { queue: id, name, alias: None })
+    }
+
+    /// A definition is decided: it counts for requests from now on, and goes to the log.
+    pub(crate) fn decide_definition(&mut self, definition: Definition, out: &mut Decision) {
+        self.adopt(&definition);
+        self.catalogue.decide(definition.name(), Some(definition.clone()));
+        let definition = Box::new(definition);
+        out.push_logged(Fact::Defined { definition }, Durability::Forced);
+    }
+}

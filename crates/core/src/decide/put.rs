@@ -1,0 +1,191 @@
+//! Puts: checks, reservation, and the fact; or a place in a unit of work.
+
+use towline_types::{Payload, Time, limits};
+
+use crate::fact::{Body, Durability, Fact};
+use crate::message::{Header, Message, NewMessage};
+use crate::object::QueueKind;
+use crate::party::StagedPut;
+use crate::request::{Decision, PutTarget};
+use crate::{BodyId, QueueManager, Refusal, UnitId};
+
+/// A staged body up to this size is copied, so that it does not keep a whole read buffer alive.
+const STAGED_COPY_BYTES_MAX: usize = 4096;
+
+impl QueueManager {
+    /// Puts one message. Persistent: `Forced`, the reply waits. Other: `Memory`; mind `out.behind`. In
+    /// a unit of work nothing happens before it commits, but depth and bytes are reserved now.
+    ///
+    /// # Errors
+    /// The queue or alias was deleted, PUT(DISABLED), MAXMSGL, MAXDEPTH (puts on their way count),
+    /// memory, and the limits of units of work.
+    pub fn put(
+        &mut self,
+        now: Time,
+        target: &PutTarget,
+        message: NewMessage,
+        unit: Option<UnitId>,
+        out: &mut Decision,
+    ) -> Result<(), Refusal> {
+        out.begin();
+        self.check_accepting()?;
+        let header = self.check_put(now, target, &message)?;
+        let bytes = message.content.len() as u64;
+        if !header.persistent || unit.is_some() {
+            let bytes_max = self.limits.memory_bytes_max;
+            if self.memory_bytes.saturating_add(bytes) > bytes_max {
+                return Err(Refusal::MemoryFull { bytes_max });
+            }
+        }
+        let put = StagedPut { queue: target.queue, header, content: message.content };
+        match unit {
+            Some(unit) => self.stage_put(target, unit, put, bytes),
+            None => {
+                self.queue_mut(target.queue).reserved += 1;
+                if header.persistent {
+                    self.push_put(put, out);
+                } else {
+                    self.memory_bytes += bytes;
+                    out.behind = self.queue_mut(target.queue).in_flight > 0;
+                    let fact = self.memory_put(put);
+                    out.push_memory(fact);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// What the message will be, unless it is refused.
+    fn check_put(
+        &self,
+        now: Time,
+        target: &PutTarget,
+        message: &NewMessage,
+    ) -> Result<Header, Refusal> {
+        let queue = match self.queues.get(&target.queue) {
+            Some(queue) if !queue.deleting => queue,
+            Some(_) | None => return Err(Refusal::Deleted(target.name.clone())),
+        };
+        let attributes = &queue.definition.attributes;
+        let mut default_persistent = attributes.default_persistent;
+        let mut default_priority = attributes.default_priority;
+        if let Some(name) = &target.alias {
+            let alias = self.catalogue.alias(name).map_err(|_| Refusal::Deleted(name.clone()))?;
+            if !alias.put_enabled {
+                return Err(Refusal::PutInhibited(name.clone()));
+            }
+            default_persistent = alias.default_persistent;
+            default_priority = alias.default_priority;
+        }
+        if !attributes.put_enabled {
+            return Err(Refusal::PutInhibited(target.name.clone()));
+        }
+        let bytes = message.content.len() as u64;
+        let bytes_max = attributes.message_bytes_max.min(self.limits.message_bytes_max);
+        if bytes > bytes_max {
+            let queue = target.name.clone();
+            return Err(Refusal::MessageTooLong { queue, bytes, bytes_max });
+        }
+        let depth_max = attributes.depth_max;
+        if queue.depth() >= depth_max {
+            return Err(Refusal::QueueFull { queue: target.name.clone(), depth_max });
+        }
+        let priority = message.priority.unwrap_or(default_priority).min(9);
+        let temporary = queue.definition.kind == QueueKind::TemporaryDynamic;
+        Ok(Header {
+            persistent: message.persistent.unwrap_or(default_persistent) && !temporary,
+            priority,
+            order: queue.lane_for(priority),
+            expires_at: message.expires_at,
+            put_at: now,
+            correlation_hash: message.correlation_hash,
+            message_id_hash: message.message_id_hash,
+        })
+    }
+
+    fn stage_put(
+        &mut self,
+        target: &PutTarget,
+        unit: UnitId,
+        mut put: StagedPut,
+        bytes: u64,
+    ) -> Result<(), Refusal> {
+        let bytes_max = self.limits.unit_bytes_max;
+        let unit = self.unit_for_one_more(target.connection, unit)?;
+        if unit.bytes.saturating_add(bytes) > bytes_max {
+            return Err(Refusal::UnitTooLarge { bytes_max });
+        }
+        if put.content.len() <= STAGED_COPY_BYTES_MAX {
+            put.content = Payload::from(put.content.to_owned_bytes());
+        }
+        unit.bytes += bytes;
+        unit.puts.push(put);
+        self.memory_bytes += bytes;
+        self.queue_mut(target.queue).reserved += 1;
+        Ok(())
+    }
+
+    /// A reserved put of a persistent message is decided: its facts, large bodies in chunks ahead.
+    pub(crate) fn push_put(&mut self, put: StagedPut, out: &mut Decision) {
+        let sequence = self.next_sequence();
+        let queue = put.queue;
+        self.queue_mut(queue).in_flight += 1;
+        let body = self.push_body(put.content, out);
+        let message =
+            Box::new(Message { header: put.header, body, backout_count: 0, dead_letter: None });
+        out.push_logged(Fact::Put { queue, sequence, message }, Durability::Forced);
+    }
+
+    /// A body as the log takes it.
+    pub(crate) fn push_body(&mut self, content: Payload, out: &mut Decision) -> Body {
+        if content.len() <= limits::BODY_CHUNK_BYTES {
+            return Body::Incoming(content);
+        }
+        let body = BodyId(self.next.body);
+        self.next.body += 1;
+        let bytes = content.len() as u64;
+        let mut chunks = 0;
+        for chunk in split_into_chunks(&content, limits::BODY_CHUNK_BYTES) {
+            let chunk = Body::Incoming(chunk);
+            out.push_logged(Fact::BodyChunk { body, index: chunks, chunk }, Durability::Forced);
+            chunks += 1;
+        }
+        Body::Announced { body, chunks, bytes }
+    }
+
+    /// A reserved put of a non-persistent message is decided.
+    pub(crate) fn memory_put(&mut self, put: StagedPut) -> Fact {
+        let sequence = self.next_sequence();
+        let queue = put.queue;
+        self.queue_mut(queue).in_flight += 1;
+        // In one piece of its own: it must let go of the read buffer that it came in.
+        let body = Body::Memory(put.content.to_owned_bytes());
+        let message =
+            Box::new(Message { header: put.header, body, backout_count: 0, dead_letter: None });
+        Fact::Put { queue, sequence, message }
+    }
+}
+
+/// Cuts a payload into pieces of this size; the last one may be shorter. Copies nothing.
+fn split_into_chunks(content: &Payload, bytes_max: usize) -> Vec<Payload> {
+    assert!(bytes_max > 0, "chunks of no bytes never end");
+    let mut chunks = Vec::new();
+    let mut chunk = Payload::Empty;
+    let mut room = bytes_max;
+    for piece in content.pieces() {
+        let mut rest = piece.clone();
+        while !rest.is_empty() {
+            let take = room.min(rest.len());
+            chunk.push(rest.split_to(take));
+            room -= take;
+            if room == 0 {
+                chunks.push(std::mem::take(&mut chunk));
+                room = bytes_max;
+            }
+        }
+    }
+    if !chunk.is_empty() {
+        chunks.push(chunk);
+    }
+    chunks
+}

@@ -1,0 +1,162 @@
+//! Units of work: declared, filled by `put` and `settle`, discharged whole or not at all.
+//!
+//! Staged in memory until commit. The run of a commit holds everything that must survive, ended by
+//! `Committed`; what concerns non-persistent messages is applied together with it.
+
+use towline_types::Time;
+
+use super::LazyFacts;
+use crate::fact::{Durability, Fact};
+use crate::party::{StagedGet, StagedPut, Unit};
+use crate::request::{Decision, Outcome};
+use crate::{ConnectionId, QueueManager, Refusal, UnitId};
+
+impl QueueManager {
+    /// Opens a unit of work.
+    ///
+    /// # Errors
+    /// The connection has too many.
+    pub fn declare(&mut self, now: Time, connection: ConnectionId) -> Result<UnitId, Refusal> {
+        let units_max = self.limits.units_per_connection_max;
+        let opened = self.connections.entry(connection).or_default();
+        if opened.units.len() >= units_max {
+            return Err(Refusal::TooManyUnits { units_max });
+        }
+        let id = UnitId(self.next.unit);
+        self.next.unit += 1;
+        opened.units.insert(id);
+        self.units.insert(id, Unit::new(connection, now));
+        Ok(id)
+    }
+
+    /// The open unit, with room for one more message.
+    pub(super) fn unit_for_one_more(
+        &mut self,
+        connection: ConnectionId,
+        id: UnitId,
+    ) -> Result<&mut Unit, Refusal> {
+        let messages_max = self.limits.unit_messages_max;
+        self.check_unit(connection, id)?;
+        let Some(unit) = self.units.get_mut(&id) else { return Err(Refusal::UnknownUnit) };
+        if unit.messages() >= usize::try_from(messages_max).unwrap_or(usize::MAX) {
+            return Err(Refusal::UnitTooManyMessages { messages_max });
+        }
+        Ok(unit)
+    }
+
+    fn check_unit(&self, connection: ConnectionId, id: UnitId) -> Result<(), Refusal> {
+        if let Some((owner, reason)) = self.ended_units.get(&id) {
+            let ours = *owner == connection;
+            return Err(if ours { reason.clone() } else { Refusal::UnknownUnit });
+        }
+        match self.units.get(&id) {
+            Some(unit) if unit.connection == connection => Ok(()),
+            Some(_) | None => Err(Refusal::UnknownUnit),
+        }
+    }
+
+    /// Ends a unit of work: commits it, or with `fail` rolls it back.
+    ///
+    /// # Errors
+    /// Unknown, or rolled back by the queue manager (the unit is gone then, unless it never was). When
+    /// puts are refused at present, a commit with puts is refused and the unit stays open.
+    pub fn discharge(
+        &mut self,
+        now: Time,
+        connection: ConnectionId,
+        id: UnitId,
+        fail: bool,
+        out: &mut Decision,
+    ) -> Result<(), Refusal> {
+        out.begin();
+        if let Err(refusal) = self.check_unit(connection, id) {
+            let ended = refusal != Refusal::UnknownUnit;
+            if ended {
+                self.ended_units.remove(&id);
+                self.forget_unit(connection, id);
+            }
+            // To roll back what is rolled back already is no error.
+            return if ended && fail { Ok(()) } else { Err(refusal) };
+        }
+        if !fail && self.units.get(&id).is_some_and(|unit| !unit.puts.is_empty()) {
+            self.check_accepting()?;
+        }
+        let Some(unit) = self.units.remove(&id) else { return Err(Refusal::UnknownUnit) };
+        self.forget_unit(connection, id);
+        if fail {
+            self.roll_back(now, unit, out);
+        } else {
+            self.commit(now, unit, out);
+        }
+        Ok(())
+    }
+
+    fn forget_unit(&mut self, connection: ConnectionId, id: UnitId) {
+        if let Some(connection) = self.connections.get_mut(&connection) {
+            connection.units.remove(&id);
+        }
+    }
+
+    fn commit(&mut self, now: Time, unit: Unit, out: &mut Decision) {
+        let mut unlogged = Vec::new();
+        let in_flight =
+            |put: &StagedPut| self.queues.get(&put.queue).is_some_and(|queue| queue.in_flight > 0);
+        let behind = unit.puts.iter().any(in_flight);
+        for put in unit.puts {
+            if put.header.persistent {
+                self.memory_bytes -= put.content.len() as u64;
+                self.push_put(put, out);
+            } else {
+                unlogged.push(self.memory_put(put));
+            }
+        }
+        for get in unit.gets {
+            self.commit_get(now, get, &mut unlogged, out);
+        }
+        if out.logged > 0 {
+            let operations = u32::try_from(out.logged).unwrap_or(u32::MAX);
+            let durability = out.durability;
+            out.push_logged(Fact::Committed { operations }, durability);
+        } else {
+            out.behind = behind;
+        }
+        out.facts.append(&mut unlogged);
+    }
+
+    fn commit_get(
+        &mut self,
+        now: Time,
+        get: StagedGet,
+        unlogged: &mut Vec<Fact>,
+        out: &mut Decision,
+    ) {
+        let StagedGet { queue, spot, outcome } = get;
+        self.queue_mut(queue).uncommitted_gets -= 1;
+        match outcome {
+            Outcome::Accepted => {
+                let got = Fact::Got { queue, sequence: Self::sequence(spot) };
+                if self.leave(queue, spot) {
+                    out.push_logged(got, Durability::Forced);
+                } else {
+                    unlogged.push(got);
+                }
+            }
+            Outcome::Released | Outcome::Rejected | Outcome::Modified { .. } => {
+                self.refuse_delivery(now, queue, spot, outcome, out);
+            }
+        }
+    }
+
+    /// Puts vanish; what was got goes back to its place with a backout counted.
+    pub(crate) fn roll_back(&mut self, now: Time, unit: Unit, facts: &mut dyn LazyFacts) {
+        for StagedPut { queue, header: _, content } in unit.puts {
+            self.memory_bytes -= content.len() as u64;
+            self.queue_mut(queue).reserved -= 1;
+            self.reap(queue);
+        }
+        for StagedGet { queue, spot, outcome: _ } in unit.gets {
+            self.queue_mut(queue).uncommitted_gets -= 1;
+            self.back_out(now, queue, spot, facts);
+        }
+    }
+}

@@ -1,0 +1,385 @@
+//! Gives available messages to consumers that have credit.
+//!
+//! Plain consumers stand in a ring and take what is first, in turn. A consumer with a filter looks from
+//! its own cursor on, a consumer with a key asks the index; both look only when something may have
+//! changed for them. One call examines a bounded number of messages and says whether it must be
+//! called again. Nothing here is logged, except gets of consumers that settle in advance.
+
+use towline_types::Time;
+
+use crate::effect::{Delivery, Effect, Outputs};
+use crate::fact::Fact;
+use crate::hash::FastMap;
+use crate::party::{Consumer, Cursor};
+use crate::queue::{Attention, Queue, Rank, Spot, State};
+use crate::request::{Candidate, Filter, Match, Selection};
+use crate::{ConsumerId, MessageSequence, QueueId, QueueManager};
+
+/// Messages examined and consumers asked in one call; about a millisecond at worst.
+const LOOKS_PER_CALL: u32 = 8192;
+/// Messages whose content is asked for ahead of a scan that waits for content.
+const FETCH_AHEAD: usize = 32;
+
+impl QueueManager {
+    /// Serves all queues that changed. True: there is more to do than one call may; call again soon
+    /// (`next_tick` says so too).
+    pub fn dispatch(
+        &mut self,
+        now: Time,
+        selection: &mut dyn Selection,
+        outputs: &mut Outputs,
+    ) -> bool {
+        self.flush_effects(outputs);
+        let mut looks = LOOKS_PER_CALL;
+        while looks > 0 {
+            let Some(id) = self.changed.pop_front() else { return false };
+            looks -= 1;
+            self.serve(now, id, &mut looks, selection, outputs);
+        }
+        !self.changed.is_empty()
+    }
+
+    fn serve(
+        &mut self,
+        now: Time,
+        id: QueueId,
+        looks: &mut u32,
+        selection: &mut dyn Selection,
+        outputs: &mut Outputs,
+    ) {
+        let Some(queue) = self.queues.get_mut(&id) else { return };
+        queue.changed = false;
+        let mut service = Service {
+            now,
+            id,
+            queue,
+            consumers: &mut self.consumers,
+            selection,
+            outputs,
+            looks,
+            expired: Vec::new(),
+            freed_bytes: 0,
+        };
+        service.wake();
+        let finished = service.run();
+        service.drain(finished);
+        let (expired, freed_bytes) = (service.expired, service.freed_bytes);
+        self.memory_bytes -= freed_bytes;
+        for spot in expired {
+            self.expire(now, id, spot, outputs);
+        }
+        if !finished {
+            self.mark_changed(id);
+        }
+    }
+}
+
+/// One queue being served.
+struct Service<'a> {
+    now: Time,
+    id: QueueId,
+    queue: &'a mut Queue,
+    consumers: &'a mut FastMap<ConsumerId, Consumer>,
+    selection: &'a mut dyn Selection,
+    outputs: &'a mut Outputs,
+    looks: &'a mut u32,
+    /// Found expired; hidden already.
+    expired: Vec<Spot>,
+    /// Of non-persistent messages that left at once.
+    freed_bytes: u64,
+}
+
+/// How one turn went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    Served,
+    Nothing,
+    OutOfLooks,
+}
+
+/// What a consumer with a cursor found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Look {
+    Found(Spot),
+    Nothing,
+    /// The content of this message must be fetched first.
+    Fetch(Spot),
+    OutOfLooks,
+}
+
+impl Service<'_> {
+    /// Puts woken consumers into the ring, and their cursors back to what came before them.
+    fn wake(&mut self) {
+        let wake = self.queue.waiting.take_woken();
+        for (id, rank) in wake.woken {
+            let Some(consumer) = self.consumers.get_mut(&id) else { continue };
+            if !consumer.browses() {
+                match (&mut consumer.cursor, rank, wake.rewind) {
+                    (Cursor::Key(cursor), Some(rank), _) => *cursor = rank.min(*cursor),
+                    (Cursor::Lanes(cursor), _, Some(rewind)) => {
+                        for (place, back) in cursor.iter_mut().zip(rewind) {
+                            *place = back.min(*place);
+                        }
+                    }
+                    (Cursor::None | Cursor::Key(_) | Cursor::Lanes(_), _, _) => {}
+                }
+            }
+            if consumer.wants() && !consumer.waiting {
+                consumer.waiting = true;
+                self.queue.waiting.ring.push_back(id);
+            }
+        }
+    }
+
+    /// Serves both rings in turn until neither gets anything. False: out of looks.
+    fn run(&mut self) -> bool {
+        loop {
+            let looking = self.serve_one_that_looks();
+            let plain = self.serve_one_plain();
+            match (looking, plain) {
+                (Turn::OutOfLooks, _) | (_, Turn::OutOfLooks) => return false,
+                (Turn::Nothing, Turn::Nothing) => return true,
+                (Turn::Served, _) | (_, Turn::Served) => {}
+            }
+        }
+    }
+
+    fn spend_look(&mut self) -> bool {
+        if *self.looks == 0 {
+            return false;
+        }
+        *self.looks -= 1;
+        true
+    }
+
+    fn serve_one_plain(&mut self) -> Turn {
+        while self.queue.available > 0 {
+            let Some(id) = self.queue.waiting.plain.front().copied() else { return Turn::Nothing };
+            if !self.spend_look() {
+                return Turn::OutOfLooks;
+            }
+            let Some(consumer) = self.consumers.get_mut(&id).filter(|found| found.wants()) else {
+                self.queue.waiting.plain.pop_front();
+                if let Some(consumer) = self.consumers.get_mut(&id) {
+                    consumer.waiting = false;
+                }
+                continue;
+            };
+            let Some(spot) = self.queue.first_available() else { return Turn::Nothing };
+            if self.queue.entry(spot).is_some_and(|entry| entry.is_expired(self.now)) {
+                self.queue.set_state(spot, State::Leaving);
+                self.expired.push(spot);
+                continue;
+            }
+            let consumer_wants_more = consumer.credit > 1;
+            consumer.waiting = consumer_wants_more;
+            self.queue.waiting.plain.pop_front();
+            if consumer_wants_more {
+                self.queue.waiting.plain.push_back(id);
+            }
+            self.deliver(id, spot);
+            return Turn::Served;
+        }
+        Turn::Nothing
+    }
+
+    fn serve_one_that_looks(&mut self) -> Turn {
+        while let Some(id) = self.queue.waiting.ring.pop_front() {
+            let Some(consumer) = self.consumers.get_mut(&id) else { continue };
+            consumer.waiting = false;
+            if !consumer.wants() {
+                continue;
+            }
+            // Taken out while it looks, so that the queue and the other consumers stay reachable.
+            let mut cursor = std::mem::replace(&mut consumer.cursor, Cursor::None);
+            let look = self.look(id, &mut cursor);
+            let Some(consumer) = self.consumers.get_mut(&id) else { continue };
+            consumer.cursor = cursor;
+            match look {
+                Look::Nothing => {}
+                Look::Fetch(spot) => {
+                    consumer.fetching = Some(spot.sequence);
+                    self.queue.waiting.fetch(spot.sequence, Some(id));
+                }
+                Look::OutOfLooks => {
+                    consumer.waiting = true;
+                    self.queue.waiting.ring.push_front(id);
+                    return Turn::OutOfLooks;
+                }
+                Look::Found(spot) => {
+                    consumer.waiting = consumer.credit > 1;
+                    if consumer.waiting {
+                        self.queue.waiting.ring.push_back(id);
+                    }
+                    self.deliver(id, spot);
+                    return Turn::Served;
+                }
+            }
+        }
+        Turn::Nothing
+    }
+
+    /// The next message for a consumer with a cursor, which moves past all that was examined.
+    fn look(&mut self, id: ConsumerId, cursor: &mut Cursor) -> Look {
+        let Some(consumer) = self.consumers.get(&id) else { return Look::Nothing };
+        let (attention, filter) = (consumer.attention, consumer.filter.clone());
+        loop {
+            let Some(spot) = self.peek(attention, cursor) else { return Look::Nothing };
+            if !self.spend_look() {
+                return Look::OutOfLooks;
+            }
+            if self.queue.entry(spot).is_some_and(|entry| entry.is_expired(self.now)) {
+                self.queue.set_state(spot, State::Leaving);
+                self.expired.push(spot);
+                continue;
+            }
+            let answer = filter.as_ref().map_or(Match::Yes, |filter| self.matches(filter, spot));
+            match (answer, &filter) {
+                (Match::Yes, _) => {
+                    pass(cursor, spot);
+                    return Look::Found(spot);
+                }
+                (Match::NeedContent, Some(filter)) => {
+                    self.fetch(spot);
+                    self.fetch_ahead(attention, cursor, spot, filter);
+                    return Look::Fetch(spot);
+                }
+                (Match::No | Match::NeedContent, _) => pass(cursor, spot),
+            }
+        }
+    }
+
+    /// The next available message at the cursor.
+    fn peek(&self, attention: Attention, cursor: &Cursor) -> Option<Spot> {
+        match (cursor, attention) {
+            (Cursor::Lanes(lanes), _) => self.queue.next_available(lanes),
+            (Cursor::Key(rank), Attention::Keyed(key)) => {
+                let found = self.queue.next_of_key(key, *rank)?;
+                Some(Spot { lane: found.lane(), sequence: found.sequence() })
+            }
+            (Cursor::Key(_) | Cursor::None, _) => None,
+        }
+    }
+
+    fn matches(&mut self, filter: &Filter, spot: Spot) -> Match {
+        let Some(entry) = self.queue.entry(spot) else { return Match::No };
+        let body = self.queue.body_of(entry);
+        let extra = self.queue.extra_of(entry);
+        let candidate = Candidate {
+            queue: self.id,
+            sequence: MessageSequence(spot.sequence),
+            header: entry.header(spot.lane),
+            body: &body,
+            backout_count: entry.backout_count,
+            dead_letter: extra.and_then(|extra| extra.dead_letter.as_deref()),
+        };
+        self.selection.matches(filter, &candidate)
+    }
+
+    /// Asks for the content of a message, once.
+    fn fetch(&mut self, spot: Spot) {
+        let Some(body) = self.queue.body(spot) else { return };
+        if self.queue.waiting.fetch(spot.sequence, None) {
+            let sequence = MessageSequence(spot.sequence);
+            self.outputs.effects.push(Effect::Fetch { queue: self.id, sequence, body });
+        }
+    }
+
+    /// A scan that waits for one message will soon wait for the next ones: ask for them together.
+    fn fetch_ahead(
+        &mut self,
+        attention: Attention,
+        cursor: &Cursor,
+        mut spot: Spot,
+        filter: &Filter,
+    ) {
+        let mut ahead = match cursor {
+            Cursor::None => return,
+            Cursor::Lanes(lanes) => Cursor::Lanes(lanes.clone()),
+            Cursor::Key(rank) => Cursor::Key(*rank),
+        };
+        for _ in 0..FETCH_AHEAD {
+            pass(&mut ahead, spot);
+            spot = match self.peek(attention, &ahead) {
+                Some(next) if self.spend_look() => next,
+                Some(_) | None => return,
+            };
+            match self.matches(filter, spot) {
+                Match::Yes => return,
+                Match::No => {}
+                Match::NeedContent => self.fetch(spot),
+            }
+        }
+    }
+
+    /// Sends a message to a consumer, which has credit for it.
+    fn deliver(&mut self, id: ConsumerId, spot: Spot) {
+        let Some(consumer) = self.consumers.get_mut(&id) else { return };
+        let Some(entry) = self.queue.entry(spot) else { return };
+        assert!(consumer.credit > 0, "a delivery needs credit");
+        assert_eq!(entry.state, State::Available, "a delivery needs an available message");
+        consumer.credit -= 1;
+        let sequence = MessageSequence(spot.sequence);
+        let extra = self.queue.extra_of(entry);
+        let mut delivery = Delivery {
+            connection: consumer.connection,
+            consumer: id,
+            queue: self.id,
+            sequence,
+            body: crate::Body::Memory(bytes::Bytes::new()),
+            persistent: entry.persistent,
+            priority: entry.priority,
+            expires_at: entry.expires().then_some(entry.expires_at),
+            backout_count: entry.backout_count,
+            dead_letter: extra.and_then(|extra| extra.dead_letter.clone()),
+        };
+        if consumer.browses() || !consumer.presettled || entry.persistent {
+            delivery.body = self.queue.body_of(entry);
+            if consumer.browses() {
+                // It stays as it is.
+            } else if consumer.presettled {
+                self.queue.set_state(spot, State::Leaving);
+                self.outputs.facts.push(Fact::Got { queue: self.id, sequence });
+            } else {
+                self.queue.set_state(spot, State::Held);
+                consumer.held.insert(spot.sequence, spot.lane);
+            }
+        } else {
+            let removed = self.queue.remove(spot);
+            self.queue.totals.gets += 1;
+            self.queue.last_get_at = Some(self.now);
+            self.freed_bytes += removed.bytes();
+            delivery.body = removed.body();
+        }
+        self.outputs.effects.push(Effect::Deliver(delivery));
+    }
+
+    /// Tells those who asked that there is nothing more for them.
+    fn drain(&mut self, finished: bool) {
+        if self.queue.waiting.draining.is_empty() {
+            return;
+        }
+        let mut draining = std::mem::take(&mut self.queue.waiting.draining);
+        draining.retain(|id| {
+            let Some(consumer) = self.consumers.get_mut(id) else { return false };
+            if consumer.credit > 0 && (!finished || consumer.fetching.is_some()) {
+                return true;
+            }
+            consumer.credit = 0;
+            consumer.drain = false;
+            let connection = consumer.connection;
+            self.outputs.effects.push(Effect::Drained { connection, consumer: *id });
+            false
+        });
+        self.queue.waiting.draining = draining;
+    }
+}
+
+/// Moves a cursor past a message.
+fn pass(cursor: &mut Cursor, spot: Spot) {
+    match cursor {
+        Cursor::None => {}
+        Cursor::Lanes(lanes) => lanes[usize::from(spot.lane)] = spot.sequence + 1,
+        Cursor::Key(rank) => *rank = Rank::new(spot.lane, spot.sequence).after(),
+    }
+}

@@ -1,0 +1,114 @@
+//! What time brings: units of work that are too old, messages that expired and that nobody tried to get.
+
+use towline_types::Time;
+
+use crate::decide::LazyFacts;
+use crate::effect::{Effect, Outputs};
+use crate::fact::Fact;
+use crate::message::DeadLetterReason;
+use crate::queue::{LANES, Spot, State};
+use crate::{MessageSequence, QueueId, QueueManager, Refusal};
+
+/// Messages examined by one tick; about a tenth of a millisecond.
+const LOOKS_PER_TICK: u32 = 2048;
+
+/// Where the scan for expired messages is.
+#[derive(Debug, Default)]
+pub(crate) struct Scan {
+    /// When the next one begins; `None` before the first tick.
+    due: Option<Time>,
+    /// Queues still to be scanned, the next one last.
+    queues: Vec<QueueId>,
+    lane: u8,
+    from: u64,
+}
+
+impl QueueManager {
+    /// Does what is due. Facts are lazy, each a run of its own.
+    pub fn tick(&mut self, now: Time, outputs: &mut Outputs) {
+        self.end_old_units(now, outputs);
+        self.flush_effects(outputs);
+        let due = *self.scan.due.get_or_insert(now + self.limits.expiry_scan_interval);
+        if self.scan.queues.is_empty() && due <= now {
+            self.scan.due = Some(now + self.limits.expiry_scan_interval);
+            let expiring = self.queues.values().filter(|queue| queue.expiring > 0);
+            self.scan.queues = expiring.map(|queue| queue.id()).collect();
+            self.scan.queues.sort_unstable();
+            (self.scan.lane, self.scan.from) = (0, 0);
+        }
+        self.scan_step(now, outputs);
+    }
+
+    /// When `tick` or `dispatch` must be called, if nothing else happens before. `Time::ZERO`: at once.
+    #[must_use]
+    pub fn next_tick(&self) -> Time {
+        if !self.changed.is_empty() || !self.scan.queues.is_empty() || !self.effects.is_empty() {
+            return Time::ZERO;
+        }
+        let scan = self.scan.due.unwrap_or(Time::ZERO);
+        let oldest = self.units.values().next();
+        let unit = oldest.map_or(Time::NEVER, |unit| unit.opened_at + self.limits.unit_age_max);
+        scan.min(unit)
+    }
+
+    fn end_old_units(&mut self, now: Time, outputs: &mut Outputs) {
+        let age_max = self.limits.unit_age_max;
+        while let Some(oldest) = self.units.first_entry() {
+            if oldest.get().opened_at + age_max > now {
+                return;
+            }
+            let (id, unit) = oldest.remove_entry();
+            let connection = unit.connection;
+            self.roll_back(now, unit, outputs);
+            let reason = Refusal::UnitTooOld { seconds_max: age_max.as_secs() };
+            self.ended_units.insert(id, (connection, reason.clone()));
+            self.effects.push(Effect::UnitRolledBack { connection, unit: id, reason });
+        }
+    }
+
+    fn scan_step(&mut self, now: Time, outputs: &mut Outputs) {
+        let mut looks = LOOKS_PER_TICK;
+        while let Some(id) = self.scan.queues.last().copied() {
+            let scan = &mut self.scan;
+            let queue = self.queues.get_mut(&id).filter(|queue| queue.expiring > 0);
+            let (Some(queue), true) = (queue, usize::from(scan.lane) < LANES) else {
+                scan.queues.pop();
+                (scan.lane, scan.from) = (0, 0);
+                continue;
+            };
+            let Some(entry) = queue.next_live(scan.lane, scan.from) else {
+                (scan.lane, scan.from) = (scan.lane + 1, 0);
+                continue;
+            };
+            if looks == 0 {
+                return;
+            }
+            looks -= 1;
+            let spot = Spot { lane: scan.lane, sequence: entry.sequence };
+            scan.from = entry.sequence + 1;
+            // A held one comes back or goes; the queue sees to it then.
+            let ends = entry.state == State::Available && entry.is_expired(now);
+            if ends {
+                queue.set_state(spot, State::Leaving);
+                self.expire(now, id, spot, outputs);
+            }
+        }
+    }
+
+    /// Ends a message that expired and is hidden already.
+    pub(crate) fn expire(&mut self, now: Time, id: QueueId, spot: Spot, outputs: &mut Outputs) {
+        let reason = DeadLetterReason::Expired;
+        if self.limits.expired_to_dead_letter && self.dead_letter(now, id, spot, reason, outputs) {
+            return;
+        }
+        let queue = self.queue_mut(id);
+        if queue.entry(spot).is_some_and(|entry| entry.persistent) {
+            let sequence = MessageSequence(spot.sequence);
+            outputs.push_lazy(Fact::Expired { queue: id, sequence });
+        } else {
+            queue.totals.expired += 1;
+            self.drop_message(id, spot);
+            self.reap(id);
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Those who deal with queues: connections, their consumers and their open units of work. All of it is
+//! the active instance's memory; nothing here is logged.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use towline_types::{Payload, Time};
+
+use crate::hash::FastMap;
+use crate::message::Header;
+use crate::queue::{Attention, LANES, Rank, Spot, Visitor};
+use crate::request::{ConsumerMode, Filter, Outcome};
+use crate::{ConnectionId, ConsumerId, QueueId, UnitId};
+
+/// What a connection has open.
+#[derive(Debug, Default)]
+pub(crate) struct Connection {
+    /// Queues open for put, and how often.
+    pub(crate) outputs: BTreeMap<QueueId, u32>,
+    pub(crate) consumers: BTreeSet<ConsumerId>,
+    pub(crate) units: BTreeSet<UnitId>,
+    /// TEMPDYN queues that go with it.
+    pub(crate) temporary: BTreeSet<QueueId>,
+}
+
+/// A consumer or browser.
+#[derive(Debug)]
+pub(crate) struct Consumer {
+    pub(crate) id: ConsumerId,
+    pub(crate) connection: ConnectionId,
+    pub(crate) queue: QueueId,
+    pub(crate) mode: ConsumerMode,
+    pub(crate) filter: Option<Arc<Filter>>,
+    pub(crate) attention: Attention,
+    pub(crate) presettled: bool,
+    pub(crate) credit: u32,
+    pub(crate) drain: bool,
+    /// It is in one of its queue's rings.
+    pub(crate) waiting: bool,
+    /// It was told to go: it gets nothing more, but may still settle what it has.
+    pub(crate) closing: bool,
+    /// Messages that it has and did not settle, with their lanes.
+    pub(crate) held: FastMap<u64, u8>,
+    pub(crate) cursor: Cursor,
+    /// The content of this message must come before it can look further.
+    pub(crate) fetching: Option<u64>,
+}
+
+/// How far a consumer has looked.
+#[derive(Debug)]
+pub(crate) enum Cursor {
+    /// Plain: the queue knows what is first.
+    None,
+    /// In each lane, the first place not looked at.
+    Lanes(Box<[u64; LANES]>),
+    /// Among the messages of its key, the first place not looked at.
+    Key(Rank),
+}
+
+impl Consumer {
+    pub(crate) fn visitor(&self) -> Visitor {
+        Visitor { consumer: self.id, attention: self.attention }
+    }
+
+    pub(crate) fn browses(&self) -> bool {
+        self.mode == ConsumerMode::Browse
+    }
+
+    /// Whether it can be given a message.
+    pub(crate) fn wants(&self) -> bool {
+        self.credit > 0 && !self.closing && self.fetching.is_none()
+    }
+}
+
+/// A put that waits for its unit of work to commit.
+#[derive(Debug)]
+pub(crate) struct StagedPut {
+    pub(crate) queue: QueueId,
+    pub(crate) header: Header,
+    pub(crate) content: Payload,
+}
+
+/// A settlement that waits for its unit of work to commit. The message stays held.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StagedGet {
+    pub(crate) queue: QueueId,
+    pub(crate) spot: Spot,
+    pub(crate) outcome: Outcome,
+}
+
+/// An open unit of work.
+#[derive(Debug)]
+pub(crate) struct Unit {
+    pub(crate) connection: ConnectionId,
+    pub(crate) opened_at: Time,
+    pub(crate) puts: Vec<StagedPut>,
+    pub(crate) gets: Vec<StagedGet>,
+    /// Of all puts.
+    pub(crate) bytes: u64,
+}
+
+impl Unit {
+    pub(crate) fn new(connection: ConnectionId, opened_at: Time) -> Unit {
+        Unit { connection, opened_at, puts: Vec::new(), gets: Vec::new(), bytes: 0 }
+    }
+
+    /// Puts and gets in it.
+    pub(crate) fn messages(&self) -> usize {
+        self.puts.len() + self.gets.len()
+    }
+}

@@ -1,0 +1,88 @@
+//! One message as a queue keeps it: 80 bytes, no allocation of its own beyond a body in memory.
+//!
+//! What few messages have (a dead-letter reason, a body in chunks) is kept beside the queue, in its
+//! `extras`.
+
+use bytes::Bytes;
+use towline_types::{BodyLocation, Time};
+
+use super::index::Hashes;
+use crate::message::Header;
+
+/// A message in a lane.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    /// Its place, unique in the queue manager.
+    pub(crate) sequence: u64,
+    /// [`Time::NEVER`]: it does not expire.
+    pub(crate) expires_at: Time,
+    pub(crate) put_at: Time,
+    pub(crate) correlation_hash: u64,
+    pub(crate) message_id_hash: u64,
+    pub(crate) place: Place,
+    pub(crate) backout_count: u32,
+    pub(crate) state: State,
+    /// As the producer wanted it; the lane says where the message stands.
+    pub(crate) priority: u8,
+    pub(crate) persistent: bool,
+    /// There is more about it in the queue's `extras`.
+    pub(crate) extra: bool,
+}
+
+const _: () =
+    assert!(size_of::<Entry>() <= 80, "an entry must stay small: a deep queue has millions");
+
+/// Where the body is. Chunks are an extra; `Log` is then empty.
+#[derive(Clone, Debug)]
+pub(crate) enum Place {
+    Memory(Bytes),
+    Log(BodyLocation),
+}
+
+/// Where a message is in its life.
+///
+/// | from      | to        | when                                                          |
+/// |-----------|-----------|---------------------------------------------------------------|
+/// | Available | Held      | delivered to a consumer                                       |
+/// | Held      | Available | released, backed out, consumer closed                         |
+/// | any live  | Leaving   | its end is decided (got, expired, moved) and on its way        |
+/// | any live  | Gone      | its end is applied                                            |
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Any consumer may have it.
+    Available,
+    /// A consumer has it, or an open unit of work got it.
+    Held,
+    /// Hidden until the fact that ends it is applied.
+    Leaving,
+    /// A tombstone.
+    Gone,
+}
+
+impl Entry {
+    /// Whether it may no longer be delivered.
+    pub(crate) fn is_expired(&self, now: Time) -> bool {
+        self.expires_at <= now
+    }
+
+    pub(crate) fn expires(&self) -> bool {
+        self.expires_at != Time::NEVER
+    }
+
+    pub(crate) fn hashes(&self) -> Hashes {
+        Hashes { correlation: self.correlation_hash, message_id: self.message_id_hash }
+    }
+
+    /// The header as producers and filters know it; `order` is the lane that it stands in.
+    pub(crate) fn header(&self, order: u8) -> Header {
+        Header {
+            persistent: self.persistent,
+            priority: self.priority,
+            order,
+            expires_at: self.expires().then_some(self.expires_at),
+            put_at: self.put_at,
+            correlation_hash: self.correlation_hash,
+            message_id_hash: self.message_id_hash,
+        }
+    }
+}

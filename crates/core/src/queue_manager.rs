@@ -1,0 +1,176 @@
+//! The queue manager: one value that owns all queues, units of work, consumers and definitions.
+//!
+//! It opens nothing, reads no clock and starts no thread. Deciding calls (`decide/`) check, reserve
+//! and fill a [`Decision`](crate::Decision); `apply` carries facts out and cannot fail; `dispatch`
+//! hands available messages to consumers; `tick` does what time brings. What each needs of the others
+//! is in this file.
+//!
+//! Invariants (`audit`): every consumer, unit and temporary queue belongs to a known connection; a
+//! held message belongs to exactly one consumer or open unit; sums over queues equal the totals here.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use towline_types::BodyLocation;
+
+use crate::catalogue::Catalogue;
+use crate::expiry::Scan;
+use crate::hash::FastMap;
+use crate::object::{Definition, LocalQueue};
+use crate::party::{Connection, Consumer, Unit};
+use crate::queue::Queue;
+use crate::request::Limits;
+use crate::{
+    BodyId, ConnectionId, ConsumerId, Effect, MessageSequence, Outputs, QueueId, Refusal, UnitId,
+};
+
+/// See the module's description.
+#[derive(Debug)]
+pub struct QueueManager {
+    pub(crate) limits: Limits,
+    pub(crate) catalogue: Catalogue,
+    pub(crate) queues: FastMap<QueueId, Box<Queue>>,
+    pub(crate) consumers: FastMap<ConsumerId, Consumer>,
+    pub(crate) connections: FastMap<ConnectionId, Connection>,
+    /// Open units; ids ascend, so the first is the oldest.
+    pub(crate) units: BTreeMap<UnitId, Unit>,
+    /// Units that the queue manager rolled back and whose connections do not know yet, with why.
+    pub(crate) ended_units: BTreeMap<UnitId, (ConnectionId, Refusal)>,
+    /// Chunks in the log that no put refers to yet.
+    pub(crate) chunks: FastMap<BodyId, Vec<BodyLocation>>,
+    pub(crate) next: Counters,
+    /// Bytes in memory: non-persistent bodies, and what open units of work staged.
+    pub(crate) memory_bytes: u64,
+    /// Queues that `dispatch` must look at; each has its flag set once.
+    pub(crate) changed: VecDeque<QueueId>,
+    /// Effects that wait for the next call with outputs.
+    pub(crate) effects: Vec<Effect>,
+    pub(crate) scan: Scan,
+    /// Why puts are refused at present, if they are.
+    pub(crate) refusing: Option<Refusal>,
+    /// Before this sequence the image, not the log, knows what was (replay only).
+    pub(crate) image_sequence: u64,
+}
+
+/// The next of everything that is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Counters {
+    pub(crate) sequence: u64,
+    pub(crate) queue: u32,
+    pub(crate) body: u64,
+    pub(crate) consumer: u64,
+    pub(crate) unit: u64,
+}
+
+impl QueueManager {
+    /// A queue manager without any object.
+    #[must_use]
+    pub fn new(limits: Limits) -> QueueManager {
+        QueueManager {
+            limits,
+            catalogue: Catalogue::default(),
+            queues: FastMap::default(),
+            consumers: FastMap::default(),
+            connections: FastMap::default(),
+            units: BTreeMap::new(),
+            ended_units: BTreeMap::new(),
+            chunks: FastMap::default(),
+            next: Counters { sequence: 1, queue: 1, body: 1, consumer: 1, unit: 1 },
+            memory_bytes: 0,
+            changed: VecDeque::new(),
+            effects: Vec::new(),
+            scan: Scan::default(),
+            refusing: None,
+            image_sequence: 0,
+        }
+    }
+
+    /// The bounds that count: the configured ones, with what ALTER QMGR changed.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Refuses puts, commits with puts in them, and definitions from now on (`None`: no longer), for
+    /// this reason: the log is full, or the queue manager is ending. Gets go on.
+    pub fn refuse_puts(&mut self, reason: Option<Refusal>) {
+        self.refusing = reason;
+    }
+
+    pub(crate) fn check_accepting(&self) -> Result<(), Refusal> {
+        match &self.refusing {
+            None => Ok(()),
+            Some(reason) => Err(reason.clone()),
+        }
+    }
+
+    pub(crate) fn next_sequence(&mut self) -> MessageSequence {
+        let sequence = self.next.sequence;
+        self.next.sequence += 1;
+        MessageSequence(sequence)
+    }
+
+    pub(crate) fn next_queue_id(&mut self) -> QueueId {
+        let id = self.next.queue;
+        assert!(id < u32::MAX, "four thousand million queues were defined");
+        self.next.queue += 1;
+        QueueId(id)
+    }
+
+    /// The queue, which must exist.
+    pub(crate) fn queue_mut(&mut self, id: QueueId) -> &mut Queue {
+        match self.queues.get_mut(&id) {
+            Some(queue) => queue,
+            None => unreachable!("queue {id:?} is referred to and does not exist"),
+        }
+    }
+
+    /// Has `dispatch` look at this queue.
+    pub(crate) fn mark_changed(&mut self, id: QueueId) {
+        if let Some(queue) = self.queues.get_mut(&id)
+            && !queue.changed
+        {
+            queue.changed = true;
+            self.changed.push_back(id);
+        }
+    }
+
+    /// Makes what a definition says count for requests.
+    pub(crate) fn adopt(&mut self, definition: &Definition) {
+        match definition {
+            Definition::Local(local) => self.adopt_local(local),
+            Definition::Alias(_) | Definition::Model(_) => {}
+            Definition::QueueManager(attributes) => {
+                self.limits.dead_letter_queue.clone_from(&attributes.dead_letter_queue);
+                self.limits.message_bytes_max = attributes.message_bytes_max;
+                self.limits.unit_messages_max = attributes.unit_messages_max;
+            }
+        }
+    }
+
+    fn adopt_local(&mut self, local: &LocalQueue) {
+        self.next.queue = self.next.queue.max(local.id.0.saturating_add(1));
+        match self.queues.get_mut(&local.id) {
+            Some(queue) => queue.definition.clone_from(local),
+            None => {
+                self.queues.insert(local.id, Box::new(Queue::new(local.clone())));
+            }
+        }
+    }
+
+    /// Removes a queue whose deletion is decided once nothing refers to its messages any more.
+    /// Only for TEMPDYN queues: others go by a fact.
+    pub(crate) fn reap(&mut self, id: QueueId) {
+        let done = self
+            .queues
+            .get(&id)
+            .is_some_and(|queue| queue.deleting && queue.owner.is_some() && queue.depth() == 0);
+        if done {
+            self.queues.remove(&id);
+        }
+    }
+
+    /// Hands over effects that came up where no outputs were at hand.
+    pub(crate) fn flush_effects(&mut self, outputs: &mut Outputs) {
+        outputs.effects.append(&mut self.effects);
+    }
+}

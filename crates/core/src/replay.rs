@@ -1,0 +1,188 @@
+//! Facts from the log at start, on top of an image.
+//!
+//! An image taken at LSN X holds definitions, counters and totals as of X, but no messages: those come
+//! from the log, from before X on. So, for a fact **before** the image:
+//!
+//! | fact                          | rule                                                            |
+//! |-------------------------------|-----------------------------------------------------------------|
+//! | Defined, Undefined, Deleted   | skipped: the image knows the outcome                            |
+//! | of a queue not in the image   | skipped: the queue was deleted before X                         |
+//! | Put whose chunks are missing  | skipped: their extent was reused, so the message is gone, or a later Put carries it forward |
+//! | all others                    | applied, not counted in totals                                  |
+//!
+//! And for any fact:
+//!
+//! | fact                                                      | rule                                |
+//! |-----------------------------------------------------------|-------------------------------------|
+//! | of an unknown message below the image's next sequence     | skipped: the extent of its Put was reused |
+//! | of any other unknown message, or (after X) unknown queue  | [`ReplayError`]: the log is damaged |
+//! | Put of a known message                                    | it was carried forward: new location |
+//!
+//! `replay` is given whole runs only (recovery drops a run without its last record).
+
+use crate::apply::{Manner, release};
+use crate::fact::{Body, Fact};
+use crate::{MessageSequence, Outputs, QueueId, QueueManager, ReplayError};
+
+/// What to do with a fact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Apply,
+    Skip,
+}
+
+impl QueueManager {
+    /// Carries out one fact from the log. Call in log order, then `replay_end`. Effects are `Stored` and
+    /// `Removed` only.
+    ///
+    /// # Errors
+    /// See the module's tables. The value must not be used then.
+    pub fn replay(
+        &mut self,
+        fact: Fact,
+        before_image: bool,
+        outputs: &mut Outputs,
+    ) -> Result<(), ReplayError> {
+        match self.judge(&fact, before_image)? {
+            Verdict::Apply => {
+                let manner = Manner { now: None, counted: !before_image };
+                self.carry_out(fact, manner, outputs);
+            }
+            Verdict::Skip => self.skip(fact, outputs),
+        }
+        Ok(())
+    }
+
+    /// The whole log was replayed. Chunks that no put referred to are dropped.
+    pub fn replay_end(&mut self, outputs: &mut Outputs) {
+        let mut orphans: Vec<_> = std::mem::take(&mut self.chunks).into_iter().collect();
+        orphans.sort_unstable_by_key(|(body, _)| *body);
+        for (_, locations) in orphans {
+            release(Some(Body::Chunks(locations.into_boxed_slice())), outputs);
+        }
+    }
+
+    fn judge(&self, fact: &Fact, before_image: bool) -> Result<Verdict, ReplayError> {
+        let definition = if before_image { Verdict::Skip } else { Verdict::Apply };
+        match fact {
+            Fact::Put { queue, sequence: _, message } => {
+                if !message.header.persistent {
+                    return Err(contradiction("a non-persistent message is in the log"));
+                }
+                match self.judge_queue(*queue, before_image)? {
+                    Verdict::Skip => Ok(Verdict::Skip),
+                    Verdict::Apply => self.judge_body(&message.body, before_image),
+                }
+            }
+            Fact::Got { queue, sequence }
+            | Fact::Expired { queue, sequence }
+            | Fact::BackedOut { queue, sequence, count: _ } => {
+                self.judge_message(*queue, *sequence, before_image)
+            }
+            Fact::Moved { from, sequence, to, .. } => {
+                match self.judge_message(*from, *sequence, before_image)? {
+                    Verdict::Skip => Ok(Verdict::Skip),
+                    Verdict::Apply => self.judge_queue(*to, before_image),
+                }
+            }
+            Fact::BodyChunk { body, index, chunk } => {
+                let Body::Log(_) = chunk else {
+                    return Err(contradiction("a chunk without a place"));
+                };
+                let known = self.chunks.get(body).map_or(0, Vec::len);
+                match (known == *index as usize, before_image) {
+                    (true, _) => Ok(Verdict::Apply),
+                    (false, true) => Ok(Verdict::Skip),
+                    (false, false) => Err(contradiction("a chunk of a body is missing")),
+                }
+            }
+            Fact::Defined { .. } | Fact::Undefined { .. } => Ok(definition),
+            Fact::Deleted { queue } => match definition {
+                Verdict::Skip => Ok(Verdict::Skip),
+                Verdict::Apply => self.judge_queue(*queue, false),
+            },
+            Fact::Cleared { queue, upto: _ } => self.judge_queue(*queue, before_image),
+            Fact::Committed { .. } => Ok(Verdict::Apply),
+        }
+    }
+
+    fn judge_queue(&self, queue: QueueId, before_image: bool) -> Result<Verdict, ReplayError> {
+        match (self.queues.contains_key(&queue), before_image) {
+            (true, _) => Ok(Verdict::Apply),
+            (false, true) => Ok(Verdict::Skip),
+            (false, false) => Err(contradiction(&format!("queue {} was never defined", queue.0))),
+        }
+    }
+
+    fn judge_message(
+        &self,
+        queue: QueueId,
+        sequence: MessageSequence,
+        before_image: bool,
+    ) -> Result<Verdict, ReplayError> {
+        if self.judge_queue(queue, before_image)? == Verdict::Skip {
+            return Ok(Verdict::Skip);
+        }
+        let known =
+            self.queues.get(&queue).is_some_and(|queue| queue.spot_of(sequence.0).is_some());
+        if known {
+            return Ok(Verdict::Apply);
+        }
+        if sequence.0 < self.image_sequence {
+            return Ok(Verdict::Skip);
+        }
+        let (queue, sequence) = (queue.0, sequence.0);
+        Err(contradiction(&format!("message {sequence} of queue {queue} was never put")))
+    }
+
+    fn judge_body(&self, body: &Body, before_image: bool) -> Result<Verdict, ReplayError> {
+        match body {
+            Body::Log(_) => Ok(Verdict::Apply),
+            Body::Announced { body, chunks, bytes } => {
+                let known = self.chunks.get(body).map_or(&[][..], Vec::as_slice);
+                let sum: u64 = known.iter().map(|chunk| u64::from(chunk.bytes)).sum();
+                match (known.len() == *chunks as usize && sum == *bytes, before_image) {
+                    (true, _) => Ok(Verdict::Apply),
+                    (false, true) => Ok(Verdict::Skip),
+                    (false, false) => Err(contradiction("chunks of a body are missing")),
+                }
+            }
+            Body::Incoming(_) | Body::Memory(_) | Body::Chunks(_) => {
+                Err(contradiction("a body without a place"))
+            }
+        }
+    }
+
+    /// A fact that is not applied may still leave something to tidy up.
+    fn skip(&mut self, fact: Fact, outputs: &mut Outputs) {
+        match fact {
+            Fact::Put { queue: _, sequence: _, message } => {
+                if let Body::Announced { body, .. } = message.body {
+                    let chunks = self.chunks.remove(&body).unwrap_or_default();
+                    release(Some(Body::Chunks(chunks.into_boxed_slice())), outputs);
+                }
+            }
+            Fact::Moved { from, sequence, to, .. } => {
+                // Its new queue was deleted before the image, and the message with it.
+                let spot = self.queues.get(&from).and_then(|queue| queue.spot_of(sequence.0));
+                if let Some(spot) = spot.filter(|_| !self.queues.contains_key(&to)) {
+                    let removed = self.queue_mut(from).remove(spot);
+                    release(Some(removed.body()), outputs);
+                }
+            }
+            Fact::Got { .. }
+            | Fact::Expired { .. }
+            | Fact::BackedOut { .. }
+            | Fact::BodyChunk { .. }
+            | Fact::Defined { .. }
+            | Fact::Undefined { .. }
+            | Fact::Deleted { .. }
+            | Fact::Cleared { .. }
+            | Fact::Committed { .. } => {}
+        }
+    }
+}
+
+fn contradiction(what: &str) -> ReplayError {
+    ReplayError { what: what.to_owned() }
+}

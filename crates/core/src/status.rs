@@ -1,0 +1,133 @@
+//! What operators may ask about: exact at the moment of asking.
+
+use towline_types::Time;
+
+use crate::object::{Definition, LocalQueue};
+use crate::queue::{Queue, Totals};
+use crate::{ConnectionId, QueueId, QueueManager};
+
+/// One queue at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueStatus {
+    /// Its name.
+    pub name: String,
+    /// Its incarnation.
+    pub queue: QueueId,
+    /// CURDEPTH: messages that it holds, delivered but unsettled ones included, and puts that are
+    /// uncommitted or on their way to the log. MAXDEPTH bounds it.
+    pub depth: u64,
+    /// Of these: free to be got.
+    pub available: u64,
+    /// Of these: puts on their way to the log.
+    pub in_flight: u64,
+    /// UNCOM: puts and gets in open units of work.
+    pub uncommitted: u64,
+    /// Bytes of the bodies that it holds.
+    pub bytes: u64,
+    /// IPPROCS: consumers.
+    pub open_input: u32,
+    /// Browsers.
+    pub open_browse: u32,
+    /// OPPROCS: open for put.
+    pub open_output: u32,
+    /// Since it was defined.
+    pub totals: Totals,
+    /// When the oldest message that it holds was put (MSGAGE).
+    pub oldest_put_at: Option<Time>,
+    /// LPUTDATE, LPUTTIME.
+    pub last_put_at: Option<Time>,
+    /// LGETDATE, LGETTIME; since the start of the process.
+    pub last_get_at: Option<Time>,
+}
+
+/// What one connection has open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionStatus {
+    /// Which.
+    pub connection: ConnectionId,
+    /// Open units of work.
+    pub units: usize,
+    /// Consumers and browsers.
+    pub consumers: usize,
+    /// Opens for put.
+    pub producers: usize,
+}
+
+impl QueueManager {
+    /// All objects as they count for requests, by name.
+    pub fn definitions(&self) -> impl Iterator<Item = &Definition> {
+        self.catalogue.iter().filter(|definition| definition.object_type().is_some())
+    }
+
+    /// The object of this name.
+    #[must_use]
+    pub fn definition(&self, name: &str) -> Option<&Definition> {
+        self.catalogue.get(name).filter(|definition| definition.object_type().is_some())
+    }
+
+    /// Where a name leads: the local queue, through an alias if need be.
+    #[must_use]
+    pub fn resolve(&self, name: &str) -> Option<&LocalQueue> {
+        self.catalogue.resolve(name).ok().map(|resolved| resolved.queue)
+    }
+
+    /// A local queue at this moment.
+    #[must_use]
+    pub fn queue_status(&self, name: &str) -> Option<QueueStatus> {
+        let id = self.catalogue.local(name).ok()?.id;
+        self.queues.get(&id).map(|queue| status(queue))
+    }
+
+    /// All local queues at this moment, by name.
+    pub fn queue_statuses(&self) -> impl Iterator<Item = QueueStatus> {
+        self.catalogue.iter().filter_map(|definition| match definition {
+            Definition::Local(local) => self.queues.get(&local.id).map(|queue| status(queue)),
+            Definition::Alias(_) | Definition::Model(_) | Definition::QueueManager(_) => None,
+        })
+    }
+
+    /// All connections that have, or had, something open.
+    #[must_use]
+    pub fn connections(&self) -> Vec<ConnectionStatus> {
+        let row = |(id, connection): (&ConnectionId, &crate::party::Connection)| ConnectionStatus {
+            connection: *id,
+            units: connection.units.len(),
+            consumers: connection.consumers.len(),
+            producers: connection.outputs.values().map(|count| *count as usize).sum(),
+        };
+        let mut rows: Vec<ConnectionStatus> = self.connections.iter().map(row).collect();
+        rows.sort_unstable_by_key(|row| row.connection);
+        rows
+    }
+
+    /// Open units of work.
+    #[must_use]
+    pub fn open_units(&self) -> usize {
+        self.units.len()
+    }
+
+    /// Bytes that non-persistent bodies and open units of work take. `memory_bytes_max` bounds it.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        self.memory_bytes
+    }
+}
+
+fn status(queue: &Queue) -> QueueStatus {
+    QueueStatus {
+        name: queue.definition.name.clone(),
+        queue: queue.id(),
+        depth: queue.depth(),
+        available: queue.available,
+        in_flight: queue.in_flight,
+        uncommitted: queue.reserved - queue.in_flight + queue.uncommitted_gets,
+        bytes: queue.bytes,
+        open_input: queue.open_input,
+        open_browse: queue.open_browse,
+        open_output: queue.open_output,
+        totals: queue.totals,
+        oldest_put_at: queue.oldest_put_at(),
+        last_put_at: queue.last_put_at,
+        last_get_at: queue.last_get_at,
+    }
+}
