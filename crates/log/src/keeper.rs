@@ -48,7 +48,12 @@ pub(crate) fn run(shared: &Arc<Shared>) {
             Chore::Prepare { sequence, spare } => {
                 let prepared = prepare_next(shared, sequence, spare.as_deref());
                 refused = prepared.as_ref().is_err_and(is_full);
-                if refused { Ok(take_back(shared, spare)) } else { prepared }
+                if refused {
+                    take_back(shared, spare);
+                    Ok(())
+                } else {
+                    prepared
+                }
             }
             Chore::Tell(space) => {
                 shared.listener.space(space);
@@ -209,3 +214,6 @@ fn is_full(error: &io::Error) -> bool {
 fn ignore_absent(error: io::Error) -> io::Result<()> {
     if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
 }
+
+#[cfg(test)]
+mod tests;

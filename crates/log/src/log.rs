@@ -196,7 +196,7 @@ impl Log {
             state.phase = Phase::Closing;
             shared.writers.notify_all();
             shared.appenders.notify_all();
-            while !(state.is_quiet() && !state.appending) && state.phase == Phase::Closing {
+            while (state.appending || !state.is_quiet()) && state.phase == Phase::Closing {
                 state = wait(&shared.appenders, state);
             }
             state.drop_empty();
