@@ -73,8 +73,7 @@ fn take_back(shared: &Shared, spare: Option<String>) {
     state.extents.disk_room = 0;
     state.extents.spares.extend(spare);
     state.extents.recycling = false;
-    drop(state);
-    shared.appenders.notify_all();
+    shared.wake_appenders(&state);
 }
 
 fn next(shared: &Shared, refused: &mut bool) -> Chore {
@@ -122,8 +121,7 @@ fn fill(shared: &Shared, extent: &Extent, from: u64) -> io::Result<()> {
         assert_eq!(state.extents.filled_to, from, "only the keeper fills");
         state.extents.filled_to = to;
     }
-    drop(state);
-    shared.appenders.notify_all();
+    shared.wake_appenders(&state);
     Ok(())
 }
 
@@ -150,8 +148,7 @@ fn prepare_next(shared: &Shared, sequence: u64, spare: Option<&str>) -> io::Resu
     assert_eq!(state.extents.next_sequence(), sequence, "only the keeper makes extents ready");
     state.extents.ready.push_back(Arc::new(Extent { sequence, file }));
     state.extents.recycling = false;
-    drop(state);
-    shared.appenders.notify_all();
+    shared.wake_appenders(&state);
     Ok(())
 }
 
