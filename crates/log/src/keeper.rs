@@ -152,7 +152,8 @@ fn prepare_next(shared: &Shared, sequence: u64, spare: Option<&str>) -> io::Resu
     Ok(())
 }
 
-/// Gives a used file of full length a new header and name. What else is in it is worthless by its positions.
+/// Gives a used file of full length a new header and name. What else is in it is worthless: it
+/// carries other positions.
 fn recycle(disk: &dyn Disk, spare: &str, header: ExtentHeader) -> io::Result<Arc<dyn DiskFile>> {
     let file = disk.open(spare)?;
     write_header(file.as_ref(), header)?;
