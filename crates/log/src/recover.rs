@@ -175,6 +175,12 @@ impl Recovery {
         self.log_id
     }
 
+    /// Bytes of one extent: those of the log that is there, whatever the options said.
+    #[must_use]
+    pub fn extent_bytes(&self) -> u64 {
+        self.options.extent_bytes
+    }
+
     /// Yields each record of each whole run from the image on, in order, and cuts a torn tail off.
     /// Once. After an error, throw away what was made of the records.
     ///

@@ -63,12 +63,15 @@ impl Restart {
         name: &str,
         limits: Limits,
         extent_bytes: u64,
-        image: Option<(Lsn, &[u8])>,
+        image: Option<&[u8]>,
     ) -> Result<Restart, RestartError> {
         let (image_at, rules) = match image {
             None => (Lsn::ZERO, QueueManager::new(limits)),
-            Some((at, bytes)) => {
-                (at, QueueManager::restore(bytes, limits).map_err(RestartError::Image)?)
+            Some(image) => {
+                let short = RecordError { offset: 0, what: "an image begins with its position" };
+                let (at, snapshot) = image.split_first_chunk().ok_or(RestartError::Image(short))?;
+                let rules = QueueManager::restore(snapshot, limits);
+                (Lsn(u64::from_le_bytes(*at)), rules.map_err(RestartError::Image)?)
             }
         };
         let instance = Instance::around(name, rules, extent_bytes);

@@ -7,7 +7,7 @@ use towline_types::Time;
 /// Wall-clock time read once at start, moved on by monotonic time: it never goes back while the
 /// process lives, whatever happens to the wall clock.
 #[derive(Clone, Copy, Debug)]
-pub struct Clock {
+pub(crate) struct Clock {
     started_at: Time,
     started: Instant,
 }
@@ -15,20 +15,20 @@ pub struct Clock {
 impl Clock {
     /// Reads the wall clock.
     #[must_use]
-    pub fn start() -> Clock {
+    pub(crate) fn start() -> Clock {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Clock { started_at: Time::ZERO + since_epoch, started: Instant::now() }
     }
 
     /// The time now.
     #[must_use]
-    pub fn now(&self) -> Time {
+    pub(crate) fn now(&self) -> Time {
         self.started_at + self.started.elapsed()
     }
 
     /// When the process started.
     #[must_use]
-    pub fn started_at(&self) -> Time {
+    pub(crate) fn started_at(&self) -> Time {
         self.started_at
     }
 }

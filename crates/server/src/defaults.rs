@@ -5,9 +5,9 @@ use towline_node::{Instance, Journal, Outbound};
 use towline_types::Time;
 
 /// Model of queues that `auto_define` makes, unless the rule names another.
-pub const DEFAULT_LOCAL_MODEL: &str = "SYSTEM.DEFAULT.LOCAL.MODEL";
+pub(crate) const DEFAULT_LOCAL_MODEL: &str = "SYSTEM.DEFAULT.LOCAL.MODEL";
 /// Model of queues that clients make for themselves (AMQP dynamic nodes), as in IBM MQ.
-pub const DEFAULT_DYNAMIC_MODEL: &str = "SYSTEM.DEFAULT.MODEL.QUEUE";
+pub(crate) const DEFAULT_DYNAMIC_MODEL: &str = "SYSTEM.DEFAULT.MODEL.QUEUE";
 
 /// Local queues of a new queue manager, with their descriptions.
 pub(crate) const DEFAULT_QUEUES: &[(&str, &str)] = &[

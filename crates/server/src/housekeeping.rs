@@ -91,7 +91,9 @@ pub(crate) async fn reclaim(door: Arc<Door>, extent_bytes: u64) {
 pub(crate) fn write_image(door: &Door) -> Result<Lsn, towline_log::LogError> {
     let plan = door.look(|instance| instance.plan_image());
     let log = door.log();
-    log.write_image(plan.at, &plan.bytes)?;
+    // The log takes the position from which it must be read. An extent's header lies before its first
+    // record, so one byte into the extent is before all of them, and inside what must stay.
+    log.write_image(plan.keep_from.after(1), &plan.bytes)?;
     log.reclaim(plan.keep_from)?;
     Ok(plan.keep_from)
 }

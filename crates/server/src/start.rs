@@ -63,7 +63,7 @@ pub(crate) fn open(
     let mut recovery = Recovery::open(disk, options(config), new_id).map_err(StartError::Log)?;
     let extent_bytes = recovery.extent_bytes();
     let image = recovery.image();
-    let image = image.as_ref().map(|(at, bytes)| (*at, bytes.as_ref()));
+    let image = image.as_ref().map(|(_, bytes)| bytes.as_ref());
     let mut restart =
         Restart::begin(name, rules(config), extent_bytes, image).map_err(StartError::Restart)?;
     let report =

@@ -19,11 +19,11 @@ pub struct OldBody {
 /// What to write, and what can go once it is written.
 #[derive(Debug)]
 pub struct ImagePlan {
-    /// Everything before this position is in the image, as far as it matters without bodies.
-    pub at: Lsn,
-    /// The image.
+    /// The image, for [`crate::Restart::begin`]: the position up to which it speaks (8 bytes, little
+    /// endian), then the rules' snapshot.
     pub bytes: Vec<u8>,
-    /// Extents wholly before this position hold no live body.
+    /// Start of the oldest extent that holds a live body. Restart reads the log from here on; the
+    /// extents before it can go.
     pub keep_from: Lsn,
 }
 
@@ -31,14 +31,17 @@ impl Instance {
     /// Start of the oldest extent that must stay, as things are now.
     #[must_use]
     pub fn keep_from(&self) -> Lsn {
-        let applied = self.live.extent_start(self.applied);
+        // The extent that holds the last applied byte stays in any case.
+        let applied = self.live.extent_start(Lsn(self.applied.0.saturating_sub(1)));
         self.live.oldest().map_or(applied, |oldest| oldest.min(applied))
     }
 
     /// An image of what is applied now.
     #[must_use]
     pub fn plan_image(&self) -> ImagePlan {
-        ImagePlan { at: self.applied, bytes: self.rules.snapshot(), keep_from: self.keep_from() }
+        let mut bytes = self.applied.0.to_le_bytes().to_vec();
+        bytes.extend_from_slice(&self.rules.snapshot());
+        ImagePlan { bytes, keep_from: self.keep_from() }
     }
 
     /// Bytes of live bodies in the log.
