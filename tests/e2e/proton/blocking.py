@@ -1,5 +1,6 @@
 """Scenarios with Proton's blocking interface: the shape of most scripts that people write."""
 
+import time
 import uuid
 
 from proton import Message, Timeout
@@ -14,7 +15,8 @@ def bodies(receiver, count):
     seen = []
     for _ in range(count):
         seen.append(receiver.receive(timeout=PATIENCE).body)
-        receiver.accept()
+        if receiver.fetcher.unsettled:
+            receiver.accept()
     return seen
 
 
@@ -182,7 +184,7 @@ def unknown_queue(url):
     for create in (connection.create_sender, connection.create_receiver):
         failure = fails(LinkDetached, lambda create=create: create("NO.SUCH.QUEUE"))
         equal("amqp:not-found", failure.condition, "condition")
-        check("NO.SUCH.QUEUE" in failure.description, failure.description)
+        check("NO.SUCH.QUEUE" in str(failure), str(failure))
     put(connection, "KNOWN", "still open")
     connection.close()
 
@@ -233,9 +235,18 @@ def queue_full(url, queue, depth):
     for number in range(int(depth)):
         sender.send(Message(body=number, durable=True))
     fails(SendException, lambda: sender.send(Message(body="one too many", durable=True)))
-    receiver = connection.create_receiver(queue, credit=1, name="other")
+    receiver = connection.create_receiver(queue, name="other")
     equal([0], bodies(receiver, 1), "first")
-    sender.send(Message(body="fits", durable=True))
+    receiver.close()
+    # A settled get owes no answer: the room it makes may come a little after it.
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        try:
+            sender.send(Message(body="fits", durable=True))
+            break
+        except SendException:
+            continue
+    equal([1, 2], bodies(connection.create_receiver(queue, name="rest"), 2), "in order")
     connection.close()
 
 

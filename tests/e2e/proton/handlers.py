@@ -178,13 +178,13 @@ def transactional_send(url):
 
     class Sending(Unit):
         def begin(self, event):
-            self.units, self.current, self.confirmed = 0, 0, 0
+            self.units, self.current = 0, 0
             self.sender = event.container.create_sender(self.connection, self.queue)
             self.declare(event)
 
         def on_transaction_declared(self, event):
             self.unit = event.transaction
-            self.current = self.confirmed = 0
+            self.current = 0
             self.work()
 
         def on_sendable(self, event):
@@ -195,11 +195,7 @@ def transactional_send(url):
                 text = f"{self.units}.{self.current}"
                 self.unit.send(self.sender, Message(body=text, durable=True))
                 self.current += 1
-
-        def on_accepted(self, event):
-            if event.sender is self.sender:
-                self.confirmed += 1
-                if self.confirmed == 5:
+                if self.current == 5:
                     unit, self.unit = self.unit, None
                     unit.abort() if self.units % 2 else unit.commit()
 
@@ -279,8 +275,8 @@ def idle_timeout_kept_alive(url):
 
 
 @scenario
-def undeliverable_here(url):
-    """modified(undeliverable-here) is not sent to the same link again."""
+def undeliverable_here(url, dead_letter_queue):
+    """modified(undeliverable-here) is not sent to the same link again, but to the dead letters."""
     put(url, "ELSEWHERE", "a")
 
     class Elsewhere(Scenario):
@@ -288,7 +284,7 @@ def undeliverable_here(url):
             self.first = event.container.create_receiver(self.connection, "ELSEWHERE")
 
         def on_link_opened(self, event):
-            event.receiver.flow(1)
+            event.receiver.flow(2)
 
         def on_message(self, event):
             if event.receiver == self.first:
@@ -297,10 +293,7 @@ def undeliverable_here(url):
                 delivery.local.failed = True
                 delivery.update(Delivery.MODIFIED)
                 delivery.settle()
-                event.receiver.flow(1)
-                self.other = event.container.create_receiver(
-                    self.connection, "ELSEWHERE", name="other"
-                )
+                event.container.create_receiver(self.connection, dead_letter_queue)
             else:
                 event.delivery.update(Delivery.ACCEPTED)
                 event.delivery.settle()

@@ -133,13 +133,17 @@ impl Site {
         fs::read_to_string(self.log_path()).unwrap_or_default()
     }
 
-    /// A `towline` command on this site's data folder.
+    /// A `towline` command on this site's data folder, unless it says `--url`.
     ///
     /// # Errors
     /// When the binary is missing.
     pub fn towline(&self, arguments: &[&str]) -> Try<Command> {
         let mut command = Command::new(place::towline()?);
-        command.args(arguments).arg("--data").arg(&self.data).stdin(Stdio::null());
+        command.args(arguments).stdin(Stdio::null());
+        command.env_remove("TOWLINE_DATA").env_remove("TOWLINE_URL");
+        if !arguments.contains(&"--url") {
+            command.arg("--data").arg(&self.data);
+        }
         Ok(command)
     }
 

@@ -43,8 +43,22 @@ scenarios! {
     selectors selector_consumes_only_matches selector_wakes_for_later_message selector_errors
     get_by_id
     browse browse_empty browse_many browse_sees_no_locked_message
-    request_reply temporary_queues_are_distinct temporary_queue_ends_with_connection
-    temporary_queue_deleted
+    request_reply
+}
+
+#[test]
+fn temporary_queues_have_names_of_their_own() -> Try {
+    passes_on("DISPLAY QMGR", "temporary_queues_are_distinct", &[])
+}
+
+#[test]
+fn a_temporary_queue_ends_with_its_connection() -> Try {
+    passes_on("DISPLAY QMGR", "temporary_queue_ends_with_connection", &[])
+}
+
+#[test]
+fn a_temporary_queue_can_be_deleted_by_its_owner() -> Try {
+    passes_on("DISPLAY QMGR", "temporary_queue_deleted", &[])
 }
 
 #[test]

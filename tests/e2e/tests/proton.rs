@@ -28,12 +28,12 @@ macro_rules! scenarios {
 
 scenarios! { "blocking.py":
     same_link_name plain_example prefixed_addresses released modified_counts browse selector
-    bad_selector dynamic_source anonymous_relay ids_of_every_type
+    bad_selector anonymous_relay ids_of_every_type
 }
 
 scenarios! { "handlers.py":
     drain credit pre_settled transactional_send transactional_receive idle_timeout_kept_alive
-    undeliverable_here capabilities
+    capabilities
 }
 
 #[test]
@@ -68,4 +68,15 @@ fn a_rejected_message_goes_to_the_dead_letter_queue() -> Try {
 fn at_bothresh_the_server_moves_the_message() -> Try {
     let define = "DEFINE QLOCAL('BACKOUT')\nDEFINE QLOCAL('WORK') BOTHRESH(3) BOQNAME('BACKOUT')";
     passes_on(define, "blocking.py", "backed_out", &["WORK", "BACKOUT", "3"])
+}
+
+#[test]
+fn undeliverable_here_is_a_dead_letter() -> Try {
+    let define = "DEFINE QLOCAL('ELSEWHERE')\nDEFINE QLOCAL('DEAD')\nALTER QMGR DEADQ('DEAD')";
+    passes_on(define, "handlers.py", "undeliverable_here", &["DEAD"])
+}
+
+#[test]
+fn a_dynamic_node_goes_with_its_connection() -> Try {
+    passes_on("DISPLAY QMGR", "blocking.py", "dynamic_source", &[])
 }

@@ -185,7 +185,9 @@ final class Transactions {
   /** The test sets a limit of a second or so; the unit is rolled back by the queue manager. */
   private static void tooOld(Bed bed) throws Exception {
     bed.put("TOO.OLD.GET", "back");
-    Session unit = bed.session(Session.SESSION_TRANSACTED);
+    // Without prefetch: else the message that comes back would go to the same consumer again.
+    Session unit =
+        bed.connect(bed.url + "?jms.prefetchPolicy.all=0").createSession(true, Session.SESSION_TRANSACTED);
     bed.put(unit, "TOO.OLD", "never");
     Bed.text(Bed.consumer(unit, "TOO.OLD.GET"));
     Session other = bed.session();
