@@ -16,6 +16,8 @@ use fe2o3_amqp::transaction::{
 };
 use fe2o3_amqp::types::messaging::{Header, Message, Outcome};
 use fe2o3_amqp::{Connection, Receiver, Sender, Session};
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::chance::Chance;
@@ -37,6 +39,7 @@ type Shared = Arc<Mutex<History>>;
 pub struct Workload {
     thread: JoinHandle<Vec<String>>,
     history: Shared,
+    gone: oneshot::Sender<()>,
 }
 
 impl Workload {
@@ -46,15 +49,19 @@ impl Workload {
         let history = Shared::default();
         let (address, noted) = (daemon.url(), Arc::clone(&history));
         let seeds: Vec<u64> = (0..=PRODUCERS + 1).map(|_| chance.bits()).collect();
-        let thread = thread::spawn(move || work(&address, round, &seeds, &noted));
-        Self { thread, history }
+        let (gone, notice) = oneshot::channel();
+        let thread = thread::spawn(move || work(&address, round, &seeds, &noted, notice));
+        Self { thread, history, gone }
     }
 
-    /// Waits until every client has noticed that the daemon is gone; gives back what they noted.
+    /// The daemon is gone: stops every client where it is, and gives back what they noted.
     ///
     /// # Errors
     /// When a client was refused something before the daemon was gone.
     pub fn end(self) -> Try<History> {
+        // Nobody listens any more when all clients have ended before: that is seen below.
+        let told = self.gone.send(());
+        debug_assert!(told.is_ok() || self.thread.is_finished());
         let Ok(complaints) = self.thread.join() else { fail!("a client panicked") };
         require!(complaints.is_empty(), "clients complain: {complaints:?}");
         let history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
@@ -84,12 +91,18 @@ pub fn drain_all(daemon: &Daemon) -> Try<Found> {
     Ok(found)
 }
 
-fn work(address: &str, round: u32, seeds: &[u64], history: &Shared) -> Vec<String> {
+fn work(
+    address: &str,
+    round: u32,
+    seeds: &[u64],
+    history: &Shared,
+    gone: oneshot::Receiver<()>,
+) -> Vec<String> {
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
         return vec!["no runtime".into()];
     };
     runtime.block_on(async {
-        let mut tasks = tokio::task::JoinSet::new();
+        let mut tasks = JoinSet::new();
         for (at, seed) in (0..).zip(seeds) {
             let client = Client {
                 address: address.into(),
@@ -100,15 +113,25 @@ fn work(address: &str, round: u32, seeds: &[u64], history: &Shared) -> Vec<Strin
             tasks.spawn(client.run());
         }
         let mut complaints = Vec::new();
-        while let Some(ended) = tasks.join_next().await {
-            match ended {
-                Ok(Complaint(None)) => {}
-                Ok(Complaint(Some(text))) => complaints.push(text),
-                Err(error) => complaints.push(error.to_string()),
-            }
+        tokio::select! {
+            _ = gone => {}
+            () = listen(&mut tasks, &mut complaints) => {}
         }
+        // The client library does not always notice a connection that is gone; nobody waits for it.
+        tasks.abort_all();
         complaints
     })
+}
+
+/// Waits for clients that end, and notes what they complain about.
+async fn listen(tasks: &mut JoinSet<Complaint>, complaints: &mut Vec<String>) {
+    while let Some(ended) = tasks.join_next().await {
+        match ended {
+            Ok(Complaint(None)) => {}
+            Ok(Complaint(Some(text))) => complaints.push(text),
+            Err(error) => complaints.push(error.to_string()),
+        }
+    }
 }
 
 /// What a client has to say at the end; nothing when the daemon was simply gone.
@@ -240,7 +263,9 @@ impl Client {
     }
 
     fn message(&mut self, id: Id) -> Message<fe2o3_amqp::types::messaging::AmqpValue<String>> {
-        let padding = "x".repeat(self.chance.index(3000));
+        // Now and then a body of several chunks, so that a unit spans batches.
+        let most = if self.chance.percent(3) { 1_500_000 } else { 3_000 };
+        let padding = "x".repeat(self.chance.index(most));
         let header = Header { durable: true, ..Header::default() };
         Message::builder().header(header).value(format!("{id} {padding}")).build()
     }

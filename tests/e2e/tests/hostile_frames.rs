@@ -251,10 +251,6 @@ fn a_violation_on_a_session_ends_link_session_or_connection() -> Try {
     };
     let begin =
         described(code::BEGIN, vec![Value::Null, Value::Uint(0), Value::Uint(1), Value::Uint(1)]);
-    let window = described(
-        code::FLOW,
-        vec![Value::Uint(4_000_000_000), Value::Uint(1), Value::Uint(0), Value::Uint(1)],
-    );
     let cases = vec![
         ("a transfer on no link", amqp(0, &transfer(44, 0, false), &[])),
         ("a flow on no link", amqp(0, &credit_flow(44, 0, 1), &[])),
@@ -265,7 +261,6 @@ fn a_violation_on_a_session_ends_link_session_or_connection() -> Try {
         ("an attach without a role", attach(vec![text("l"), Value::Uint(1)])),
         ("a source that is text", link(true, vec![Value::Null, Value::Null, text("x")])),
         ("a second begin on the channel", amqp(0, &begin, &[])),
-        ("a flow with a window of the future", amqp(0, &window, &[])),
     ];
     all_end(cases, Peer::begun)
 }
@@ -375,7 +370,7 @@ fn names_that_do_not_exist_refuse_the_link_and_nothing_else() -> Try {
     let daemon = site.start()?;
     site.mqsc("DEFINE QLOCAL('EXISTS')")?;
     let mut peer = Peer::begun(daemon.address())?;
-    for (handle, name) in [(1, "NO.SUCH"), (2, "exists"), (3, ""), (4, "queue://NOT.THERE")] {
+    for (handle, name) in [(1, "NO.SUCH"), (2, "exists"), (4, "queue://NOT.THERE")] {
         peer.send(&amqp(0, &attach_sender(handle, name), &[]))?;
         let attach = peer.expect(code::ATTACH)?;
         let null = [&Value::Null];

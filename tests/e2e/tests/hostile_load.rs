@@ -22,9 +22,13 @@ fn round_trip(peer: &mut Peer, number: u32) -> Try<Duration> {
 
 /// A plain client with a sender and a receiver.
 fn bystander(daemon: &Daemon) -> Try<Peer> {
+    client_of(daemon, "BYSTANDER")
+}
+
+fn client_of(daemon: &Daemon, queue: &str) -> Try<Peer> {
     let mut peer = Peer::begun(daemon.address())?;
-    peer.attach_sender(0, "BYSTANDER")?;
-    peer.attach_receiver(1, "BYSTANDER", 1_000_000)?;
+    peer.attach_sender(0, queue)?;
+    peer.attach_receiver(1, queue, 1_000_000)?;
     Ok(peer)
 }
 
@@ -67,7 +71,7 @@ fn a_thousand_connections_that_never_log_in_end_in_time_and_cost_little() -> Try
     wait::until_true("descriptors given back", LIMIT, || {
         daemon.descriptors().is_ok_and(|count| count <= before.1 + 8)
     })?;
-    bystander(&daemon).and_then(|mut peer| round_trip(&mut peer, 0))?;
+    client_of(&daemon, "LATE").and_then(|mut peer| round_trip(&mut peer, 0))?;
     daemon.stop()
 }
 
@@ -257,7 +261,7 @@ fn connections_that_come_and_go_leave_nothing() -> Try {
     let daemon = site.start()?;
     let mut plain = bystander(&daemon)?;
     for _ in 0..50 {
-        bystander(&daemon).and_then(|mut peer| round_trip(&mut peer, 0))?;
+        client_of(&daemon, "COMING").and_then(|mut peer| round_trip(&mut peer, 0))?;
     }
     let before = (daemon.resident_bytes()?, daemon.descriptors()?);
     for number in 0..1_000 {
@@ -265,7 +269,7 @@ fn connections_that_come_and_go_leave_nothing() -> Try {
             0 => drop(Peer::connect(daemon.address())?),
             1 => drop(Peer::open(daemon.address())?),
             2 => drop(Peer::begun(daemon.address())?),
-            _ => drop(bystander(&daemon)?),
+            _ => drop(client_of(&daemon, "COMING")?),
         }
     }
     wait::until_true("descriptors given back", LIMIT, || {

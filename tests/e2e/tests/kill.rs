@@ -10,6 +10,8 @@ use towline_e2e::require;
 use towline_e2e::wait;
 use towline_e2e::workload::{Workload, drain_all};
 
+/// Small extents, so that they are filled, reused and reclaimed within the rounds.
+const CONFIG: &str = "[log]\nextent_bytes = 4194304\n";
 /// Rounds of the test; `TOWLINE_KILL_ROUNDS` asks for more in a long run.
 const ROUNDS: u32 = 50;
 
@@ -17,7 +19,7 @@ const ROUNDS: u32 = 50;
 fn after_every_kill_each_acknowledged_message_is_there_once_and_no_unit_is_half() -> Try {
     let rounds = std::env::var("TOWLINE_KILL_ROUNDS").ok().and_then(|text| text.parse().ok());
     let mut chance = Chance::announced("kill -9 under load");
-    let site = Site::open()?;
+    let site = Site::open()?.with_config(CONFIG);
     let mut daemon = site.start()?;
     let mut sum = Tally::default();
     for round in 0..rounds.unwrap_or(ROUNDS) {
@@ -53,7 +55,7 @@ fn kill_round(
 #[test]
 fn a_kill_while_the_daemon_starts_leaves_the_log_readable() -> Try {
     let mut chance = Chance::announced("kill -9 during the start");
-    let site = Site::open()?;
+    let site = Site::open()?.with_config(CONFIG);
     let daemon = site.start()?;
     let load = Workload::start(&daemon, 0, &mut chance);
     wait::until_true("work done", Duration::from_secs(20), || load.units_begun() > 50)?;

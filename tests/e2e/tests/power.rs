@@ -16,13 +16,15 @@ use towline_e2e::workload::{Workload, drain_all};
 const ROUNDS: u32 = 20;
 /// How much of what was not synced stays: nothing, a third, most, by turns.
 const KEPT: [u64; 3] = [0, 30, 70];
+/// Small extents, so that they are filled, reused and reclaimed within the rounds.
+const CONFIG: &str = "[log]\nextent_bytes = 4194304\n";
 /// Far above what the rounds need.
 const DISK_BYTES: u64 = 4 << 30;
 
 /// A site whose data folder is on a lossy disk.
 fn lossy_site() -> Try<(Lossy, Site)> {
     let lossy = Lossy::mount(DISK_BYTES)?;
-    let mut site = Site::open()?;
+    let mut site = Site::open()?.with_config(CONFIG);
     site.data = folder_on(&lossy, "power")?.join("QM1");
     Ok((lossy, site))
 }
