@@ -167,7 +167,16 @@ impl World {
     fn happen(&mut self, effects: Vec<Later>) {
         for effect in effects {
             match effect {
-                Later::Appears(id) => self.rows.get_mut(&id).unwrap().at = At::Visible,
+                Later::Appears(id) => {
+                    self.rows.get_mut(&id).unwrap().at = At::Visible;
+                    let new = &self.rows[&id];
+                    let overtaken = self.rows.values().any(|row| {
+                        row.at == At::OnItsWay
+                            && (row.queue, row.priority) == (new.queue, new.priority)
+                            && row.order < new.order
+                    });
+                    assert!(!overtaken, "a message overtook an older one of its priority");
+                }
                 Later::Vanishes(id) => {
                     self.rows.remove(&id).unwrap();
                 }
