@@ -47,7 +47,7 @@ impl Default for Limits {
             unit_age_max: limits::UNIT_AGE_DEFAULT,
             units_per_connection_max: limits::UNITS_PER_CONNECTION_MAX,
             memory_bytes_max: 1024 * 1024 * 1024,
-            message_bytes_max: limits::MESSAGE_BYTES_MAX,
+            message_bytes_max: limits::MESSAGE_BYTES_DEFAULT,
             expired_to_dead_letter: false,
             dead_letter_queue: String::new(),
             auto_define: Vec::new(),

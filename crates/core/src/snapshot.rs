@@ -10,7 +10,7 @@
 
 use crate::QueueManager;
 use crate::object::Definition;
-use crate::queue::Totals;
+use crate::queue::{SEQUENCE_END, Totals};
 use crate::record::{Reader, RecordError, decode_definition, encode_definition, put_varint};
 use crate::request::Limits;
 
@@ -56,6 +56,9 @@ impl QueueManager {
         restored.next.sequence = reader.varint()?;
         restored.next.queue = reader.varint_u32()?;
         restored.next.body = reader.varint()?;
+        if restored.next.sequence >= SEQUENCE_END || restored.next.queue == u32::MAX {
+            return Err(reader.error("a counter that was never reached"));
+        }
         restored.image_sequence = restored.next.sequence;
         for _ in 0..reader.varint()? {
             let definition = decode_definition(&mut reader)?;

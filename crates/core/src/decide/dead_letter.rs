@@ -77,6 +77,7 @@ impl QueueManager {
             queue.totals.moved += 1;
             self.carry_over(from, spot, to, new_sequence, *dead_letter);
             self.queue_mut(to).totals.puts += 1;
+            self.reap(from);
         }
         true
     }

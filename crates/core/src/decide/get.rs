@@ -3,7 +3,7 @@
 use towline_types::Time;
 
 use super::LazyFacts;
-use super::open::Opened;
+use super::open::{Access, Opened};
 use crate::hash::FastMap;
 use crate::party::{Consumer, Cursor};
 use crate::queue::{Attention, LANES, Rank, Spot};
@@ -26,7 +26,7 @@ impl QueueManager {
         out.begin();
         let exclusive = self.check_get(spec)?;
         let Opened { queue: queue_id, name, alias: _ } =
-            self.resolve_or_define(now, &spec.queue, out)?;
+            self.resolve_or_define(now, &spec.queue, Access::Get, out)?;
         let id = ConsumerId(self.next.consumer);
         self.next.consumer += 1;
         let browses = spec.mode == ConsumerMode::Browse;

@@ -15,6 +15,8 @@ use crate::request::FilterKey;
 pub(crate) struct Rank(u64);
 
 const LANE_SHIFT: u32 = 60;
+/// No sequence reaches this.
+pub(crate) const SEQUENCE_END: u64 = 1 << LANE_SHIFT;
 
 impl Rank {
     /// Before every message.
