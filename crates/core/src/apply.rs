@@ -1,5 +1,5 @@
-//! Facts carried out: live, in replay, on replicas. Total: a fact that does not fit is a broken promise
-//! of whoever decided or recovered it, and halts the process.
+//! Facts carried out: live, in replay, on replicas. Total: a fact that does not fit is a broken
+//! promise of whoever decided or recovered it, and halts the process.
 
 use towline_types::{BodyLocation, Time};
 
@@ -19,8 +19,9 @@ pub(crate) struct Manner {
 }
 
 impl QueueManager {
-    /// Carries out one fact. Facts of one run must follow each other without any other call between.
-    /// A `Put` has its body in memory or in the log, or announced with all chunks applied before.
+    /// Carries out one fact. Facts of one run must follow each other without any other call
+    /// between. A `Put` has its body in memory or in the log, or announced with all chunks applied
+    /// before.
     ///
     /// # Panics
     /// When the fact contradicts what was applied before.

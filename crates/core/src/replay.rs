@@ -1,22 +1,25 @@
 //! Facts from the log at start, on top of an image.
 //!
-//! An image taken at LSN X holds definitions, counters and totals as of X, but no messages: those come
-//! from the log, from before X on. So, for a fact **before** the image:
+//! An image taken at LSN X holds definitions, counters and totals as of X, but no messages: those
+//! come from the log, from before X on. So, for a fact **before** the image:
 //!
-//! | fact                          | rule                                                            |
-//! |-------------------------------|-----------------------------------------------------------------|
-//! | Defined, Undefined, Deleted   | skipped: the image knows the outcome                            |
-//! | of a queue not in the image   | skipped: the queue was deleted before X                         |
-//! | Put whose chunks are missing  | skipped: their extent was reused, so the message is gone, or a later Put carries it forward |
-//! | all others                    | applied, not counted in totals                                  |
+//! | fact                        | rule                                                       |
+//! |-----------------------------|------------------------------------------------------------|
+//! | Defined, Undefined, Deleted | skipped: the image knows the outcome                       |
+//! | of a queue not in the image | skipped: the queue was deleted before X                    |
+//! | Put whose chunks are gone   | skipped: their extent was reused, so the message is gone,  |
+//! |                             | or a later Put carries it forward                          |
+//! | all others                  | applied, not counted in totals                             |
 //!
 //! And for any fact:
 //!
-//! | fact                                                      | rule                                |
-//! |-----------------------------------------------------------|-------------------------------------|
-//! | of an unknown message below the image's next sequence     | skipped: the extent of its Put was reused |
-//! | of any other unknown message, or (after X) unknown queue  | [`ReplayError`]: the log is damaged |
-//! | Put of a known message                                    | it was carried forward: new location |
+//! | fact                              | rule                                                 |
+//! |-----------------------------------|------------------------------------------------------|
+//! | of an unknown message below the   | skipped: the extent of its Put was reused            |
+//! | image's next sequence             |                                                      |
+//! | of any other unknown message, or  | [`ReplayError`]: the log is damaged                  |
+//! | (after X) of an unknown queue     |                                                      |
+//! | Put of a known message            | it was carried forward: the new place counts         |
 //!
 //! `replay` is given whole runs only (recovery drops a run without its last record).
 
@@ -34,7 +37,8 @@ enum Verdict {
 }
 
 impl QueueManager {
-    /// Carries out one fact from the log. Call in log order, then `replay_end`. Effects are `Stored` and
+    /// Carries out one fact from the log. Call in log order, then `replay_end`. Effects are
+    /// `Stored` and
     /// `Removed` only.
     ///
     /// # Errors

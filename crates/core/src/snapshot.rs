@@ -1,10 +1,10 @@
-//! Images: definitions, counters and totals as of the facts applied so far. No messages: the log has
-//! them. What is decided and not applied is not in an image.
+//! Images: definitions, counters and totals as of the facts applied so far. No messages: the log
+//! has them. What is decided and not applied is not in an image.
 //!
 //! ```text
 //! magic "TWLIMAGE", version 1 (1 byte), next sequence, next queue id, next body id,
-//! number of definitions, each: definition (`record/definition.rs`); a local queue is followed by its
-//! totals: puts, gets, backouts, expired, moved, cleared
+//! number of definitions, each: definition (`record/definition.rs`); a local queue is followed by
+//! its totals: puts, gets, backouts, expired, moved, cleared
 //! ```
 //! Numbers and text as in `record`. The log adds a checksum.
 

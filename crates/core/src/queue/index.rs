@@ -1,8 +1,8 @@
 //! Finds the available messages of a key (correlation id or message id, hashed) without a scan.
 //!
-//! Made when the first consumer asks for a key, kept up from then on. Holds available messages only,
-//! so that the first of a key is at hand however many of them are held. A hash may stand for several
-//! ids: whoever finds a message here still asks its filter.
+//! Made when the first consumer asks for a key, kept up from then on. Holds available messages
+//! only, so that the first of a key is at hand however many of them are held. A hash may stand for
+//! several ids: whoever finds a message here still asks its filter.
 
 use std::collections::VecDeque;
 

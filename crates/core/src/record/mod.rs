@@ -30,8 +30,8 @@
 //! bytes:          all that is left of the record
 //! ```
 //!
-//! A decoder accepts exactly what the encoder makes: no byte more, no byte less, no second spelling.
-//! It never panics: whatever the bytes are, it yields a fact or a [`RecordError`].
+//! A decoder accepts exactly what the encoder makes: no byte more, no byte less, no second
+//! spelling. It never panics: whatever the bytes are, it yields a fact or a [`RecordError`].
 
 mod definition;
 #[cfg(test)]
@@ -105,8 +105,8 @@ impl fmt::Display for ReplayError {
 
 impl std::error::Error for ReplayError {}
 
-/// Appends one record. Yields where the body's (or chunk's) bytes are, counted from the record's first
-/// byte: the location that `apply` is to be given.
+/// Appends one record. Yields where the body's (or chunk's) bytes are, counted from the record's
+/// first byte: the location that `apply` is to be given.
 ///
 /// # Panics
 /// When a body is in the log already: a record holds bytes, not places.
@@ -240,8 +240,8 @@ fn put_bytes(start: usize, body: &Body, out: &mut Vec<u8>) -> Range<usize> {
     from..out.len() - start
 }
 
-/// Reads one record, which is all of `bytes`; `at` is the position of its first byte in the log. The
-/// flag says whether it is the last of its run.
+/// Reads one record, which is all of `bytes`; `at` is the position of its first byte in the log.
+/// The flag says whether it is the last of its run.
 ///
 /// # Errors
 /// The bytes are not exactly one record of a known version.

@@ -291,8 +291,8 @@ fn a_message_carried_forward_keeps_its_place_count_and_reason() {
     };
     let (image, at) = (rig.core.snapshot(), rig.log.len());
     check(&mut rig.restart(None, at));
-    // The extent of the first records is reused: only definitions would be missed, and the image has
-    // them.
+    // The extent of the first records is reused: only definitions would be missed, and the image
+    // has them.
     let mut tail = rig.restart(Some((&image, at)), at);
     check(&mut tail);
     let mut reused = Rig::over(QueueManager::restore(&image, rig.core.limits().clone()).unwrap());
