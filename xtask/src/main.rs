@@ -1,2 +1,56 @@
-//! House rules.
-fn main() {}
+//! Chores of the house, as `cargo xtask COMMAND`.
+//!
+//! Reading order: [`tidy`] (the list of rules, and the test that runs it), [`rules`] (one file a
+//! rule), [`tree`] (the files of the project), [`source`] (a Rust file with its comments and strings
+//! told apart), [`licences`] (what the dependencies may be licensed under).
+//!
+//! It does *not* build, test or start the product: the Makefile does. It changes no file.
+
+mod finding;
+mod licences;
+mod rules;
+mod source;
+mod tidy;
+mod tree;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "usage: cargo xtask COMMAND
+
+  tidy [FOLDER]   check the house rules (STYLE.md) that a program can check
+  licences        check licence and origin of every dependency against deny.toml";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let command: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let outcome = match command.as_slice() {
+        ["tidy"] => tree::Tree::of_this_project().map(|tree| tidy::check(&tree)),
+        ["tidy", folder] => tree::Tree::read(folder.as_ref()).map(|tree| tidy::check(&tree)),
+        ["licences"] => licences::check_this_project(),
+        ["help" | "--help" | "-h"] => {
+            println!("{USAGE}");
+            return ExitCode::SUCCESS;
+        }
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match outcome {
+        Ok(findings) if findings.is_empty() => {
+            println!("{}: nothing to mend", command.join(" "));
+            ExitCode::SUCCESS
+        }
+        Ok(findings) => {
+            for finding in &findings {
+                eprintln!("{finding}");
+            }
+            eprintln!("{} findings", findings.len());
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("cannot check: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,1 +1,33 @@
-//! See ARCHITECTURE.md.
+//! A small blocking AMQP 1.0 client for the command line, over a Unix socket, TCP or TLS.
+//!
+//! One thread, one connection, one session. Every call drives the connection as far as it needs and
+//! returns; nothing happens between calls, so do not leave a [`Client`] alone for longer than the
+//! idle time-out. Not made for speed (the load harness has its own client), nor for reconnection.
+//!
+//! Reading order: [`place`] (where to connect), [`client`] (the connection and how it is driven),
+//! [`message`], [`send`], [`receive`], [`unit`] (units of work), [`request`] (administration),
+//! [`error`].
+
+#![forbid(unsafe_code)]
+
+mod client;
+mod error;
+mod link;
+mod message;
+mod place;
+mod receive;
+mod request;
+mod send;
+mod stream;
+#[cfg(test)]
+mod tests;
+mod unit;
+
+pub use client::{Client, Options, Sasl};
+pub use error::Error;
+pub use message::{Body, Message, Property};
+pub use place::Place;
+pub use receive::{Delivery, Receiver, ReceiverOptions};
+pub use request::{ADMIN_ADDRESS, Reply};
+pub use send::Sender;
+pub use unit::Unit;

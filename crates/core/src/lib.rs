@@ -14,7 +14,7 @@ mod apply;
 mod audit;
 mod carry;
 mod catalogue;
-mod command;
+pub mod command;
 mod decide;
 mod dispatch;
 mod effect;

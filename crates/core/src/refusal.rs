@@ -31,6 +31,8 @@ pub enum Refusal {
     UnitTooOld { seconds_max: u64 },
     /// No open unit of work of that id on this connection.
     UnknownUnit,
+    /// A put or a settlement inside the unit of work was refused.
+    UnitDoomed,
     /// Too many open units of work on this connection.
     TooManyUnits { units_max: usize },
     /// The object exists already (DEFINE without REPLACE).
@@ -93,6 +95,7 @@ impl fmt::Display for Refusal {
             | R::UnitTooLarge { .. }
             | R::UnitTooOld { .. }
             | R::UnknownUnit
+            | R::UnitDoomed
             | R::TooManyUnits { .. } => self.write_unit(out),
             R::AlreadyExists(name) => {
                 write!(out, "object '{name}' exists already; use REPLACE to change it")
@@ -145,6 +148,9 @@ impl Refusal {
             ),
             Refusal::TooManyUnits { units_max } => {
                 write!(out, "more than {units_max} units of work open on this connection")
+            }
+            Refusal::UnitDoomed => {
+                write!(out, "a message of this unit of work was refused; it was rolled back")
             }
             // `UnknownUnit`; nothing else comes here.
             _ => write!(out, "no such unit of work is open on this connection"),

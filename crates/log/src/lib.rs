@@ -1,1 +1,48 @@
-//! See ARCHITECTURE.md.
+//! The recovery log: what was acknowledged is here, and comes back after any crash.
+//!
+//! In: opaque records in runs (a unit of work is one run). Out: the word that a run is durable,
+//! bodies read back by position, and after a restart the newest image and all runs since.
+//!
+//! This room knows nothing of the meaning of its bytes, of queues, of AMQP, of replicas; it has no
+//! async code. It alone names `std::fs`, behind [`Disk`].
+//!
+//! Reading order: [`disk`] (the seam), `format` (the bytes), `log` (the handle); on the way in
+//! `append`, `batch`, `record`, `shared` (the state), `rule` (when to write), `writer`, `extents`
+//! and `keeper` (where to write); on the way back `cache`, `read`; `image`, `reclaim`; `recover`
+//! (start); [`offline`] (looking at a log at rest); `stats`, `histogram`.
+
+#![forbid(unsafe_code)]
+
+mod append;
+mod batch;
+mod block;
+mod cache;
+pub mod disk;
+mod error;
+mod extents;
+mod format;
+mod histogram;
+mod image;
+mod keeper;
+mod log;
+pub mod offline;
+mod options;
+mod read;
+mod reclaim;
+mod record;
+mod recover;
+mod rule;
+mod shared;
+mod stats;
+#[cfg(test)]
+mod testing;
+mod writer;
+
+pub use append::Appender;
+pub use disk::{DelayDisk, Disk, DiskFile, LinuxDisk, MemoryDisk};
+pub use error::{Damage, Finding, LogError};
+pub use format::{FORMAT_VERSION, LogId};
+pub use log::{Listener, Log, Space, Urgency};
+pub use options::{EXTENT_BYTES_MIN, Options, RECORD_BYTES_MAX};
+pub use recover::{Recovery, ReplayError, Report};
+pub use stats::{LatencySummary, Stats};

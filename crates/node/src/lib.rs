@@ -1,1 +1,29 @@
-//! See ARCHITECTURE.md.
+//! One instance of a queue manager: the rules and the client sessions as one `step`.
+//!
+//! Reading order: [`Request`] and [`Response`] (what a connection asks and is told), [`Front`] (one
+//! connection's AMQP machine translated into requests), [`Instance`] (decide, log, apply, dispatch),
+//! `pending` (replies wait for their log position), `live` (which extents still hold bodies).
+//!
+//! This room opens no file and no socket and reads no clock and no random source. It knows the log
+//! only as a [`Journal`] that takes runs of facts and tells when they are durable.
+
+#![forbid(unsafe_code)]
+
+mod admin;
+mod front;
+mod instance;
+mod journal;
+mod live;
+mod pending;
+mod request;
+mod restart;
+mod selection;
+
+pub use front::{Front, FrontOptions, Logins};
+pub use instance::{Fetch, FetchTicket, ImagePlan, Input, Instance, OldBody, Outbound, Routed};
+pub use journal::Journal;
+pub use request::{
+    AdminReply, ConsumerOpened, LinkToken, ProducerId, ProducerOpened, PutTo, Request, Response,
+    Terminus,
+};
+pub use restart::{Restart, RestartError};

@@ -1,0 +1,228 @@
+//! The rows of the table. No logic.
+
+use towline_types::limits;
+
+use super::{Attribute, AttributeId as Id, Kind, Object, ObjectEntry, Verb, VerbEntry};
+
+/// DESCR of IBM MQ.
+const DESCRIPTION_CHARACTERS_MAX: usize = 64;
+/// MAXUMSGS of IBM MQ.
+const UNIT_MESSAGES_MAX: u64 = 999_999_999;
+/// BOTHRESH of IBM MQ.
+const BACKOUT_THRESHOLD_MAX: u64 = 999_999_999;
+
+const LOCAL: &[Object] = &[Object::Local];
+const LOCAL_MODEL: &[Object] = &[Object::Local, Object::Model];
+const QUEUES: &[Object] = &[Object::Local, Object::Alias, Object::Model];
+const QUEUE_MANAGER: &[Object] = &[Object::QueueManager];
+const STATUS: &[Object] = &[Object::QueueStatus];
+const CONNECTION: &[Object] = &[Object::Connection];
+const NONE: &[Object] = &[];
+
+const COUNT: Kind = Kind::Number { min: 0, max: u64::MAX, unit: "" };
+const STAMP: Kind = Kind::Text { characters_max: 10 };
+const SHOWN_TEXT: Kind = Kind::Text { characters_max: limits::QUEUE_NAME_BYTES_MAX };
+const INHIBIT: Kind = Kind::Choice(&["ENABLED", "DISABLED"]);
+
+/// All verbs.
+pub const VERBS: &[VerbEntry] = &[
+    VerbEntry {
+        verb: Verb::Define,
+        name: "DEFINE",
+        synonyms: &["DEF"],
+        doc: "Makes an object. REPLACE changes one that exists, LIKE(name) copies what is not said.",
+    },
+    VerbEntry {
+        verb: Verb::Alter,
+        name: "ALTER",
+        synonyms: &["ALT"],
+        doc: "Changes attributes of an object; what is not said stays.",
+    },
+    VerbEntry {
+        verb: Verb::Delete,
+        name: "DELETE",
+        synonyms: &[],
+        doc: "Removes an object. PURGE removes a local queue that holds messages, and them.",
+    },
+    VerbEntry {
+        verb: Verb::Display,
+        name: "DISPLAY",
+        synonyms: &["DIS"],
+        doc: "Shows objects: by name, by generic name (ABC*), WHERE(attribute operator value).",
+    },
+    VerbEntry {
+        verb: Verb::Clear,
+        name: "CLEAR",
+        synonyms: &[],
+        doc: "Removes all messages of a local queue.",
+    },
+    VerbEntry {
+        verb: Verb::End,
+        name: "END",
+        synonyms: &["QUIT"],
+        doc: "Ends a script or an interactive session.",
+    },
+];
+
+const DEFINABLE: &[Verb] = &[Verb::Define, Verb::Alter, Verb::Delete, Verb::Display];
+
+/// All objects.
+pub const OBJECTS: &[ObjectEntry] = &[
+    ObjectEntry {
+        object: Object::Local,
+        name: "QLOCAL",
+        synonyms: &["QL"],
+        verbs: &[Verb::Define, Verb::Alter, Verb::Delete, Verb::Display, Verb::Clear],
+        doc: "A local queue: it holds messages.",
+    },
+    ObjectEntry {
+        object: Object::Alias,
+        name: "QALIAS",
+        synonyms: &["QA"],
+        verbs: DEFINABLE,
+        doc: "Another name for a local queue, with PUT, GET and defaults of its own.",
+    },
+    ObjectEntry {
+        object: Object::Model,
+        name: "QMODEL",
+        synonyms: &["QM"],
+        verbs: DEFINABLE,
+        doc: "A pattern for dynamic queues and for queues that auto_define makes.",
+    },
+    ObjectEntry {
+        object: Object::Queue,
+        name: "QUEUE",
+        synonyms: &["Q"],
+        verbs: &[Verb::Display],
+        doc: "Queues of all types.",
+    },
+    ObjectEntry {
+        object: Object::QueueManager,
+        name: "QMGR",
+        synonyms: &[],
+        verbs: &[Verb::Alter, Verb::Display],
+        doc: "The queue manager itself. It takes no name.",
+    },
+    ObjectEntry {
+        object: Object::QueueStatus,
+        name: "QSTATUS",
+        synonyms: &["QS"],
+        verbs: &[Verb::Display],
+        doc: "What happens in a local queue.",
+    },
+    ObjectEntry {
+        object: Object::Connection,
+        name: "CONN",
+        synonyms: &[],
+        verbs: &[Verb::Display],
+        doc: "Clients that are connected.",
+    },
+];
+
+/// A row that can be given in DEFINE and ALTER.
+const fn set(
+    id: Id,
+    name: &'static str,
+    kind: Kind,
+    default: &'static str,
+    set_on: &'static [Object],
+    doc: &'static str,
+) -> Attribute {
+    Attribute { id, name, synonyms: &[], kind, default, set_on, shown_on: NONE, doc }
+}
+
+/// A row that can only be shown.
+const fn shown(
+    id: Id,
+    name: &'static str,
+    kind: Kind,
+    shown_on: &'static [Object],
+    doc: &'static str,
+) -> Attribute {
+    Attribute { id, name, synonyms: &[], kind, default: "", set_on: NONE, shown_on, doc }
+}
+
+/// All attributes, in the order in which DISPLAY shows them.
+#[rustfmt::skip]
+pub const ATTRIBUTES: &[Attribute] = &[
+    shown(Id::QueueType, "TYPE", Kind::Choice(&["QLOCAL", "QALIAS", "QMODEL"]), QUEUES,
+        "Type of the queue."),
+    shown(Id::AlteredDate, "ALTDATE", STAMP, QUEUES, "Date of the last change, UTC."),
+    shown(Id::AlteredTime, "ALTTIME", STAMP, QUEUES, "Time of the last change, UTC."),
+    set(Id::BackoutQueue, "BOQNAME", Kind::Name, "", LOCAL_MODEL,
+        "Where messages go that were backed out BOTHRESH times; empty = the dead-letter queue."),
+    set(Id::BackoutThreshold, "BOTHRESH",
+        Kind::Number { min: 0, max: BACKOUT_THRESHOLD_MAX, unit: "" }, "0", LOCAL_MODEL,
+        "After so many backouts the server moves a message to BOQNAME; 0 = never."),
+    shown(Id::CreatedDate, "CRDATE", STAMP, LOCAL, "Date of the definition, UTC."),
+    shown(Id::CreatedTime, "CRTIME", STAMP, LOCAL, "Time of the definition, UTC."),
+    Attribute {
+        shown_on: &[Object::Local, Object::QueueStatus],
+        ..shown(Id::Depth, "CURDEPTH", COUNT, LOCAL, "Messages in the queue.")
+    },
+    set(Id::DefaultPersistence, "DEFPSIST", Kind::Choice(&["YES", "NO"]), "NO", QUEUES,
+        "Whether a message is persistent when its producer does not say."),
+    set(Id::DefaultPriority, "DEFPRTY", Kind::Number { min: 0, max: 9, unit: "" }, "4", QUEUES,
+        "Priority of a message when its producer does not say."),
+    set(Id::DefaultInput, "DEFSOPT", Kind::Choice(&["SHARED", "EXCL"]), "SHARED", LOCAL_MODEL,
+        "How a consumer opens the queue when it does not say: with others, or alone."),
+    Attribute {
+        shown_on: LOCAL,
+        ..set(Id::DefinitionType, "DEFTYPE",
+            Kind::Choice(&["TEMPDYN", "PERMDYN", "PREDEFINED"]), "TEMPDYN", &[Object::Model],
+            "QMODEL: whether queues made from it go with their connection (TEMPDYN) or stay \
+             (PERMDYN). QLOCAL: how it was made.")
+    },
+    set(Id::Description, "DESCR", Kind::Text { characters_max: DESCRIPTION_CHARACTERS_MAX }, "",
+        &[Object::Local, Object::Alias, Object::Model, Object::QueueManager],
+        "What it is for."),
+    set(Id::Get, "GET", INHIBIT, "ENABLED", QUEUES, "Whether messages may be got."),
+    Attribute {
+        shown_on: &[Object::Local, Object::QueueStatus],
+        ..shown(Id::Consumers, "IPPROCS", COUNT, LOCAL, "How often it is open for input.")
+    },
+    set(Id::DepthMax, "MAXDEPTH",
+        Kind::Number { min: 0, max: limits::QUEUE_DEPTH_MAX, unit: "messages" }, "999999999",
+        LOCAL_MODEL, "How many messages it may hold."),
+    set(Id::MessageBytesMax, "MAXMSGL",
+        Kind::Number { min: 0, max: limits::MESSAGE_BYTES_MAX, unit: "bytes" }, "4194304",
+        &[Object::Local, Object::Model, Object::QueueManager],
+        "Longest message; of a queue and its queue manager the smaller counts."),
+    set(Id::Sequence, "MSGDLVSQ", Kind::Choice(&["PRIORITY", "FIFO"]), "PRIORITY", LOCAL_MODEL,
+        "Whether messages of higher priority are delivered first."),
+    Attribute {
+        shown_on: &[Object::Local, Object::QueueStatus],
+        ..shown(Id::Producers, "OPPROCS", COUNT, LOCAL, "How often it is open for output.")
+    },
+    set(Id::Put, "PUT", INHIBIT, "ENABLED", QUEUES, "Whether messages may be put."),
+    set(Id::Share, "SHARE", Kind::Flag, "SHARE", LOCAL_MODEL,
+        "Whether more than one consumer may have it open."),
+    Attribute {
+        synonyms: &["TARGQ"],
+        ..set(Id::Target, "TARGET", Kind::Name, "", &[Object::Alias],
+            "The local queue that the alias stands for.")
+    },
+    shown(Id::QueueManagerName, "QMNAME", SHOWN_TEXT, QUEUE_MANAGER, "Name of the queue manager."),
+    set(Id::DeadLetterQueue, "DEADQ", Kind::Name, "", QUEUE_MANAGER,
+        "The dead-letter queue; empty = none."),
+    set(Id::UnitMessagesMax, "MAXUMSGS",
+        Kind::Number { min: 1, max: UNIT_MESSAGES_MAX, unit: "messages" }, "10000", QUEUE_MANAGER,
+        "Messages put and got in one unit of work."),
+    shown(Id::Version, "VERSION", SHOWN_TEXT, QUEUE_MANAGER, "Version of Towline."),
+    shown(Id::LastGetDate, "LGETDATE", STAMP, STATUS, "Date of the last get since start, UTC."),
+    shown(Id::LastGetTime, "LGETTIME", STAMP, STATUS, "Time of the last get since start, UTC."),
+    shown(Id::LastPutDate, "LPUTDATE", STAMP, STATUS, "Date of the last put since start, UTC."),
+    shown(Id::LastPutTime, "LPUTTIME", STAMP, STATUS, "Time of the last put since start, UTC."),
+    shown(Id::OldestAge, "MSGAGE", Kind::Number { min: 0, max: u64::MAX, unit: "seconds" }, STATUS,
+        "Age of the oldest message."),
+    shown(Id::Uncommitted, "UNCOM", COUNT, STATUS,
+        "Puts and gets that are not committed or settled yet."),
+    shown(Id::Puts, "PUTS", COUNT, STATUS, "Messages put since start."),
+    shown(Id::Gets, "GETS", COUNT, STATUS, "Messages got since start."),
+    shown(Id::Container, "APPLTAG", SHOWN_TEXT, CONNECTION, "Container id that the client gave."),
+    shown(Id::Address, "CONNAME", SHOWN_TEXT, CONNECTION, "Address that the client comes from."),
+    shown(Id::Sessions, "SESSIONS", COUNT, CONNECTION, "Sessions that are open."),
+    shown(Id::Links, "LINKS", COUNT, CONNECTION, "Links that are attached."),
+    shown(Id::Units, "UNITS", COUNT, CONNECTION, "Units of work that are open."),
+    shown(Id::User, "USERID", SHOWN_TEXT, CONNECTION, "User that logged in; empty = anonymous."),
+];

@@ -1,0 +1,376 @@
+//! DISPLAY: from what a [`Target`] has to rows of attributes. Decides what is shown and what WHERE
+//! lets through; how it is printed is `reply`'s.
+
+use std::cmp::Ordering;
+
+use towline_core::object::{
+    AliasQueue, Definition, DeliverySequence, LocalAttributes, LocalQueue, ModelQueue, QueueKind,
+};
+use towline_types::Time;
+
+use crate::attributes::{ATTRIBUTES, AttributeId as Id};
+use crate::catalogue;
+use crate::command::{Condition, Display, NamePattern, Operator, Selection, Subject};
+use crate::reply::{Attributes, Row, Shown};
+use crate::target::{ConnectionRow, DefinitionRow, QueueManagerRow, QueueStatusRow, Target};
+
+/// Rows that one DISPLAY shows at most.
+pub(crate) const ROWS_MAX: usize = 10_000;
+
+/// One object while it is looked at.
+#[derive(Clone, Copy)]
+enum Source<'a> {
+    Definition(&'a DefinitionRow<'a>),
+    QueueManager(&'a QueueManagerRow),
+    Status(&'a QueueStatusRow<'a>),
+    Connection(&'a ConnectionRow<'a>),
+}
+
+/// Rows that were found, with what they are sorted by.
+struct Found<'d> {
+    display: &'d Display,
+    rows: Vec<(u64, String, Attributes)>,
+}
+
+/// All rows of a DISPLAY, sorted by name.
+pub(crate) fn rows(target: &dyn Target, display: &Display) -> Vec<Row> {
+    let mut found = Found { display, rows: Vec::new() };
+    match display.subject {
+        Subject::Queues | Subject::Locals | Subject::Aliases | Subject::Models => {
+            target.definitions(&mut |row| found.offer(0, Source::Definition(&row)));
+        }
+        Subject::QueueManager => found.offer(0, Source::QueueManager(&target.queue_manager())),
+        Subject::QueueStatus => {
+            target.queue_status(&mut |row| found.offer(0, Source::Status(&row)));
+        }
+        Subject::Connections => {
+            target.connections(&mut |row| found.offer(row.id, Source::Connection(&row)));
+        }
+    }
+    let entry = match display.subject {
+        Subject::Queues | Subject::Locals | Subject::Aliases | Subject::Models => {
+            catalogue::SHOW_QUEUE
+        }
+        Subject::QueueManager => catalogue::SHOW_QUEUE_MANAGER,
+        Subject::QueueStatus => catalogue::SHOW_QUEUE_STATUS,
+        Subject::Connections => catalogue::SHOW_CONNECTION,
+    };
+    found.rows.sort_by(|left, right| (left.0, &left.1).cmp(&(right.0, &right.1)));
+    let rows = found.rows.into_iter();
+    rows.map(|(_, _, attributes)| Row { message: entry.message(&[]), attributes }).collect()
+}
+
+impl Found<'_> {
+    /// Keeps an object if it is wanted.
+    fn offer(&mut self, rank: u64, source: Source<'_>) {
+        let display = self.display;
+        let name = source.name();
+        if !source.is_of(display.subject) || !display.name.admits(&name) {
+            return;
+        }
+        if let Some(condition) = &display.condition
+            && !source.value(condition.attribute).is_some_and(|value| condition.admits(&value))
+        {
+            return;
+        }
+        let mut attributes = source.head(&name);
+        for attribute in ATTRIBUTES {
+            let shown = display.shows(attribute.id) && !source.head_has(attribute.id);
+            if let Some(value) = source.value(attribute.id).filter(|_| shown) {
+                attributes.push((attribute.name.into(), value));
+            }
+        }
+        self.rows.push((rank, name, Attributes(attributes)));
+    }
+}
+
+impl Display {
+    fn shows(&self, id: Id) -> bool {
+        let asked_for = self.condition.as_ref().is_some_and(|condition| condition.attribute == id);
+        match (&self.attributes, &self.name, self.subject) {
+            (Selection::All, _, _) | (Selection::Unsaid, NamePattern::Exactly(_), _) => true,
+            (Selection::Only(only), _, _) => only.contains(&id) || asked_for,
+            (Selection::Unsaid, NamePattern::StartsWith(_), subject) => match subject {
+                Subject::QueueManager | Subject::QueueStatus | Subject::Connections => true,
+                Subject::Queues | Subject::Locals | Subject::Aliases | Subject::Models => asked_for,
+            },
+        }
+    }
+}
+
+impl Source<'_> {
+    fn name(self) -> String {
+        match self {
+            Source::Definition(row) => row.definition.name().into(),
+            Source::QueueManager(row) => row.name.clone(),
+            Source::Status(row) => row.name.into(),
+            Source::Connection(row) => row.id.to_string(),
+        }
+    }
+
+    fn is_of(self, subject: Subject) -> bool {
+        let Source::Definition(row) = self else { return true };
+        match (subject, row.definition) {
+            (_, Definition::QueueManager(_)) => false,
+            (Subject::Queues, _)
+            | (Subject::Locals, Definition::Local(_))
+            | (Subject::Aliases, Definition::Alias(_))
+            | (Subject::Models, Definition::Model(_)) => true,
+            (_, _) => false,
+        }
+    }
+
+    /// What is always shown, first.
+    fn head(self, name: &str) -> Vec<(String, Shown)> {
+        let name = |key: &str| (key.to_owned(), Shown::Text(name.to_owned()));
+        let kind = |value: &str| ("TYPE".to_owned(), Shown::Text(value.to_owned()));
+        match self {
+            Source::Definition(row) => vec![name("QUEUE"), kind(type_of(row.definition))],
+            Source::QueueManager(_) => vec![name("QMNAME")],
+            Source::Status(_) => vec![name("QUEUE"), kind("QUEUE")],
+            Source::Connection(_) => vec![name("CONN"), kind("CONN")],
+        }
+    }
+
+    fn head_has(self, id: Id) -> bool {
+        matches!(id, Id::QueueType | Id::QueueManagerName)
+    }
+
+    /// The value of an attribute, if the object has it.
+    fn value(self, id: Id) -> Option<Shown> {
+        match self {
+            Source::Definition(row) => definition(row, id),
+            Source::QueueManager(row) => queue_manager(row, id),
+            Source::Status(row) => status(row, id),
+            Source::Connection(row) => connection(row, id),
+        }
+    }
+}
+
+impl Condition {
+    /// Whether WHERE lets a value through.
+    fn admits(&self, value: &Shown) -> bool {
+        let text = match value {
+            Shown::Number(number) => {
+                let wanted = self.value.parse::<u64>().unwrap_or(u64::MAX);
+                return self.operator.admits(number.cmp(&wanted)).unwrap_or(false);
+            }
+            Shown::Flag(true) => self.attribute.name().to_owned(),
+            Shown::Flag(false) => format!("NO{}", self.attribute.name()),
+            Shown::Text(text) => text.clone(),
+        };
+        let generic = NamePattern::parse(&self.value);
+        match self.operator {
+            Operator::Like => generic.admits(&text),
+            Operator::NotLike => !generic.admits(&text),
+            Operator::Contains => text.contains(&self.value),
+            Operator::Excludes => !text.contains(&self.value),
+            Operator::Less
+            | Operator::Greater
+            | Operator::Equal
+            | Operator::NotEqual
+            | Operator::LessOrEqual
+            | Operator::GreaterOrEqual => {
+                self.operator.admits(text.as_str().cmp(&self.value)).unwrap_or(false)
+            }
+        }
+    }
+}
+
+impl Operator {
+    /// Whether an order of value and operand satisfies it; `None` when it is not about order.
+    fn admits(self, order: Ordering) -> Option<bool> {
+        match self {
+            Operator::Less => Some(order.is_lt()),
+            Operator::Greater => Some(order.is_gt()),
+            Operator::Equal => Some(order.is_eq()),
+            Operator::NotEqual => Some(order.is_ne()),
+            Operator::LessOrEqual => Some(order.is_le()),
+            Operator::GreaterOrEqual => Some(order.is_ge()),
+            Operator::Like | Operator::NotLike | Operator::Contains | Operator::Excludes => None,
+        }
+    }
+}
+
+fn type_of(definition: &Definition) -> &'static str {
+    match definition {
+        Definition::Local(_) => "QLOCAL",
+        Definition::Alias(_) => "QALIAS",
+        Definition::Model(_) => "QMODEL",
+        Definition::QueueManager(_) => "QMGR",
+    }
+}
+
+fn text(value: &str) -> Option<Shown> {
+    Some(Shown::Text(value.into()))
+}
+
+fn number(value: impl Into<u64>) -> Option<Shown> {
+    Some(Shown::Number(value.into()))
+}
+
+fn choice(yes: bool, words: [&str; 2]) -> Option<Shown> {
+    text(if yes { words[0] } else { words[1] })
+}
+
+fn inhibit(enabled: bool) -> Option<Shown> {
+    choice(enabled, ["ENABLED", "DISABLED"])
+}
+
+fn definition(row: &DefinitionRow<'_>, id: Id) -> Option<Shown> {
+    match id {
+        Id::QueueType => return text(type_of(row.definition)),
+        Id::AlteredDate => return text(&date(row.altered_at)),
+        Id::AlteredTime => return text(&time(row.altered_at)),
+        _ => {}
+    }
+    match row.definition {
+        Definition::Local(queue) => local(row, queue, id),
+        Definition::Alias(queue) => alias(queue, id),
+        Definition::Model(queue) => model(queue, id),
+        // DISPLAY QMGR has a row of its own.
+        Definition::QueueManager(_) => None,
+    }
+}
+
+fn local(row: &DefinitionRow<'_>, queue: &LocalQueue, id: Id) -> Option<Shown> {
+    match id {
+        Id::CreatedDate => text(&date(row.created_at)),
+        Id::CreatedTime => text(&time(row.created_at)),
+        Id::Depth => number(row.usage?.depth),
+        Id::Consumers => number(row.usage?.consumers),
+        Id::Producers => number(row.usage?.producers),
+        Id::DefinitionType => text(kind(queue.kind)),
+        other => stored(&queue.attributes, other),
+    }
+}
+
+fn model(queue: &ModelQueue, id: Id) -> Option<Shown> {
+    match id {
+        Id::DefinitionType => text(kind(queue.kind)),
+        other => stored(&queue.attributes, other),
+    }
+}
+
+fn kind(kind: QueueKind) -> &'static str {
+    match kind {
+        QueueKind::Predefined => "PREDEFINED",
+        QueueKind::PermanentDynamic => "PERMDYN",
+        QueueKind::TemporaryDynamic => "TEMPDYN",
+    }
+}
+
+/// Attributes that local and model queues share.
+fn stored(attributes: &LocalAttributes, id: Id) -> Option<Shown> {
+    match id {
+        Id::Description => text(&attributes.description),
+        Id::DepthMax => number(attributes.depth_max),
+        Id::MessageBytesMax => number(attributes.message_bytes_max),
+        Id::Put => inhibit(attributes.put_enabled),
+        Id::Get => inhibit(attributes.get_enabled),
+        Id::DefaultPersistence => choice(attributes.default_persistent, ["YES", "NO"]),
+        Id::DefaultPriority => number(attributes.default_priority),
+        Id::Sequence => {
+            choice(attributes.sequence == DeliverySequence::Priority, ["PRIORITY", "FIFO"])
+        }
+        Id::BackoutThreshold => number(attributes.backout_threshold),
+        Id::BackoutQueue => text(&attributes.backout_queue),
+        Id::Share => Some(Shown::Flag(attributes.shareable)),
+        Id::DefaultInput => choice(attributes.default_shared, ["SHARED", "EXCL"]),
+        _ => None,
+    }
+}
+
+fn alias(queue: &AliasQueue, id: Id) -> Option<Shown> {
+    match id {
+        Id::Target => text(&queue.target),
+        Id::Description => text(&queue.description),
+        Id::Put => inhibit(queue.put_enabled),
+        Id::Get => inhibit(queue.get_enabled),
+        Id::DefaultPersistence => choice(queue.default_persistent, ["YES", "NO"]),
+        Id::DefaultPriority => number(queue.default_priority),
+        _ => None,
+    }
+}
+
+fn queue_manager(row: &QueueManagerRow, id: Id) -> Option<Shown> {
+    match id {
+        Id::QueueManagerName => text(&row.name),
+        Id::Description => text(&row.description),
+        Id::DeadLetterQueue => text(&row.dead_letter_queue),
+        Id::MessageBytesMax => number(row.message_bytes_max),
+        Id::UnitMessagesMax => number(row.unit_messages_max),
+        Id::Version => text(&row.version),
+        _ => None,
+    }
+}
+
+fn status(row: &QueueStatusRow<'_>, id: Id) -> Option<Shown> {
+    match id {
+        Id::Depth => number(row.usage.depth),
+        Id::Consumers => number(row.usage.consumers),
+        Id::Producers => number(row.usage.producers),
+        Id::Uncommitted => number(row.uncommitted),
+        Id::OldestAge => row.oldest_message_age_s.map_or_else(|| text(""), number),
+        Id::LastPutDate => text(&date(row.last_put_at)),
+        Id::LastPutTime => text(&time(row.last_put_at)),
+        Id::LastGetDate => text(&date(row.last_get_at)),
+        Id::LastGetTime => text(&time(row.last_get_at)),
+        Id::Puts => number(row.puts),
+        Id::Gets => number(row.gets),
+        _ => None,
+    }
+}
+
+fn connection(row: &ConnectionRow<'_>, id: Id) -> Option<Shown> {
+    match id {
+        Id::User => text(row.user),
+        Id::Container => text(row.container),
+        Id::Address => text(row.address),
+        Id::Sessions => number(row.sessions),
+        Id::Links => number(row.links),
+        Id::Units => number(row.units),
+        _ => None,
+    }
+}
+
+/// `2026-11-21`, UTC; empty when it is not known.
+fn date(at: Option<Time>) -> String {
+    let Some(at) = at else { return String::new() };
+    let (year, month, day) = calendar(at.as_millis() / 1_000 / 86_400);
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
+/// `21.37.05`, UTC, as IBM MQ writes it; empty when it is not known.
+fn time(at: Option<Time>) -> String {
+    let Some(at) = at else { return String::new() };
+    let seconds = at.as_millis() / 1_000 % 86_400;
+    format!("{:02}.{:02}.{:02}", seconds / 3_600, seconds / 60 % 60, seconds % 60)
+}
+
+/// Year, month and day of a day counted from 1970-01-01, in the Gregorian calendar.
+fn calendar(days: u64) -> (u64, u64, u64) {
+    let leap = |year: u64| {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    };
+    // Whole periods of 400 years (146,097 days) first, so that the loop below is short.
+    let (mut year, mut left) = (1970 + days / 146_097 * 400, days % 146_097);
+    loop {
+        let length = if leap(year) { 366 } else { 365 };
+        if left < length {
+            break;
+        }
+        left -= length;
+        year += 1;
+    }
+    let february = if leap(year) { 29 } else { 28 };
+    let mut month = 1;
+    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30] {
+        if left < length {
+            break;
+        }
+        left -= length;
+        month += 1;
+    }
+    (year, month, left + 1)
+}

@@ -1,0 +1,154 @@
+//! The status of a queue manager, as `towline status --json` gives it, and as a table of 80 columns.
+//! Only words and layout: the node fills it in.
+
+use serde::{Deserialize, Serialize};
+
+mod table;
+
+pub use table::table;
+
+/// All that `towline status --json` says. Names of fields are part of the product's interface.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Status {
+    /// Name of the queue manager.
+    pub name: String,
+    /// Version of the program.
+    pub version: String,
+    /// What it is doing.
+    pub state: State,
+    /// Process id.
+    pub pid: u32,
+    /// Start of the process, milliseconds since the Unix epoch.
+    pub started_at: u64,
+    /// Seconds since then.
+    pub uptime_s: u64,
+    /// Addresses that accept clients.
+    pub listeners: Vec<String>,
+    /// Clients that are connected.
+    pub connections: u64,
+    /// The recovery log.
+    pub log: LogStatus,
+    /// Memory.
+    pub memory: MemoryStatus,
+    /// Local queues, by name.
+    pub queues: Vec<QueueStatus>,
+}
+
+/// What a queue manager is doing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// Recovering.
+    #[default]
+    Starting,
+    /// Accepting clients.
+    Running,
+    /// Told to end; units of work may end.
+    Quiescing,
+}
+
+/// The recovery log. Counters count from the start of the process.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LogStatus {
+    /// Bytes of records, before padding and compression.
+    pub logical_bytes_written: u64,
+    /// Bytes given to the disk.
+    pub physical_bytes_written: u64,
+    /// Batches written.
+    pub writes: u64,
+    /// Syncs.
+    pub syncs: u64,
+    /// Commits: units of work, and puts and gets outside them, that somebody waited for.
+    pub commits: u64,
+    /// From a batch's submission to its durability, microseconds.
+    pub write_latency_us: WriteLatency,
+    /// Bytes of extents that hold what is needed.
+    pub bytes_in_use: u64,
+    /// Bytes that the log may have.
+    pub bytes_max: u64,
+    /// Bytes of extents that can be reused.
+    pub bytes_reusable: u64,
+    /// Extents there are.
+    pub extents: u64,
+    /// Where the next record goes, as `<a:b:c:d>`.
+    pub current_lsn: String,
+    /// Up to where the log is durable, as `<a:b:c:d>`.
+    pub durable_lsn: String,
+    /// Whether there is room.
+    pub space: Space,
+}
+
+/// Microseconds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WriteLatency {
+    /// Of the last write.
+    pub last: u64,
+    /// Least.
+    pub min: u64,
+    /// Mean.
+    pub mean: f64,
+    /// Median.
+    pub p50: u64,
+    /// 99 of 100 are below.
+    pub p99: u64,
+    /// Greatest.
+    pub max: u64,
+}
+
+/// Whether the log has room.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Space {
+    /// Enough.
+    #[default]
+    Ok,
+    /// Little is left.
+    Low,
+    /// None: puts are refused.
+    Full,
+}
+
+/// Memory of the process, bytes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MemoryStatus {
+    /// Resident set.
+    pub resident_bytes: u64,
+    /// Bodies of non-persistent messages.
+    pub message_bytes: u64,
+    /// What those may have.
+    pub message_bytes_max: u64,
+    /// Bodies of persistent messages that are kept at hand.
+    pub cache_bytes: u64,
+    /// What those may have.
+    pub cache_bytes_max: u64,
+}
+
+/// One local queue. Counters count from the start of the process.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct QueueStatus {
+    /// Its name.
+    pub name: String,
+    /// Messages in it, those of uncommitted gets counted.
+    pub depth: u64,
+    /// Puts and gets that are not committed or not settled yet.
+    pub uncommitted: u64,
+    /// Messages put.
+    pub puts: u64,
+    /// Messages got.
+    pub gets: u64,
+    /// Deliveries that were backed out.
+    pub backouts: u64,
+    /// Messages that expired.
+    pub expired: u64,
+    /// Open consumers and browsers.
+    pub consumers: u64,
+    /// Open producers.
+    pub producers: u64,
+    /// Seconds since the oldest message was put; `None` when there is none.
+    pub oldest_message_age_s: Option<u64>,
+}

@@ -1,0 +1,196 @@
+//! The status as text, at most 80 columns wide.
+
+use std::fmt::Write as _;
+
+use super::{Space, State, Status};
+
+/// Columns of a queue's name; a longer one is cut in the middle.
+const NAME: usize = 32;
+
+/// The status as a table for a terminal, each line ended.
+#[must_use]
+pub fn table(status: &Status) -> String {
+    let mut text = String::new();
+    let state = match status.state {
+        State::Starting => "starting",
+        State::Running => "running",
+        State::Quiescing => "quiescing",
+    };
+    row(&mut text, "Queue manager", &cut(&printable(&status.name), 58));
+    row(
+        &mut text,
+        "State",
+        &format!("{state}, process {}, up {}", status.pid, duration(status.uptime_s)),
+    );
+    row(&mut text, "Version", &cut(&status.version, 58));
+    for listener in &status.listeners {
+        row(&mut text, "Listener", &cut(&printable(listener), 58));
+    }
+    row(&mut text, "Connections", &status.connections.to_string());
+    log(&mut text, status);
+    let memory = &status.memory;
+    row(
+        &mut text,
+        "Memory",
+        &format!(
+            "{} resident, {} of {} in messages",
+            bytes(memory.resident_bytes),
+            bytes(memory.message_bytes),
+            bytes(memory.message_bytes_max)
+        ),
+    );
+    queues(&mut text, status);
+    text
+}
+
+fn log(text: &mut String, status: &Status) {
+    let log = &status.log;
+    let space = match log.space {
+        Space::Ok => "",
+        Space::Low => ", low",
+        Space::Full => ", FULL: puts are refused",
+    };
+    let (used, max) = (bytes(log.bytes_in_use), bytes(log.bytes_max));
+    row(text, "Log", &format!("{used} of {max} in use, {} extents{space}", log.extents));
+    row(text, "Log position", &format!("{}, durable {}", log.current_lsn, log.durable_lsn));
+    row(
+        text,
+        "Log writes",
+        &format!(
+            "{}, {} syncs, {} commits, {}",
+            log.writes,
+            log.syncs,
+            log.commits,
+            bytes(log.physical_bytes_written)
+        ),
+    );
+    let latency = &log.write_latency_us;
+    row(
+        text,
+        "Log latency",
+        &format!("p50 {} us, p99 {} us, max {} us", latency.p50, latency.p99, latency.max),
+    );
+}
+
+fn queues(text: &mut String, status: &Status) {
+    if status.queues.is_empty() {
+        return;
+    }
+    line(
+        text,
+        &format!(
+            "\n{:<NAME$}{:>10}{:>8}{:>10}{:>10}{:>5}{:>5}",
+            "Queue", "Depth", "Uncom", "Puts", "Gets", "In", "Out"
+        ),
+    );
+    for queue in &status.queues {
+        let name = cut(&printable(&queue.name), NAME - 1);
+        line(
+            text,
+            &format!(
+                "{name:<NAME$}{:>10}{:>8}{:>10}{:>10}{:>5}{:>5}",
+                count(queue.depth, 9),
+                count(queue.uncommitted, 7),
+                count(queue.puts, 9),
+                count(queue.gets, 9),
+                count(queue.consumers, 4),
+                count(queue.producers, 4)
+            ),
+        );
+    }
+}
+
+fn row(text: &mut String, name: &str, value: &str) {
+    line(text, &format!("{name:<20}{value}"));
+}
+
+fn line(text: &mut String, line: &str) {
+    // Writing to a String cannot fail.
+    writeln!(text, "{line}").ok();
+}
+
+/// Text of at most so many characters, the middle left out.
+fn cut(text: &str, characters_max: usize) -> String {
+    let characters: Vec<char> = text.chars().collect();
+    if characters.len() <= characters_max {
+        return text.into();
+    }
+    let kept = characters_max.saturating_sub(1);
+    let (head, tail) = (kept.div_ceil(2), kept / 2);
+    let start: String = characters.iter().take(head).collect();
+    let end: String = characters.iter().skip(characters.len().saturating_sub(tail)).collect();
+    format!("{start}…{end}")
+}
+
+/// A name must not be able to draw on the terminal.
+fn printable(text: &str) -> String {
+    text.chars().map(|each| if each.is_control() { '\u{fffd}' } else { each }).collect()
+}
+
+/// A number that fits so many characters, shortened by thousands when it must be.
+fn count(number: u64, characters_max: usize) -> String {
+    let mut shown = number.to_string();
+    let mut left = number;
+    for unit in ["k", "M", "G", "T", "P"] {
+        if shown.len() <= characters_max {
+            break;
+        }
+        left /= 1_000;
+        shown = format!("{left}{unit}");
+    }
+    shown
+}
+
+fn bytes(number: u64) -> String {
+    let units = [(1_u64 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    for (size, unit) in units {
+        if number >= size {
+            let tenths = (number % size).saturating_mul(10) / size;
+            return format!("{}.{tenths} {unit}", number / size);
+        }
+    }
+    format!("{number} B")
+}
+
+fn duration(seconds: u64) -> String {
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds} s"),
+        (0, 0, _) => format!("{minutes} min {} s", seconds % 60),
+        (0, _, _) => format!("{hours} h {minutes} min"),
+        (_, _, _) => format!("{days} d {hours} h"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::QueueStatus;
+    use super::*;
+
+    #[test]
+    fn the_table_fits_eighty_columns_whatever_is_in_it() {
+        let mut status = Status { name: "Q".repeat(300), ..Status::default() };
+        status.uptime_s = u64::MAX;
+        status.pid = u32::MAX;
+        status.listeners = vec!["amqp://".to_owned() + &"x".repeat(100)];
+        status.log.current_lsn = "<65535:65535:65535:65535>".into();
+        status.log.durable_lsn = "<65535:65535:65535:65535>".into();
+        status.queues.push(QueueStatus {
+            name: "n\u{1b}[2J".repeat(60),
+            depth: u64::MAX,
+            uncommitted: u64::MAX,
+            puts: u64::MAX,
+            gets: 999_999_999,
+            consumers: 123_456,
+            producers: 9_999,
+            ..QueueStatus::default()
+        });
+        let text = table(&status);
+        for line in text.lines() {
+            assert!(line.chars().count() <= 80, "{line}");
+            assert!(!line.contains('\u{1b}'), "{line}");
+        }
+        assert!(text.contains("999999999"), "{text}");
+        assert!(text.contains("123k"), "{text}");
+    }
+}

@@ -1,0 +1,223 @@
+//! Dispositions, both ways.
+
+use bytes::Bytes;
+use towline_types::Payload;
+
+use super::{attached, receiving_peer, sending_peer, transfer};
+use crate::connection::{ClientOptions, Connection};
+use crate::event::{AttachRequest, Event, LinkId};
+use crate::frame::Protocol;
+use crate::peer::Peer;
+use crate::types::{
+    Coordinator, DeliveryState, LinkTarget, Outcome, ReceiverSettleMode, Role, SenderSettleMode,
+    TxnId,
+};
+use crate::{Outgoing, codec::Map, codec::Symbols};
+use towline_types::Time;
+
+fn outcome(peer: &mut Peer) -> (LinkId, u64, Option<DeliveryState>, bool) {
+    match peer.event() {
+        Event::Outcome { link, key, state, settled } => (link, key, state, settled),
+        other => panic!("expected an outcome, got {other:?}"),
+    }
+}
+
+fn send(peer: &mut Peer, link: LinkId, keys: std::ops::Range<u64>) {
+    for key in keys {
+        peer.connection.send(link, key, Outgoing::default());
+        peer.expect("transfer");
+    }
+}
+
+#[test]
+fn settlements_in_order_are_joined_into_ranges() {
+    let (mut peer, _) = sending_peer(10);
+    let mut deliveries = Vec::new();
+    for id in 0..7 {
+        peer.send(&format!("transfer handle=0 delivery-id={id} tag=t payload=x"));
+        deliveries.push(transfer(&mut peer).delivery);
+    }
+    for delivery in &deliveries[0..4] {
+        peer.connection.settle_incoming(*delivery, DeliveryState::Accepted);
+    }
+    peer.connection.settle_incoming(deliveries[4], DeliveryState::Released);
+    peer.connection.settle_incoming(deliveries[6], DeliveryState::Released);
+    peer.expect("disposition role=receiver first=0 last=3 settled state=accepted");
+    let alone = peer.expect("disposition role=receiver first=4 settled state=released");
+    assert!(!alone.contains("last"), "{alone}");
+    peer.expect("disposition role=receiver first=6 settled state=released");
+    peer.expect_nothing();
+}
+
+#[test]
+fn a_settled_delivery_is_not_settled_again() {
+    let (mut peer, _) = sending_peer(10);
+    peer.send("transfer handle=0 delivery-id=0 tag=t settled payload=x");
+    let delivery = transfer(&mut peer).delivery;
+    peer.connection.settle_incoming(delivery, DeliveryState::Accepted);
+    peer.expect_nothing();
+}
+
+#[test]
+fn with_settle_mode_second_the_sender_settles_first() {
+    let mut peer = Peer::begun();
+    peer.send("attach name=in handle=0 role=sender target=q rcv-settle-mode=second");
+    let request = attached(&mut peer);
+    super::accept(&mut peer.connection, &request, 0);
+    peer.connection.set_credit(request.link, 5);
+    peer.expect("attach rcv-settle-mode=second");
+    peer.expect("flow");
+    peer.send("transfer handle=0 delivery-id=0 tag=t payload=x");
+    let delivery = transfer(&mut peer).delivery;
+    peer.connection.settle_incoming(delivery, DeliveryState::Accepted);
+    let frame = peer.expect("disposition role=receiver first=0 state=accepted");
+    assert!(!frame.contains("settled"), "{frame}");
+    peer.send("disposition role=sender first=0 settled");
+    assert!(matches!(peer.event(), Event::SenderSettled { state: None, .. }));
+}
+
+#[test]
+fn settlements_go_out_before_the_detach_and_the_close() {
+    let (mut peer, link) = sending_peer(10);
+    peer.send("transfer handle=0 delivery-id=0 tag=t payload=x");
+    peer.send("transfer handle=0 delivery-id=1 tag=t payload=x");
+    let (first, second) = (transfer(&mut peer).delivery, transfer(&mut peer).delivery);
+    peer.connection.settle_incoming(first, DeliveryState::Accepted);
+    peer.connection.detach(link, true, None);
+    // Too late: the link is gone.
+    peer.connection.settle_incoming(second, DeliveryState::Accepted);
+    peer.expect("disposition first=0");
+    peer.expect("detach handle=0");
+    peer.expect_nothing();
+
+    let (mut peer, _) = sending_peer(10);
+    peer.send("transfer handle=0 delivery-id=0 tag=t payload=x");
+    let delivery = transfer(&mut peer).delivery;
+    peer.connection.settle_incoming(delivery, DeliveryState::Accepted);
+    peer.connection.close(None);
+    peer.expect("disposition first=0");
+    peer.expect("close");
+}
+
+#[test]
+fn an_outcome_reaches_each_delivery_of_its_range() {
+    let (mut peer, link) = receiving_peer(ReceiverSettleMode::First, 100);
+    send(&mut peer, link, 10..15);
+    peer.send("disposition role=receiver first=1 last=3 settled state=accepted");
+    for key in 11..14 {
+        assert_eq!(outcome(&mut peer), (link, key, Some(DeliveryState::Accepted), true));
+    }
+    peer.no_event();
+    peer.send("disposition role=receiver first=0 last=4 settled state=modified");
+    assert_eq!(outcome(&mut peer).1, 10);
+    assert_eq!(outcome(&mut peer).1, 14);
+    peer.no_event();
+    peer.expect_nothing();
+}
+
+#[test]
+fn a_range_of_all_ids_costs_no_more_than_what_is_open() {
+    let (mut peer, link) = receiving_peer(ReceiverSettleMode::First, 100);
+    send(&mut peer, link, 0..3);
+    for _ in 0..10_000 {
+        peer.send("disposition role=receiver first=0 last=2147483646 state=received");
+        peer.send("disposition role=receiver first=0 last=2147483646 state=accepted");
+    }
+    for key in 0..3 {
+        assert_eq!(outcome(&mut peer), (link, key, Some(DeliveryState::Accepted), false));
+    }
+    peer.no_event();
+    peer.send("disposition role=receiver first=0 last=2147483646 settled");
+    for key in 0..3 {
+        assert_eq!(outcome(&mut peer), (link, key, None, true));
+    }
+}
+
+#[test]
+fn an_unsettled_outcome_is_settled_by_key() {
+    let (mut peer, link) = receiving_peer(ReceiverSettleMode::Second, 100);
+    send(&mut peer, link, 5..9);
+    peer.send("disposition role=receiver first=0 last=3 state=accepted");
+    for key in 5..9 {
+        assert_eq!(outcome(&mut peer), (link, key, Some(DeliveryState::Accepted), false));
+    }
+    for key in 5..8 {
+        peer.connection.settle_outgoing(link, key, Some(DeliveryState::Accepted));
+        peer.connection.settle_outgoing(link, key, Some(DeliveryState::Accepted));
+    }
+    peer.expect("disposition role=sender first=0 last=2 settled state=accepted");
+    peer.connection.settle_outgoing(link, 8, None);
+    peer.expect("disposition role=sender first=3 settled");
+    peer.expect_nothing();
+}
+
+#[test]
+fn a_transactional_outcome_names_its_unit() {
+    let (mut peer, link) = receiving_peer(ReceiverSettleMode::First, 100);
+    send(&mut peer, link, 0..1);
+    peer.send("disposition role=receiver first=0 settled state=accepted@unit");
+    let txn_id = TxnId::new(b"unit").unwrap();
+    let state = DeliveryState::Transactional { txn_id, outcome: Some(Outcome::Accepted) };
+    assert_eq!(outcome(&mut peer), (link, 0, Some(state), true));
+}
+
+#[test]
+fn an_outcome_after_the_detach_reaches_nothing() {
+    let (mut peer, link) = receiving_peer(ReceiverSettleMode::First, 100);
+    send(&mut peer, link, 0..2);
+    peer.connection.detach(link, true, None);
+    peer.expect("detach");
+    peer.send("disposition role=receiver first=0 last=1 settled state=accepted");
+    peer.no_event();
+    peer.send("detach handle=0 closed");
+    assert!(matches!(peer.event(), Event::Detached { .. }));
+    // The next link does not inherit them.
+    peer.send("attach name=out handle=0 role=receiver source=q");
+    attached(&mut peer);
+    peer.send("disposition role=receiver first=0 last=1 settled state=accepted");
+    peer.no_event();
+}
+
+#[test]
+fn work_is_told_before_the_discharge_that_ends_it() {
+    let mut peer = Peer::new(Connection::client(ClientOptions::default(), Time(0)), Time(0));
+    let session = peer.connection.begin().unwrap();
+    let request = |name: &str, role, target| AttachRequest {
+        name: name.into(),
+        role,
+        source: None,
+        target,
+        sender_settle_mode: SenderSettleMode::Mixed,
+        receiver_settle_mode: ReceiverSettleMode::First,
+        message_bytes_max: 0,
+        desired_capabilities: Symbols::default(),
+        properties: Map::default(),
+    };
+    let coordinator = Some(Box::new(LinkTarget::Coordinator(Coordinator::default())));
+    let control = request("t", Role::Sender, coordinator);
+    let control = peer.connection.attach(session, control).unwrap();
+    let incoming = peer.connection.attach(session, request("r", Role::Receiver, None)).unwrap();
+    peer.connection.set_credit(incoming, 5);
+    peer.send_header(Protocol::Amqp);
+    peer.send("open");
+    peer.send("begin remote-channel=0");
+    peer.send("attach name=t handle=0 role=receiver target=$coordinator");
+    peer.send("attach name=r handle=1 role=sender source=q");
+    peer.expect_header(Protocol::Amqp);
+    for line in ["open", "begin", "attach target=$coordinator", "attach name=r", "flow handle=1"] {
+        peer.expect(line);
+    }
+    peer.send("transfer handle=1 delivery-id=0 tag=t payload=x");
+    (0..4).for_each(|_| drop(peer.event()));
+    let delivery = transfer(&mut peer).delivery;
+    let txn_id = TxnId::new(b"u").unwrap();
+    let state = DeliveryState::Transactional { txn_id, outcome: Some(Outcome::Accepted) };
+    peer.connection.update_incoming(delivery, Some(state), true);
+    let discharge = Outgoing {
+        content: Payload::from(Bytes::from_static(b"discharge")),
+        ..Outgoing::default()
+    };
+    peer.connection.send(control, 1, discharge);
+    peer.expect("disposition role=receiver first=0 settled state=accepted@u");
+    peer.expect("transfer payload=discharge");
+}

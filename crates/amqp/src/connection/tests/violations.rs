@@ -1,0 +1,284 @@
+//! What a peer must not do, and what ends when it does.
+
+use towline_types::limits;
+
+use super::{accept, attached, receiving_peer, sending_peer, transfer};
+use crate::connection::LINKS_MAX;
+use crate::event::Event;
+use crate::peer::{Peer, text};
+use crate::types::{ReceiverSettleMode, Symbol, condition};
+
+fn closes(peer: &mut Peer, condition: &Symbol) {
+    let error = loop {
+        match peer.event() {
+            Event::Closed { error, by_peer: false } => break error.expect("a reason"),
+            Event::Closed { .. } => panic!("closed by the peer"),
+            _ => {}
+        }
+    };
+    assert_eq!(error.condition, *condition, "{error:?}");
+    while let Some(frame) = peer.next_frame() {
+        if frame.starts_with("close") {
+            assert_eq!(frame, format!("close error={condition}"));
+            assert!(peer.connection.is_finished());
+            peer.send("begin");
+            return peer.expect_nothing();
+        }
+    }
+    panic!("no close frame");
+}
+
+fn ends(peer: &mut Peer, condition: &Symbol) {
+    match peer.event() {
+        Event::SessionEnded { error: Some(error), by_peer: false, .. } => {
+            assert_eq!(error.condition, *condition, "{error:?}");
+        }
+        other => panic!("expected the end of the session, got {other:?}"),
+    }
+    peer.expect(&format!("end error={condition}"));
+    // What is on its way is dropped; the answer frees the channel.
+    peer.send("transfer handle=0 delivery-id=99 tag=t payload=late");
+    peer.send("detach handle=77");
+    peer.no_event();
+    peer.send("end");
+    peer.send("begin");
+    peer.expect("begin remote-channel=0");
+    assert!(matches!(peer.event(), Event::SessionBegun(_)));
+}
+
+fn detaches(peer: &mut Peer, condition: &Symbol) {
+    match peer.event() {
+        Event::Detached { closed: true, error: Some(error), by_peer: false, .. } => {
+            assert_eq!(error.condition, *condition, "{error:?}");
+        }
+        other => panic!("expected a detach, got {other:?}"),
+    }
+    peer.expect(&format!("detach handle=0 closed error={condition}"));
+    peer.send("transfer handle=0 delivery-id=99 tag=t payload=late");
+    peer.send("detach handle=0 closed");
+    peer.no_event();
+    peer.expect_nothing();
+}
+
+#[test]
+fn frames_out_of_turn_close_the_connection() {
+    for (line, condition) in [
+        ("open", condition::NOT_ALLOWED),
+        ("@9 flow", condition::NOT_ALLOWED),
+        ("@9 end", condition::NOT_ALLOWED),
+        ("begin", condition::NOT_ALLOWED),
+        ("@1 begin remote-channel=5", condition::NOT_ALLOWED),
+        ("@1 begin remote-channel=0", condition::NOT_ALLOWED),
+        ("@256 begin", condition::NOT_ALLOWED),
+        ("attach name=a handle=1024 role=sender", condition::FRAMING_ERROR),
+    ] {
+        let mut peer = Peer::begun();
+        peer.send(line);
+        closes(&mut peer, &condition);
+    }
+}
+
+#[test]
+fn bytes_that_are_no_frame_close_the_connection() {
+    for (bytes, condition) in [
+        (&[0, 0, 0, 7, 2, 0, 0, 0][..], condition::FRAMING_ERROR),
+        (&[0, 0, 0, 8, 1, 0, 0, 0], condition::FRAMING_ERROR),
+        (&[0, 0, 0, 8, 3, 0, 0, 0], condition::FRAMING_ERROR),
+        (&[0, 0, 0, 8, 2, 9, 0, 0], condition::FRAMING_ERROR),
+        (&[0, 1, 0, 1], condition::FRAMING_ERROR),
+        (&[0, 0, 0, 8, 2, 1, 0, 0], condition::NOT_ALLOWED),
+        (&[0, 0, 0, 9, 2, 0, 0, 0, 0x40], condition::DECODE_ERROR),
+        (&[0, 0, 0, 12, 2, 0, 0, 0, 0, 0x53, 0x99, 0x45], condition::DECODE_ERROR),
+        (&[0, 0, 0, 12, 2, 0, 0, 0, 0, 0x53, 0x14, 0x45], condition::DECODE_ERROR),
+    ] {
+        let mut peer = Peer::begun();
+        peer.send_bytes(bytes);
+        closes(&mut peer, &condition);
+    }
+}
+
+#[test]
+fn a_second_open_or_a_frame_before_the_first_closes_the_connection() {
+    let options = crate::ServerOptions { require_sasl: false, ..crate::ServerOptions::default() };
+    for line in ["begin", "attach name=a handle=0 role=sender", "transfer handle=0", "end"] {
+        let now = towline_types::Time(0);
+        let mut peer = Peer::new(crate::Connection::server(options.clone(), now), now);
+        peer.send_header(crate::frame::Protocol::Amqp);
+        peer.expect_header(crate::frame::Protocol::Amqp);
+        peer.send(line);
+        closes(&mut peer, &condition::NOT_ALLOWED);
+    }
+}
+
+#[test]
+fn frames_for_a_handle_that_is_not_attached_end_the_session() {
+    for line in [
+        "transfer handle=3 delivery-id=0 tag=t",
+        "flow handle=3 link-credit=1",
+        "detach handle=3",
+        "detach handle=4294967295",
+    ] {
+        let mut peer = Peer::begun();
+        peer.send(line);
+        ends(&mut peer, &condition::UNATTACHED_HANDLE);
+    }
+}
+
+#[test]
+fn a_handle_in_use_ends_the_session() {
+    let (mut peer, _) = sending_peer(0);
+    peer.send("attach name=other handle=0 role=sender target=q");
+    ends(&mut peer, &condition::HANDLE_IN_USE);
+}
+
+#[test]
+fn a_transfer_against_the_direction_ends_the_session() {
+    let (mut peer, _) = receiving_peer(ReceiverSettleMode::First, 1);
+    peer.send("transfer handle=0 delivery-id=0 tag=t");
+    ends(&mut peer, &condition::NOT_ALLOWED);
+}
+
+#[test]
+fn a_first_frame_without_id_or_tag_ends_the_session() {
+    for line in ["transfer handle=0 tag=t", "transfer handle=0 delivery-id=0"] {
+        let (mut peer, _) = sending_peer(5);
+        peer.send(line);
+        ends(&mut peer, &condition::INVALID_FIELD);
+    }
+}
+
+#[test]
+fn a_new_delivery_inside_another_ends_the_session() {
+    let (mut peer, _) = sending_peer(5);
+    peer.send("transfer handle=0 delivery-id=0 tag=t more payload=x");
+    peer.send("transfer handle=0 delivery-id=1 tag=u payload=y");
+    ends(&mut peer, &condition::INVALID_FIELD);
+}
+
+#[test]
+fn a_disposition_that_runs_backwards_ends_the_session() {
+    let mut peer = Peer::begun();
+    peer.send("disposition role=receiver first=5 last=4 settled");
+    ends(&mut peer, &condition::INVALID_FIELD);
+}
+
+#[test]
+fn more_frames_than_the_session_window_end_the_session() {
+    let (mut peer, _) = sending_peer(10);
+    let mut bytes = text::encode("transfer handle=0 delivery-id=0 tag=t more payload=x");
+    // All in one read, so that the window cannot be widened in between.
+    for _ in 0..2_047 {
+        bytes.extend_from_slice(&text::encode("transfer handle=0 more"));
+    }
+    let last = text::encode("transfer handle=0");
+    bytes.extend_from_slice(&last);
+    peer.send_bytes(&bytes);
+    ends(&mut peer, &condition::WINDOW_VIOLATION);
+}
+
+#[test]
+fn more_unfinished_deliveries_than_the_limit_end_the_session() {
+    let mut peer = Peer::begun();
+    for handle in 0..=limits::DELIVERIES_UNFINISHED_MAX {
+        peer.send(&format!("attach name=l{handle} handle={handle} role=sender target=q"));
+        let request = attached(&mut peer);
+        accept(&mut peer.connection, &request, 0);
+        peer.connection.set_credit(request.link, 1);
+        peer.expect("attach");
+        peer.expect("flow");
+        peer.send(&format!("transfer handle={handle} delivery-id={handle} tag=t more payload=x"));
+    }
+    ends(&mut peer, &condition::RESOURCE_LIMIT_EXCEEDED);
+}
+
+#[test]
+fn a_transfer_without_credit_detaches_the_link() {
+    let (mut peer, _) = sending_peer(1);
+    peer.send("transfer handle=0 delivery-id=0 tag=t payload=x");
+    transfer(&mut peer);
+    peer.send("transfer handle=0 delivery-id=1 tag=t payload=y");
+    detaches(&mut peer, &condition::TRANSFER_LIMIT_EXCEEDED);
+}
+
+#[test]
+fn a_transfer_before_our_attach_detaches_the_link() {
+    let mut peer = Peer::begun();
+    peer.send("attach name=a handle=0 role=sender target=q");
+    peer.send("transfer handle=0 delivery-id=0 tag=t payload=x");
+    attached(&mut peer);
+    peer.expect("attach name=a handle=0 role=receiver");
+    detaches(&mut peer, &condition::TRANSFER_LIMIT_EXCEEDED);
+}
+
+#[test]
+fn a_message_over_max_message_size_detaches_the_link_in_the_middle() {
+    let (mut peer, _) = sending_peer(5);
+    let part = "x".repeat(4_000);
+    peer.send(&format!("transfer handle=0 delivery-id=0 tag=t more payload={part}"));
+    peer.send(&format!("transfer handle=0 more payload={part}"));
+    peer.no_event();
+    peer.send(&format!("transfer handle=0 more payload={part}"));
+    detaches(&mut peer, &condition::MESSAGE_SIZE_EXCEEDED);
+}
+
+#[test]
+fn a_message_of_exactly_max_message_size_is_taken() {
+    let (mut peer, _) = sending_peer(5);
+    peer.send(&format!("transfer handle=0 delivery-id=0 tag=t payload={}", "x".repeat(10_000)));
+    assert_eq!(transfer(&mut peer).payload.len(), 10_000);
+    peer.send(&format!("transfer handle=0 delivery-id=1 tag=t payload={}", "x".repeat(10_001)));
+    detaches(&mut peer, &condition::MESSAGE_SIZE_EXCEEDED);
+}
+
+#[test]
+fn more_links_than_the_limit_are_refused() {
+    let mut peer = Peer::opened();
+    let mut links = 0;
+    'all: for channel in 0.. {
+        peer.send(&format!("@{channel} begin"));
+        peer.event();
+        for handle in 0..=limits::HANDLE_MAX {
+            let name = format!("{channel}-{handle}");
+            peer.send(&format!("@{channel} attach name={name} handle={handle} role=sender"));
+            if links == LINKS_MAX {
+                break 'all;
+            }
+            attached(&mut peer);
+            links += 1;
+        }
+    }
+    peer.no_event();
+    let mut last = String::new();
+    while let Some(frame) = peer.next_frame() {
+        last = frame;
+    }
+    assert!(last.contains("detach") && last.contains("amqp:resource-limit-exceeded"), "{last}");
+}
+
+#[test]
+fn a_link_name_over_the_limit_ends_the_session() {
+    let mut peer = Peer::begun();
+    peer.send(&format!("attach name={} handle=0 role=sender", "n".repeat(1_025)));
+    ends(&mut peer, &condition::RESOURCE_LIMIT_EXCEEDED);
+}
+
+#[test]
+fn our_handles_stay_below_the_peers_handle_max() {
+    let mut peer = Peer::opened();
+    peer.send("begin handle-max=0");
+    peer.expect("begin");
+    peer.event();
+    peer.send("attach name=a handle=0 role=sender target=q");
+    peer.send("attach name=b handle=1 role=sender target=q");
+    attached(&mut peer);
+    ends(&mut peer, &condition::RESOURCE_LIMIT_EXCEEDED);
+}
+
+#[test]
+fn sessions_that_the_peer_never_ends_do_not_pile_up() {
+    let mut peer = Peer::opened_with("open channel-max=1");
+    peer.send("begin");
+    peer.send("@1 begin");
+    peer.send("@2 begin");
+    closes(&mut peer, &condition::RESOURCE_LIMIT_EXCEEDED);
+}

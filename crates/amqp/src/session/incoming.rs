@@ -1,0 +1,312 @@
+//! What the peer sends inside a session, other than attach and detach.
+
+use std::collections::VecDeque;
+
+use bytes::{Bytes, BytesMut};
+use towline_types::{Payload, limits};
+
+use crate::connection::Output;
+use crate::event::{self, Event, IncomingId, LinkId};
+use crate::link::{Direction, Link, LinkState, Partial, Receiving, Violation, serial_distance};
+use crate::session::Session;
+use crate::types::{DeliveryState, Disposition, Error, Flow, Role, Symbol, Transfer, condition};
+
+/// Frames with less payload than this are gathered by copying, so that a delivery in tiny frames
+/// does not take many times its size.
+const GATHER_BYTES_MAX: usize = 1_024;
+/// The largest credit that fits serial numbers (RFC 1982).
+const CREDIT_MAX: u32 = i32::MAX as u32;
+
+fn session_violation(condition: Symbol, text: &str) -> Violation {
+    Violation::Session(Error::new(condition, text))
+}
+
+impl Session {
+    /// The index of the link behind a handle of the peer.
+    pub(super) fn by_handle(&self, handle: u32) -> Result<u16, Violation> {
+        let slot = usize::try_from(handle).ok().and_then(|handle| self.handles.get(handle));
+        slot.copied().flatten().ok_or_else(|| {
+            session_violation(condition::UNATTACHED_HANDLE, "the handle is not attached")
+        })
+    }
+
+    /// Takes a transfer frame.
+    pub(crate) fn on_transfer(
+        &mut self,
+        transfer: Transfer,
+        payload: Bytes,
+        events: &mut VecDeque<Event>,
+    ) -> Result<(), Violation> {
+        if !self.window.came_in() {
+            let text = "a transfer beyond the session window";
+            return Err(session_violation(condition::WINDOW_VIOLATION, text));
+        }
+        self.flow_due |= self.window.is_narrow();
+        let index = self.by_handle(transfer.handle)?;
+        let session = self.index;
+        let Some(link) = self.links.get_mut(usize::from(index)) else { return Ok(()) };
+        if !link.is_live() {
+            return Ok(());
+        }
+        let id = LinkId { session, index, generation: link.generation };
+        let Direction::Receiving(receiving) = &mut link.direction else {
+            let text = "a transfer on a link whose sender is the other end";
+            return Err(session_violation(condition::NOT_ALLOWED, text));
+        };
+        let bytes = payload.len() as u64;
+        let whole = match receiving.partial.take() {
+            None if !transfer.more => {
+                let partial = first_frame(index, receiving, transfer)?;
+                let Some(partial) = partial else { return Ok(()) };
+                check_bytes(index, receiving, bytes)?;
+                partial.into_event(id, Payload::from(payload))
+            }
+            None => {
+                let Some(partial) = first_frame(index, receiving, transfer)? else { return Ok(()) };
+                check_bytes(index, receiving, bytes)?;
+                if self.unfinished >= limits::DELIVERIES_UNFINISHED_MAX {
+                    let text = "too many unfinished deliveries";
+                    return Err(session_violation(condition::RESOURCE_LIMIT_EXCEEDED, text));
+                }
+                self.unfinished += 1;
+                receiving.partial = Some(Box::new(partial.with(payload)));
+                return Ok(());
+            }
+            Some(partial) => {
+                let (more, aborted) = (transfer.more, transfer.aborted);
+                let sum = partial.bytes.saturating_add(bytes);
+                self.unfinished -= 1;
+                let partial = next_frame(*partial, transfer)?;
+                if aborted {
+                    return Ok(());
+                }
+                check_bytes(index, receiving, sum)?;
+                let partial = partial.with(payload);
+                if more {
+                    self.unfinished += 1;
+                    receiving.partial = Some(Box::new(partial));
+                    return Ok(());
+                }
+                partial.finish(id)
+            }
+        };
+        events.push_back(Event::Transfer(whole));
+        Ok(())
+    }
+
+    /// Takes a disposition.
+    pub(crate) fn on_disposition(
+        &mut self,
+        disposition: Disposition,
+        events: &mut VecDeque<Event>,
+    ) -> Result<(), Violation> {
+        let Disposition { role, first, last, settled, state, batchable: _ } = disposition;
+        let last = last.unwrap_or(first);
+        if last != first && serial_distance(first, last) == 0 {
+            let text = "a disposition whose last delivery lies before its first";
+            return Err(session_violation(condition::INVALID_FIELD, text));
+        }
+        match role {
+            Role::Sender if settled => {
+                events.push_back(Event::SenderSettled { session: self.id(), state });
+            }
+            Role::Sender => {}
+            Role::Receiver => self.on_outcomes(first, last, settled, state, events),
+        }
+        Ok(())
+    }
+
+    /// Tells the driver of each open delivery in the range, once unsettled and once settled at most:
+    /// a peer cannot multiply events by repeating itself.
+    fn on_outcomes(
+        &mut self,
+        first: u32,
+        last: u32,
+        settled: bool,
+        state: Option<DeliveryState>,
+        events: &mut VecDeque<Event>,
+    ) {
+        let says_nothing = matches!(state, None | Some(DeliveryState::Received { .. }));
+        if says_nothing && !settled {
+            return;
+        }
+        let (session, links) = (self.index, &self.links);
+        self.unsettled.walk(first, last, |entry| {
+            let link = links.get(usize::from(entry.link));
+            if let Some(Link { generation, .. }) = link
+                && (settled || !entry.told)
+            {
+                let link = LinkId { session, index: entry.link, generation: *generation };
+                let (key, state) = (entry.key, state.clone());
+                events.push_back(Event::Outcome { link, key, state, settled });
+                entry.told = true;
+            }
+            !settled
+        });
+    }
+
+    /// Takes a flow, and sends what it lets through.
+    pub(crate) fn on_flow(
+        &mut self,
+        flow: &Flow,
+        events: &mut VecDeque<Event>,
+        output: &mut Output,
+    ) -> Result<(), Violation> {
+        self.window.flowed(flow);
+        if let Some(handle) = flow.handle {
+            let index = self.by_handle(handle)?;
+            self.on_link_flow(index, flow, events);
+        } else if flow.echo {
+            self.flow_due = true;
+        }
+        self.pump(output);
+        Ok(())
+    }
+
+    fn on_link_flow(&mut self, index: u16, flow: &Flow, events: &mut VecDeque<Event>) {
+        let Some(id) = self.link_id(index) else { return };
+        let Some(link) = self.links.get_mut(usize::from(index)) else { return };
+        if !link.is_live() {
+            return;
+        }
+        let mut event = event::Flow {
+            link: id,
+            credit: 0,
+            sends: 0,
+            drain: flow.drain,
+            available: flow.available,
+        };
+        match &mut link.direction {
+            Direction::Sending(sending) => {
+                if let Some(credit) = flow.link_credit {
+                    // Null: the receiver had not seen our attach, whose initial count is 0.
+                    let count = flow.delivery_count.unwrap_or(0);
+                    sending.limit = count.wrapping_add(credit.min(CREDIT_MAX));
+                }
+                sending.drain = flow.drain;
+                event.credit = sending.credit();
+                event.sends = sending.sends;
+            }
+            Direction::Receiving(receiving) => {
+                if let Some(count) = flow.delivery_count {
+                    let given_back = serial_distance(receiving.delivery_count, count);
+                    receiving.delivery_count = receiving.delivery_count.wrapping_add(given_back);
+                    receiving.credit = receiving.credit.saturating_sub(given_back);
+                    receiving.allowance = receiving.allowance.saturating_sub(given_back);
+                }
+                event.drain = receiving.drain && receiving.credit == 0;
+                receiving.drain &= !event.drain;
+                event.credit = receiving.credit;
+            }
+        }
+        let answers = flow.echo && link.state == LinkState::Attached;
+        events.push_back(Event::Flow(event));
+        if answers {
+            self.owe_flow(index);
+        }
+    }
+
+    /// See [`Connection::set_credit`](crate::Connection::set_credit).
+    pub(crate) fn grant(&mut self, id: LinkId, credit: u32, drain: bool) {
+        let Some(receiving) = self.link_mut(id).and_then(Link::receiving_mut) else { return };
+        let credit = credit.min(CREDIT_MAX);
+        let known = receiving.credit == credit && receiving.drain == drain;
+        receiving.credit = credit;
+        receiving.drain = drain;
+        if !known || drain {
+            self.owe_flow(id.index);
+        }
+    }
+}
+
+/// Opens a delivery: takes its credit and its name. None when it was aborted at once.
+fn first_frame(
+    index: u16,
+    receiving: &mut Receiving,
+    transfer: Transfer,
+) -> Result<Option<Partial>, Violation> {
+    let Some(allowance) = receiving.allowance.checked_sub(1) else {
+        let error = Error::new(condition::TRANSFER_LIMIT_EXCEEDED, "a transfer without credit");
+        return Err(Violation::Link(index, error));
+    };
+    let (Some(delivery), Some(tag)) = (transfer.delivery_id, transfer.delivery_tag) else {
+        let text = "the first frame of a delivery without its id or tag";
+        return Err(session_violation(condition::INVALID_FIELD, text));
+    };
+    receiving.allowance = allowance;
+    receiving.credit = receiving.credit.saturating_sub(1);
+    receiving.delivery_count = receiving.delivery_count.wrapping_add(1);
+    if transfer.aborted {
+        return Ok(None);
+    }
+    Ok(Some(Partial {
+        delivery,
+        tag,
+        message_format: transfer.message_format.unwrap_or(0),
+        settled: transfer.settled.unwrap_or(false),
+        state: transfer.state,
+        payload: Payload::Empty,
+        gathered: BytesMut::new(),
+        bytes: 0,
+    }))
+}
+
+/// Adds what a further frame says of its delivery: settled once is settled, a state replaces the
+/// state, the id may be repeated (AMQP 2.7.5).
+fn next_frame(mut partial: Partial, transfer: Transfer) -> Result<Partial, Violation> {
+    if transfer.delivery_id.is_some_and(|delivery| delivery != partial.delivery) {
+        let text = "a delivery began before the one in progress on its link ended";
+        return Err(session_violation(condition::INVALID_FIELD, text));
+    }
+    partial.settled |= transfer.settled.unwrap_or(false);
+    if transfer.state.is_some() {
+        partial.state = transfer.state;
+    }
+    Ok(partial)
+}
+
+fn check_bytes(index: u16, receiving: &Receiving, bytes: u64) -> Result<(), Violation> {
+    let bytes_max = receiving.message_bytes_max;
+    if bytes_max != 0 && bytes > bytes_max {
+        let text = format!("a message of more than {bytes_max} bytes");
+        let error = Error::new(condition::MESSAGE_SIZE_EXCEEDED, &text);
+        return Err(Violation::Link(index, error));
+    }
+    Ok(())
+}
+
+impl Partial {
+    /// Adds the payload of one frame.
+    fn with(mut self, payload: Bytes) -> Partial {
+        self.bytes = self.bytes.saturating_add(payload.len() as u64);
+        if payload.len() < GATHER_BYTES_MAX {
+            self.gathered.extend_from_slice(&payload);
+        } else {
+            self.flush();
+            self.payload.push(payload);
+        }
+        self
+    }
+
+    fn flush(&mut self) {
+        self.payload.push(self.gathered.split().freeze());
+    }
+
+    fn finish(mut self, link: LinkId) -> event::Transfer {
+        self.flush();
+        let payload = std::mem::take(&mut self.payload);
+        self.into_event(link, payload)
+    }
+
+    fn into_event(self, link: LinkId, payload: Payload) -> event::Transfer {
+        event::Transfer {
+            link,
+            delivery: IncomingId { link, delivery: self.delivery, settled: self.settled },
+            tag: self.tag,
+            payload,
+            settled: self.settled,
+            message_format: self.message_format,
+            state: self.state,
+        }
+    }
+}

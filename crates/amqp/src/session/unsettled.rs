@@ -1,0 +1,260 @@
+//! Deliveries that we sent and whose outcome is open, by delivery id.
+//!
+//! Ids are given out one by one, so young deliveries stand in a ring and are found by subtraction.
+//! Old stragglers move to a tree, so that one forgotten delivery does not make the ring grow.
+//!
+//! Invariants: the ring covers the ids `base .. next` and never holds more than [`RING_SPARE`] holes
+//! beyond four slots for each open delivery; ids are 64 bits wide here and 32 on the wire.
+
+use std::collections::{BTreeMap, VecDeque};
+
+/// Holes that the ring may always have.
+const RING_SPARE: usize = 1_024;
+
+/// One delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// Index of its link in the session.
+    pub(crate) link: u16,
+    /// The driver's name for it.
+    pub(crate) key: u64,
+    /// The driver has heard an outcome that did not settle it.
+    pub(crate) told: bool,
+}
+
+/// See the [module](self).
+#[derive(Debug, Default)]
+pub(crate) struct Unsettled {
+    base: u64,
+    ring: VecDeque<Option<Entry>>,
+    live: usize,
+    old: BTreeMap<u64, Entry>,
+    /// Deliveries told to the driver but not settled, by link and key.
+    told: BTreeMap<(u16, u64), u64>,
+}
+
+impl Unsettled {
+    fn next(&self) -> u64 {
+        self.base + self.ring.len() as u64
+    }
+
+    /// Gives out the next delivery id; `entry` is none for a delivery that is settled already.
+    pub(crate) fn push(&mut self, entry: Option<Entry>) -> u32 {
+        let id = self.next();
+        match entry {
+            None if self.ring.is_empty() => self.base += 1,
+            None => self.ring.push_back(None),
+            Some(entry) => {
+                self.ring.push_back(Some(entry));
+                self.live += 1;
+            }
+        }
+        self.trim();
+        wire(id)
+    }
+
+    /// Lets go the settled front of the ring, and moves stragglers out of it.
+    fn trim(&mut self) {
+        while let Some(front) = self.ring.front() {
+            let sparse = self.ring.len() > RING_SPARE + self.live.saturating_mul(4);
+            if front.is_some() && !sparse {
+                break;
+            }
+            if let Some(Some(entry)) = self.ring.pop_front() {
+                self.old.insert(self.base, entry);
+                self.live -= 1;
+            }
+            self.base += 1;
+        }
+    }
+
+    /// Hands each open delivery of the ids `first` to `last` to `visit`, which says whether to keep
+    /// it. The work is bounded by what is open, not by the range.
+    pub(crate) fn walk(
+        &mut self,
+        first: u32,
+        last: u32,
+        mut visit: impl FnMut(&mut Entry) -> bool,
+    ) {
+        let Some(first) = self.widen(first) else { return };
+        // An end beyond what was sent is cut.
+        let last = self.widen(last).unwrap_or(self.next().saturating_sub(1));
+        if last < first {
+            return;
+        }
+        let mut gone = Vec::new();
+        for (id, entry) in self.old.range_mut(first..=last) {
+            if !note(&mut self.told, *id, entry, &mut visit) {
+                gone.push(*id);
+            }
+        }
+        for id in gone {
+            self.old.remove(&id);
+        }
+        let start = usize::try_from(first.saturating_sub(self.base)).unwrap_or(usize::MAX);
+        let count = match last.checked_sub(self.base) {
+            None => 0,
+            Some(end) => usize::try_from(end).unwrap_or(usize::MAX).saturating_add(1),
+        };
+        let slots = self.ring.iter_mut().enumerate().take(count).skip(start);
+        for (offset, slot) in slots {
+            let id = self.base + offset as u64;
+            if let Some(entry) = slot
+                && !note(&mut self.told, id, entry, &mut visit)
+            {
+                *slot = None;
+                self.live -= 1;
+            }
+        }
+        self.trim();
+    }
+
+    /// Forgets the delivery of this link and key; its wire id when it was open.
+    pub(crate) fn settle(&mut self, link: u16, key: u64) -> Option<u32> {
+        let id = match self.told.remove(&(link, key)) {
+            Some(id) => id,
+            None => self.find(link, key)?,
+        };
+        if self.old.remove(&id).is_none() {
+            let offset = usize::try_from(id.checked_sub(self.base)?).ok()?;
+            self.ring.get_mut(offset)?.take()?;
+            self.live -= 1;
+            self.trim();
+        }
+        Some(wire(id))
+    }
+
+    fn find(&self, link: u16, key: u64) -> Option<u64> {
+        let matches = |entry: &Entry| entry.link == link && entry.key == key;
+        let in_ring = self.ring.iter().position(|slot| slot.as_ref().is_some_and(matches));
+        match in_ring {
+            Some(offset) => Some(self.base + offset as u64),
+            None => self.old.iter().find(|(_, entry)| matches(entry)).map(|(id, _)| *id),
+        }
+    }
+
+    /// Forgets all deliveries of a link.
+    pub(crate) fn forget_link(&mut self, link: u16) {
+        self.old.retain(|_, entry| entry.link != link);
+        self.told.retain(|(owner, _), _| *owner != link);
+        for slot in &mut self.ring {
+            if slot.is_some_and(|entry| entry.link == link) {
+                *slot = None;
+                self.live -= 1;
+            }
+        }
+        self.trim();
+    }
+
+    /// The id that was given out for this wire id; none when it lies ahead.
+    fn widen(&self, id: u32) -> Option<u64> {
+        let next = self.next();
+        let behind = wire(next).wrapping_sub(id);
+        if behind == 0 || behind > u32::MAX / 2 {
+            return None;
+        }
+        next.checked_sub(u64::from(behind))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn slots(&self) -> (usize, usize) {
+        (self.ring.len(), self.old.len())
+    }
+}
+
+/// Visits one delivery and keeps the index of told ones true.
+fn note(
+    told: &mut BTreeMap<(u16, u64), u64>,
+    id: u64,
+    entry: &mut Entry,
+    visit: &mut impl FnMut(&mut Entry) -> bool,
+) -> bool {
+    let before = entry.told;
+    let kept = visit(entry);
+    if before && !kept {
+        told.remove(&(entry.link, entry.key));
+    } else if !before && kept && entry.told {
+        told.insert((entry.link, entry.key), id);
+    }
+    kept
+}
+
+/// The low 32 bits.
+fn wire(id: u64) -> u32 {
+    let [_, _, _, _, a, b, c, d] = id.to_be_bytes();
+    u32::from_be_bytes([a, b, c, d])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(key: u64) -> Entry {
+        Entry { link: 0, key, told: false }
+    }
+
+    fn settled_by(unsettled: &mut Unsettled, first: u32, last: u32) -> Vec<u64> {
+        let mut keys = Vec::new();
+        unsettled.walk(first, last, |entry| {
+            keys.push(entry.key);
+            false
+        });
+        keys
+    }
+
+    #[test]
+    fn a_range_reaches_what_is_open_in_it_and_nothing_else() {
+        let mut unsettled = Unsettled::default();
+        for key in 0..10 {
+            unsettled.push((key % 3 != 0).then_some(entry(key)));
+        }
+        assert_eq!(settled_by(&mut unsettled, 2, 5), [2, 4, 5]);
+        assert_eq!(settled_by(&mut unsettled, 0, u32::MAX / 2), [1, 7, 8]);
+        assert_eq!(unsettled.slots(), (0, 0));
+    }
+
+    #[test]
+    fn a_forgotten_delivery_does_not_make_the_ring_grow() {
+        let mut unsettled = Unsettled::default();
+        unsettled.push(Some(entry(7)));
+        for key in 100..50_000 {
+            let id = unsettled.push(Some(entry(key)));
+            assert_eq!(settled_by(&mut unsettled, id, id), [key]);
+        }
+        let (ring, old) = unsettled.slots();
+        assert!(ring <= RING_SPARE + 8 && old == 1, "{ring} slots, {old} stragglers");
+        assert_eq!(settled_by(&mut unsettled, 0, 0), [7]);
+    }
+
+    #[test]
+    fn ids_go_on_after_the_wire_id_wrapped() {
+        let mut unsettled = Unsettled { base: u64::from(u32::MAX) - 1, ..Unsettled::default() };
+        let ids: Vec<u32> = (0..4).map(|key| unsettled.push(Some(entry(key)))).collect();
+        assert_eq!(ids, [u32::MAX - 1, u32::MAX, 0, 1]);
+        assert_eq!(settled_by(&mut unsettled, u32::MAX, 0), [1, 2]);
+    }
+
+    #[test]
+    fn an_id_that_was_never_given_out_reaches_nothing() {
+        let mut unsettled = Unsettled::default();
+        unsettled.push(Some(entry(1)));
+        assert_eq!(settled_by(&mut unsettled, 1, 5), []);
+        assert_eq!(settled_by(&mut unsettled, 9, 2), []);
+        assert_eq!(unsettled.slots(), (1, 0));
+    }
+
+    #[test]
+    fn a_told_delivery_is_settled_by_its_key() {
+        let mut unsettled = Unsettled::default();
+        unsettled.push(Some(entry(4)));
+        unsettled.push(Some(entry(5)));
+        unsettled.walk(1, 1, |entry| {
+            entry.told = true;
+            true
+        });
+        assert_eq!(unsettled.settle(0, 5), Some(1));
+        assert_eq!(unsettled.settle(0, 5), None);
+        assert_eq!(unsettled.settle(0, 4), Some(0));
+        assert_eq!(unsettled.slots(), (0, 0));
+    }
+}

@@ -1,0 +1,196 @@
+//! Getting and browsing messages.
+
+use std::time::{Duration, Instant};
+
+use towline_amqp::codec::{OwnedValue, Value};
+use towline_amqp::types::{DeliveryState, DistributionMode, LinkTarget, Role, Source, Target};
+use towline_amqp::{IncomingId, LinkId};
+use towline_types::Payload;
+
+use crate::client::{ACCEPTED, Client};
+use crate::error::Error;
+use crate::message::Message;
+use crate::unit::Unit;
+
+/// The name under which brokers know the selector filter, and its numeric descriptor (registered
+/// for Apache: 0x0000468C00000004).
+const SELECTOR_FILTER: &str = "apache.org:selector-filter:string";
+const SELECTOR_DESCRIPTOR: u64 = 0x0000_468C_0000_0004;
+
+/// How to open a queue for getting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReceiverOptions {
+    /// Only look: messages stay.
+    pub browse: bool,
+    /// A JMS selector.
+    pub selector: Option<String>,
+    /// Most messages that are on their way to us at one time.
+    pub window: u32,
+    /// Most messages that are ever wanted; `None`: no end.
+    pub total: Option<u64>,
+}
+
+impl Default for ReceiverOptions {
+    fn default() -> ReceiverOptions {
+        ReceiverOptions { browse: false, selector: None, window: 100, total: None }
+    }
+}
+
+/// A link on which messages come to us.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Receiver {
+    pub(crate) link: LinkId,
+    window: u32,
+    /// Messages that may still be asked for.
+    left: Option<u64>,
+}
+
+/// A message that came, until it is accepted or released.
+#[derive(Clone, Debug)]
+pub struct Delivery {
+    id: IncomingId,
+    payload: Payload,
+}
+
+impl Delivery {
+    /// The message.
+    ///
+    /// # Errors
+    /// [`Error::Unexpected`] when it is not well formed.
+    pub fn message(&self) -> Result<Message, Error> {
+        Message::decode(&self.payload)
+    }
+}
+
+impl Client {
+    /// Opens a queue for getting or browsing. Nothing comes before [`Client::receive`] asks for it.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] when the server does not let us, or does not understand the selector.
+    pub fn receiver(
+        &mut self,
+        address: &str,
+        options: &ReceiverOptions,
+    ) -> Result<Receiver, Error> {
+        let mut request = self.request("get", Role::Receiver);
+        let mut source = Source { address: Some(address.into()), ..Source::default() };
+        if options.browse {
+            source.distribution_mode = Some(DistributionMode::Copy);
+        }
+        if let Some(selector) = &options.selector {
+            let filter =
+                OwnedValue::described(Value::Ulong(SELECTOR_DESCRIPTOR), Value::String(selector));
+            source.filter = source.filter.with(SELECTOR_FILTER, filter.view());
+        }
+        request.source = Some(Box::new(source));
+        request.target = Some(Box::new(LinkTarget::Target(Target::default())));
+        let link = self.attach(request)?;
+        Ok(Receiver { link, window: options.window.max(1), left: options.total })
+    }
+
+    /// The next message, waited for up to `wait` (`None`: for ever). `Ok(None)` is the server's word
+    /// that it has none: at the end of the wait it is asked to give the credit back, so no message
+    /// is on its way when this returns.
+    ///
+    /// # Errors
+    /// When the link or the connection is lost.
+    pub fn receive(
+        &mut self,
+        receiver: &mut Receiver,
+        wait: Option<Duration>,
+    ) -> Result<Option<Delivery>, Error> {
+        let link = receiver.link;
+        let deadline = wait.map(|wait| Instant::now() + wait);
+        loop {
+            self.ask(receiver)?;
+            if let Some(delivery) = self.take(link) {
+                return Ok(Some(delivery));
+            }
+            self.alive()?;
+            self.check(link)?;
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                break;
+            }
+            self.step(deadline)?;
+        }
+        let Some(kept) = self.links.get_mut(&link).filter(|link| link.granted > 0) else {
+            return Ok(None);
+        };
+        kept.draining = true;
+        let granted = kept.granted;
+        self.connection.drain(link, granted);
+        self.wait("a drain", |client| {
+            let kept = client.links.get(&link);
+            kept.is_none_or(|kept| kept.ended.is_some() || !kept.draining || !kept.inbox.is_empty())
+        })?;
+        let unused = self.links.get(&link).map_or(0, |kept| kept.inbox.len() as u64);
+        if let Some(left) = &mut receiver.left {
+            *left = left.saturating_add(u64::from(granted).saturating_sub(unused));
+        }
+        match self.take(link) {
+            Some(delivery) => Ok(Some(delivery)),
+            None => self.check(link).map(|()| None),
+        }
+    }
+
+    /// Grants credit when half of it is used.
+    pub(crate) fn ask(&mut self, receiver: &mut Receiver) -> Result<(), Error> {
+        let Some(kept) = self.links.get_mut(&receiver.link) else { return Ok(()) };
+        let waiting = u32::try_from(kept.inbox.len()).unwrap_or(u32::MAX);
+        let held = kept.granted.saturating_add(waiting);
+        if kept.draining || held > receiver.window / 2 {
+            return Ok(());
+        }
+        let room = u64::from(receiver.window.saturating_sub(held));
+        let more = receiver.left.map_or(room, |left| left.min(room));
+        let more = u32::try_from(more).unwrap_or(u32::MAX);
+        if more == 0 {
+            return Ok(());
+        }
+        if let Some(left) = &mut receiver.left {
+            *left = left.saturating_sub(u64::from(more));
+        }
+        kept.granted = kept.granted.saturating_add(more);
+        let granted = kept.granted;
+        self.connection.set_credit(receiver.link, granted);
+        self.push()
+    }
+
+    fn take(&mut self, link: LinkId) -> Option<Delivery> {
+        let transfer = self.links.get_mut(&link)?.inbox.pop_front()?;
+        Some(Delivery { id: transfer.delivery, payload: transfer.payload })
+    }
+
+    /// Accepts a message: it is gone from the queue, at once or when the unit commits.
+    ///
+    /// # Errors
+    /// When the connection is lost.
+    pub fn accept(&mut self, delivery: &Delivery, unit: Option<&Unit>) -> Result<(), Error> {
+        match unit {
+            None => self.connection.settle_incoming(delivery.id, DeliveryState::Accepted),
+            Some(unit) => {
+                let outcome = Some(ACCEPTED);
+                let state = DeliveryState::Transactional { txn_id: unit.id, outcome };
+                self.connection.update_incoming(delivery.id, Some(state), true);
+            }
+        }
+        self.push()
+    }
+
+    /// Gives a message back as if it had not been delivered.
+    ///
+    /// # Errors
+    /// When the connection is lost.
+    pub fn release(&mut self, delivery: &Delivery) -> Result<(), Error> {
+        self.connection.settle_incoming(delivery.id, DeliveryState::Released);
+        self.push()
+    }
+
+    /// Closes a receiver; what came and was not accepted goes back.
+    ///
+    /// # Errors
+    /// When the server does not answer.
+    pub fn close_receiver(&mut self, receiver: &Receiver) -> Result<(), Error> {
+        self.detach(receiver.link)
+    }
+}

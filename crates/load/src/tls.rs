@@ -1,0 +1,103 @@
+//! TLS under AMQP, as bytes: it owns no socket.
+
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
+
+use crate::wire::is_later;
+
+/// What all connections share.
+#[derive(Clone)]
+pub(crate) struct TlsSettings {
+    config: Arc<ClientConfig>,
+}
+
+impl TlsSettings {
+    /// Trusts the authorities in a PEM file.
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong with the file.
+    pub(crate) fn new(ca: &Path) -> Result<TlsSettings, String> {
+        let wrong = |error: &dyn std::fmt::Display| format!("{}: {error}", ca.display());
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_file_iter(ca).map_err(|error| wrong(&error))? {
+            let certificate = certificate.map_err(|error| wrong(&error))?;
+            roots.add(certificate).map_err(|error| wrong(&error))?;
+        }
+        let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+        Ok(TlsSettings { config: Arc::new(config) })
+    }
+}
+
+/// One connection's TLS.
+pub(crate) struct Tls {
+    session: ClientConnection,
+}
+
+impl Tls {
+    /// A session with `host`, whose certificate must name it.
+    ///
+    /// # Errors
+    /// When it is no name of a host.
+    pub(crate) fn new(settings: &TlsSettings, host: &str) -> io::Result<Tls> {
+        let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
+        let session =
+            ClientConnection::new(Arc::clone(&settings.config), name).map_err(io::Error::other)?;
+        Ok(Tls { session })
+    }
+
+    /// Appends the plain bytes of what came to `plain`.
+    ///
+    /// # Errors
+    /// What TLS says.
+    pub(crate) fn decrypt(&mut self, mut raw: &[u8], plain: &mut BytesMut) -> io::Result<()> {
+        while !raw.is_empty() {
+            self.session.read_tls(&mut raw)?;
+            let state = self.session.process_new_packets().map_err(io::Error::other)?;
+            let start = plain.len();
+            plain.resize(start + state.plaintext_bytes_to_read(), 0);
+            if let Some(room) = plain.get_mut(start..) {
+                self.session.reader().read_exact(room)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes plain bytes.
+    ///
+    /// # Errors
+    /// What TLS says.
+    pub(crate) fn encrypt(&mut self, plain: &mut VecDeque<Bytes>) -> io::Result<()> {
+        while let Some(piece) = plain.front_mut() {
+            let taken = self.session.writer().write(piece)?;
+            if taken < piece.len() {
+                bytes::Buf::advance(piece, taken);
+                return Ok(());
+            }
+            plain.pop_front();
+        }
+        Ok(())
+    }
+
+    /// Writes what is encrypted; false when the kernel takes no more.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub(crate) fn write(&mut self, stream: &mut TcpStream) -> io::Result<bool> {
+        while self.session.wants_write() {
+            match self.session.write_tls(stream) {
+                Ok(_) => {}
+                Err(error) if is_later(&error) => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+}

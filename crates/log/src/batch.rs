@@ -1,0 +1,135 @@
+//! One batch while it collects records, in memory.
+//!
+//! Not here: when it is written (`rule`), where (`extents`), and how (`writer`).
+//!
+//! Invariants: the buffer begins with room for the header; records follow without gaps; content
+//! never passes `limit`, so a batch never crosses its extent.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use towline_types::Lsn;
+
+use crate::block::Aligned;
+use crate::extents::Extent;
+use crate::format::BATCH_HEADER_BYTES;
+use crate::record::{self, Kind};
+
+/// A batch that takes records, or waits for a writer.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    pub(crate) lsn: Lsn,
+    pub(crate) index: u64,
+    pub(crate) extent: Arc<Extent>,
+    /// Of the batch in the extent's file.
+    pub(crate) offset: u64,
+    pub(crate) buffer: Aligned,
+    /// Most bytes of content, header included.
+    limit: usize,
+    /// Runs in it that somebody waits for.
+    pub(crate) forced: u64,
+    /// When the first lazy run came.
+    pub(crate) lazy_since: Option<Instant>,
+    /// Where the newest record's prefix begins in the content.
+    newest: Option<usize>,
+}
+
+/// A record that turned out longer than the batch has room for.
+#[derive(Debug)]
+pub(crate) struct Overflow(pub(crate) Vec<u8>);
+
+impl Batch {
+    /// An empty batch at `offset` of `extent`.
+    pub(crate) fn new(
+        extent: Arc<Extent>,
+        offset: u64,
+        lsn: Lsn,
+        index: u64,
+        memory: Aligned,
+        limit: usize,
+    ) -> Batch {
+        assert!(memory.len() == 0 && limit > BATCH_HEADER_BYTES, "a batch begins empty");
+        let mut buffer = memory;
+        let header = buffer.append_to().len() + BATCH_HEADER_BYTES;
+        buffer.append_to().resize(header, 0);
+        let (forced, lazy_since, newest) = (0, None, None);
+        Batch { lsn, index, extent, offset, buffer, limit, forced, lazy_since, newest }
+    }
+
+    /// Bytes of content, header included.
+    pub(crate) fn bytes(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// Whether no record is in it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes() == BATCH_HEADER_BYTES
+    }
+
+    /// Position behind the newest record.
+    pub(crate) fn end(&self) -> Lsn {
+        self.lsn.after(self.bytes() as u64)
+    }
+
+    /// Whether `more` bytes still fit.
+    pub(crate) fn fits(&self, more: usize) -> bool {
+        self.bytes() + more <= self.limit
+    }
+
+    /// Marks what was collected of a run that was given up.
+    pub(crate) fn push_given_up(&mut self) {
+        assert!(self.fits(1), "room for the mark was asked for");
+        record::put_prefix(self.buffer.append_to(), 0, Kind::GivenUp);
+        self.newest = None;
+    }
+
+    /// Adds a record that `write` appends; `bytes_hint` is a guess of its length. Returns the
+    /// position of the record's first byte.
+    ///
+    /// # Errors
+    /// [`Overflow`] with the record when it does not fit; the batch is as it was.
+    pub(crate) fn push(
+        &mut self,
+        bytes_hint: usize,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<Lsn, Overflow> {
+        let before = self.bytes();
+        let memory = self.buffer.append_to();
+        record::put_prefix(memory, bytes_hint, Kind::More);
+        let start = memory.len();
+        write(memory);
+        assert!(memory.len() >= start, "a record's writer only appends");
+        let bytes = memory.len() - start;
+        let guessed = record::prefix_bytes(bytes_hint);
+        let start = start - guessed;
+        if record::prefix_bytes(bytes) == guessed {
+            record::patch_prefix(memory, start, bytes, Kind::More);
+        } else {
+            record::move_for_prefix(memory, start, guessed, bytes);
+        }
+        if self.bytes() > self.limit {
+            let content = self.bytes() - bytes;
+            let kept = self.buffer.bytes().get(content..).unwrap_or(&[]).to_vec();
+            self.buffer.truncate(before);
+            return Err(Overflow(kept));
+        }
+        self.newest = Some(before);
+        Ok(self.lsn.after((self.bytes() - bytes) as u64))
+    }
+
+    /// Marks the newest record as the last of its run.
+    pub(crate) fn end_run(&mut self) {
+        let newest = self.newest.take();
+        assert!(newest.is_some(), "a run ends behind a record of its own");
+        if let Some(first) = newest.and_then(|at| self.buffer.bytes_mut().get_mut(at)) {
+            *first |= Kind::Last.bits();
+        }
+    }
+
+    /// Drops content from `bytes` on (a run that was given up before any writer saw it).
+    pub(crate) fn truncate(&mut self, bytes: usize) {
+        assert!(bytes >= BATCH_HEADER_BYTES, "the header's room stays");
+        self.buffer.truncate(bytes);
+        self.newest = None;
+    }
+}

@@ -1,0 +1,186 @@
+//! Young and lately read parts of the log in memory, bounded.
+//!
+//! Not here: reading from disk (`read`).
+//!
+//! Invariants: a block is a piece of the log whose checksums were right (or that was just written);
+//! what is handed out is a slice of it, no copy; memory counted never exceeds `bytes_max` after an
+//! insertion. What was handed out keeps its block alive, uncounted: holders bound it by how many
+//! bodies they have in hand.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+use towline_types::{BodyLocation, Lsn};
+
+/// Ends of read-ahead blocks that are remembered as places where a batch begins.
+const STARTS_MAX: usize = 64;
+
+/// The cache.
+#[derive(Debug)]
+pub(crate) struct Cache {
+    bytes_max: usize,
+    bytes: usize,
+    /// By the position of the first byte.
+    blocks: BTreeMap<Lsn, Block>,
+    /// In order of insertion or second chance; may name blocks that are gone.
+    order: VecDeque<(Lsn, u64)>,
+    inserted: u64,
+    starts: VecDeque<Lsn>,
+    pub(crate) hits: u64,
+    pub(crate) misses: u64,
+}
+
+#[derive(Debug)]
+struct Block {
+    bytes: Bytes,
+    /// What it costs: the memory behind it may be longer.
+    cost: usize,
+    number: u64,
+    used: bool,
+}
+
+impl Cache {
+    pub(crate) fn new(bytes_max: usize) -> Cache {
+        Cache {
+            bytes_max,
+            bytes: 0,
+            blocks: BTreeMap::new(),
+            order: VecDeque::new(),
+            inserted: 0,
+            starts: VecDeque::new(),
+            hits: 0,
+            misses: 0,
+        }
+    }
+
+    /// Bytes of memory held.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Puts in a piece of the log that begins at `lsn`.
+    pub(crate) fn insert(&mut self, lsn: Lsn, bytes: Bytes, cost: usize) {
+        if cost > self.bytes_max {
+            return;
+        }
+        self.inserted += 1;
+        let number = self.inserted;
+        let block = Block { bytes, cost, number, used: false };
+        if let Some(old) = self.blocks.insert(lsn, block) {
+            self.bytes -= old.cost;
+        }
+        self.bytes += cost;
+        self.order.push_back((lsn, number));
+        while self.bytes > self.bytes_max {
+            self.evict();
+        }
+    }
+
+    fn evict(&mut self) {
+        let Some((lsn, number)) = self.order.pop_front() else { return };
+        match self.blocks.get_mut(&lsn) {
+            Some(block) if block.number != number => {}
+            Some(block) if block.used => {
+                block.used = false;
+                self.order.push_back((lsn, number));
+            }
+            Some(block) => {
+                self.bytes -= block.cost;
+                self.blocks.remove(&lsn);
+            }
+            None => {}
+        }
+    }
+
+    /// The body, if it is here.
+    pub(crate) fn get(&mut self, body: BodyLocation) -> Option<Bytes> {
+        let found = self.find(body);
+        match found {
+            Some(_) => self.hits += 1,
+            None => self.misses += 1,
+        }
+        found
+    }
+
+    fn find(&mut self, body: BodyLocation) -> Option<Bytes> {
+        let (lsn, block) = self.blocks.range_mut(..=body.lsn).next_back()?;
+        let start = usize::try_from(body.lsn.0.checked_sub(lsn.0)?).ok()?;
+        let end = start.checked_add(usize::try_from(body.bytes).ok()?)?;
+        if end > block.bytes.len() {
+            return None;
+        }
+        block.used = true;
+        Some(block.bytes.slice(start..end))
+    }
+
+    /// Remembers that a batch begins at `lsn`.
+    pub(crate) fn remember_start(&mut self, lsn: Lsn) {
+        if self.starts.len() == STARTS_MAX {
+            self.starts.pop_front();
+        }
+        self.starts.push_back(lsn);
+    }
+
+    /// The nearest place at or before `lsn`, not before `least`, where a batch is known to begin.
+    pub(crate) fn nearest_start(&self, least: Lsn, lsn: Lsn) -> Option<Lsn> {
+        self.starts.iter().copied().filter(|start| (least..=lsn).contains(start)).max()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body(lsn: u64, bytes: u32) -> BodyLocation {
+        BodyLocation { lsn: Lsn(lsn), bytes }
+    }
+
+    #[test]
+    fn a_body_is_a_slice_of_its_block() {
+        let mut cache = Cache::new(1_000);
+        cache.insert(Lsn(100), Bytes::from(vec![1; 50]), 50);
+        cache.insert(Lsn(200), Bytes::from(vec![2; 50]), 50);
+        assert_eq!(cache.get(body(210, 10)), Some(Bytes::from(vec![2; 10])));
+        assert_eq!(cache.get(body(110, 40)), Some(Bytes::from(vec![1; 40])));
+        assert_eq!(cache.get(body(110, 41)), None);
+        assert_eq!(cache.get(body(99, 1)), None);
+        assert_eq!((cache.hits, cache.misses), (2, 2));
+    }
+
+    #[test]
+    fn memory_stays_in_bounds_and_what_is_used_stays_longer() {
+        let mut cache = Cache::new(300);
+        for place in 0..3 {
+            cache.insert(Lsn(place * 100), Bytes::from(vec![0; 100]), 100);
+        }
+        assert!(cache.get(body(0, 1)).is_some());
+        cache.insert(Lsn(300), Bytes::from(vec![0; 100]), 100);
+        assert!(cache.get(body(0, 1)).is_some());
+        assert!(cache.get(body(100, 1)).is_none());
+        assert_eq!(cache.bytes(), 300);
+        cache.insert(Lsn(400), Bytes::from(vec![0; 100]), 301);
+        assert_eq!(cache.bytes(), 300);
+    }
+
+    #[test]
+    fn a_block_put_in_again_is_counted_once() {
+        let mut cache = Cache::new(300);
+        for _ in 0..10 {
+            cache.insert(Lsn(0), Bytes::from(vec![0; 100]), 100);
+        }
+        assert_eq!(cache.bytes(), 100);
+        cache.insert(Lsn(100), Bytes::from(vec![0; 300]), 300);
+        assert_eq!(cache.bytes(), 300);
+        assert!(cache.get(body(0, 1)).is_none());
+    }
+
+    #[test]
+    fn the_nearest_start_is_found() {
+        let mut cache = Cache::new(0);
+        for start in [4_096, 8_192, 40_960] {
+            cache.remember_start(Lsn(start));
+        }
+        assert_eq!(cache.nearest_start(Lsn(0), Lsn(9_000)), Some(Lsn(8_192)));
+        assert_eq!(cache.nearest_start(Lsn(8_193), Lsn(9_000)), None);
+    }
+}

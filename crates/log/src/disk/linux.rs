@@ -1,0 +1,264 @@
+//! The real disk: a folder of a Linux file system.
+//!
+//! Direct I/O where the file system takes it (it halves the time of small synced writes and keeps
+//! the log out of the page cache), else buffered. Not here: any decision about what to write.
+//!
+//! Invariant: one process writes a folder; a lock on the file `lock` says which.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
+use rustix::io::Errno;
+
+use super::{Disk, DiskFile};
+use crate::block::Aligned;
+use crate::error::LogError;
+use crate::format::BLOCK_BYTES;
+
+const LOCK_NAME: &str = "lock";
+const PROBE_NAME: &str = "probe";
+
+/// A folder on a Linux file system.
+#[derive(Debug)]
+pub struct LinuxDisk {
+    folder: PathBuf,
+    directory: File,
+    direct: bool,
+    writable: bool,
+    /// Held, never read: closing it gives the folder free.
+    _lock: Option<File>,
+}
+
+impl LinuxDisk {
+    /// Takes the folder for this process: makes it when it is not there, and locks it.
+    ///
+    /// # Errors
+    /// [`LogError::Locked`] when another process holds it; [`LogError::Io`].
+    pub fn open(folder: &Path) -> Result<LinuxDisk, LogError> {
+        let name = folder.display().to_string();
+        make_folder(folder).map_err(|e| LogError::io("make the log folder", &name, e))?;
+        let lock = take_lock(folder)?;
+        let directory = File::open(folder).map_err(|e| LogError::io("open", &name, e))?;
+        let mut disk = LinuxDisk {
+            folder: folder.to_owned(),
+            directory,
+            direct: true,
+            writable: true,
+            _lock: Some(lock),
+        };
+        disk.direct = disk.takes_direct();
+        Ok(disk)
+    }
+
+    /// Looks into a folder without taking it and without changing it; safe beside a running
+    /// process, which may then seem to have a torn tail.
+    ///
+    /// # Errors
+    /// [`LogError::Io`].
+    pub fn read_only(folder: &Path) -> Result<LinuxDisk, LogError> {
+        let name = folder.display().to_string();
+        let directory = File::open(folder).map_err(|e| LogError::io("open", &name, e))?;
+        let folder = folder.to_owned();
+        Ok(LinuxDisk { folder, directory, direct: false, writable: false, _lock: None })
+    }
+
+    /// Whether the file system takes direct I/O in blocks of ours.
+    #[must_use]
+    pub fn is_direct(&self) -> bool {
+        self.direct
+    }
+
+    fn takes_direct(&self) -> bool {
+        let mut block = Aligned::zeroed(BLOCK_BYTES);
+        let written = self.create(PROBE_NAME).and_then(|file| file.write_at(block.bytes_mut(), 0));
+        let removed = self.remove(PROBE_NAME);
+        written.is_ok() && removed.is_ok()
+    }
+
+    fn open_with(&self, name: &str, options: &mut OpenOptions) -> io::Result<Arc<dyn DiskFile>> {
+        let mut flags = OFlags::NOFOLLOW;
+        if self.direct {
+            flags |= OFlags::DIRECT;
+        }
+        options.read(true).custom_flags(flags.bits().cast_signed()).mode(0o600);
+        Ok(Arc::new(LinuxFile { file: options.open(self.folder.join(name))? }))
+    }
+}
+
+impl Disk for LinuxDisk {
+    fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        self.open_with(name, OpenOptions::new().write(true).create(true).truncate(true))
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        self.open_with(name, OpenOptions::new().write(self.writable))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.folder.join(from), self.folder.join(to))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        fs::remove_file(self.folder.join(name))
+    }
+
+    fn list(&self) -> io::Result<Vec<(String, u64)>> {
+        let mut files = Vec::new();
+        for entry in fs::read_dir(&self.folder)? {
+            let entry = entry?;
+            // A name that is not text is not ours.
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            let metadata = entry.metadata()?;
+            if metadata.is_file() {
+                files.push((name, metadata.len()));
+            }
+        }
+        Ok(files)
+    }
+
+    fn sync_names(&self) -> io::Result<()> {
+        self.directory.sync_all()
+    }
+
+    fn free_bytes(&self) -> u64 {
+        rustix::fs::fstatvfs(&self.directory)
+            .map_or(u64::MAX, |found| found.f_bavail.saturating_mul(found.f_frsize))
+    }
+
+    fn name(&self) -> String {
+        self.folder.display().to_string()
+    }
+}
+
+struct LinuxFile {
+    file: File,
+}
+
+impl DiskFile for LinuxFile {
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.file.write_all_at(bytes, offset)
+    }
+
+    fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut filled = 0;
+        while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+            match self.file.read_at(rest, offset + filled as u64) {
+                Ok(0) => break,
+                Ok(count) => filled += count,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+            // A direct read that ends inside a block ended at the end of the file.
+            if !filled.is_multiple_of(BLOCK_BYTES) {
+                break;
+            }
+        }
+        Ok(filled)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    fn reserve(&self, bytes: u64) -> io::Result<()> {
+        match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, 0, bytes) {
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+            Err(e) => Err(e.into()),
+        }
+    }
+}
+
+fn make_folder(folder: &Path) -> io::Result<()> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    // The folder's own name must survive a power cut as the files in it do.
+    match folder.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        Some(parent) => File::open(parent)?.sync_all(),
+        None => Ok(()),
+    }
+}
+
+fn take_lock(folder: &Path) -> Result<File, LogError> {
+    let failed = |e| LogError::io("lock the log folder", LOCK_NAME, e);
+    let mut file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
+        .mode(0o600)
+        .open(folder.join(LOCK_NAME))
+        .map_err(failed)?;
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(Errno::WOULDBLOCK) => {
+            let mut text = String::new();
+            let read = file.take(32).read_to_string(&mut text);
+            let pid = read.ok().and_then(|_| text.trim().parse().ok());
+            return Err(LogError::Locked { folder: folder.to_owned(), pid });
+        }
+        Err(e) => return Err(failed(e.into())),
+    }
+    file.set_len(0).map_err(failed)?;
+    file.seek(SeekFrom::Start(0)).map_err(failed)?;
+    writeln!(file, "{}", std::process::id()).map_err(failed)?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_owner_of_a_folder_is_refused_by_the_first_ones_pid() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = LinuxDisk::open(folder.path()).unwrap();
+        match LinuxDisk::open(folder.path()) {
+            Err(LogError::Locked { pid, .. }) => assert_eq!(pid, Some(std::process::id())),
+            other => panic!("not refused: {other:?}"),
+        }
+        drop(first);
+        LinuxDisk::open(folder.path()).unwrap();
+    }
+
+    #[test]
+    fn what_is_written_is_read_back_after_a_rename() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = LinuxDisk::open(folder.path()).unwrap();
+        let file = disk.create("one").unwrap();
+        file.reserve(8 * BLOCK_BYTES as u64).unwrap();
+        assert!(file.is_empty().unwrap());
+        let mut block = Aligned::zeroed(BLOCK_BYTES);
+        block.bytes_mut().fill(7);
+        file.write_at(block.bytes(), BLOCK_BYTES as u64).unwrap();
+        file.sync_data().unwrap();
+        disk.rename("one", "two").unwrap();
+        disk.sync_names().unwrap();
+        let mut back = Aligned::zeroed(4 * BLOCK_BYTES);
+        let count = disk.open("two").unwrap().read_at(back.bytes_mut(), 0).unwrap();
+        assert_eq!(count, 2 * BLOCK_BYTES);
+        assert!(back.bytes()[..BLOCK_BYTES].iter().all(|byte| *byte == 0));
+        assert!(back.bytes()[BLOCK_BYTES..count].iter().all(|byte| *byte == 7));
+        assert!(disk.free_bytes() > 0);
+    }
+
+    #[test]
+    fn a_symbolic_link_in_the_folder_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = LinuxDisk::open(folder.path()).unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", folder.path().join("extent-0")).unwrap();
+        assert!(disk.open("extent-0").is_err());
+        let names = disk.list().unwrap();
+        assert!(names.iter().all(|(name, _)| name == LOCK_NAME), "{names:?}");
+    }
+}

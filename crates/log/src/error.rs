@@ -1,0 +1,190 @@
+//! What can go wrong with the log, each case with what a person needs to act on it.
+//!
+//! Not here: mistakes of the caller (a record beyond `record_bytes_max`, a position never made).
+//! Those are asserted.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use towline_types::Lsn;
+
+/// A failure of the log or of the disk under it. Text is for people; programs match the variant.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum LogError {
+    /// A call to the operating system failed.
+    Io {
+        /// What was tried, such as `"write a batch"`.
+        doing: &'static str,
+        /// The file inside the log folder, or the folder.
+        file: String,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// Another process holds the folder.
+    Locked {
+        /// The log folder.
+        folder: PathBuf,
+        /// The process that holds it, when its lock file says so.
+        pid: Option<u32>,
+    },
+    /// Bytes that had been reported durable are not as they were written. Nothing was changed.
+    Damaged(Finding),
+    /// A file was written in a format that this version does not read (a downgrade).
+    Version {
+        /// The file inside the log folder.
+        file: String,
+        /// The format version found in it.
+        found: u16,
+        /// The newest format version that this program reads.
+        supported: u16,
+    },
+    /// A file belongs to another log (another queue manager's folder was mixed in).
+    OtherLog {
+        /// The file inside the log folder.
+        file: String,
+    },
+    /// There is no room for more log: `log_bytes_max` is reached or the disk is full, and the
+    /// reserve is used up too. The run was not written; the log goes on when space comes back.
+    Full,
+    /// The log failed earlier (a write or sync failed); nothing is accepted any more.
+    Failed,
+    /// The log was shut down.
+    Stopped,
+    /// The place asked for is in an extent that was reclaimed or never written.
+    Gone {
+        /// The position asked for.
+        lsn: Lsn,
+    },
+    /// The options contradict each other or the log that is there.
+    Options {
+        /// What is wrong with them.
+        what: &'static str,
+    },
+}
+
+/// One thing found wrong in the log, with the place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The file inside the log folder.
+    pub file: String,
+    /// Sequence of the extent (zero for a file that is not an extent).
+    pub extent: u64,
+    /// Byte offset in the file.
+    pub offset: u64,
+    /// The same place as a log position.
+    pub lsn: Lsn,
+    /// What is wrong there.
+    pub what: Damage,
+}
+
+/// The kinds of damage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Damage {
+    /// A batch whose checksum or header is wrong, before the tail.
+    Batch,
+    /// A whole batch that does not continue the one before it (an old copy, a misdirected write).
+    Chain,
+    /// A block that could not be read.
+    Unreadable,
+    /// The header of an extent is wrong.
+    ExtentHeader,
+    /// The header of an extent names another place in the log (an old copy of a file).
+    ExtentSequence,
+    /// A file of no length, or shorter than its header.
+    ExtentLength,
+    /// An extent between others is not there.
+    ExtentMissing,
+    /// The log ends before the position of its newest image.
+    EndsBeforeImage,
+    /// The log's beginning was reclaimed, and no readable image says what was in it.
+    ImageMissing,
+    /// An image is damaged (an older one is used when its log is there).
+    Image,
+    /// Records inside a whole batch do not add up (a fault of ours, not of the disk).
+    Records,
+    /// The batch at the tail was torn by a crash: cut off, nothing acknowledged is lost.
+    TornTail,
+}
+
+impl Damage {
+    /// One line for people.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        match self {
+            Damage::Batch => "a batch before the tail is damaged",
+            Damage::Chain => "a batch does not continue the one before it",
+            Damage::Unreadable => "the disk does not give these bytes back",
+            Damage::ExtentHeader => "the extent's header is damaged",
+            Damage::ExtentSequence => {
+                "the file holds another extent than its name says (old copy?)"
+            }
+            Damage::ExtentLength => "the file is empty or too short",
+            Damage::ExtentMissing => "an extent is missing",
+            Damage::EndsBeforeImage => "the log ends before its newest image (old copy?)",
+            Damage::ImageMissing => "the log's beginning is gone and no image covers it",
+            Damage::Image => "the image is damaged",
+            Damage::Records => "the records of a whole batch do not add up",
+            Damage::TornTail => "the last write before a crash was torn and is cut off",
+        }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Finding { file, offset, lsn, what, .. } = self;
+        write!(out, "{file} at offset {offset} ({lsn}): {}", what.text())
+    }
+}
+
+impl fmt::Display for LogError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LogError::Io { doing, file, source } => {
+                write!(out, "cannot {doing} ({file}): {source}")
+            }
+            LogError::Locked { folder, pid: Some(pid) } => {
+                write!(out, "the log folder {} is in use by process {pid}", folder.display())
+            }
+            LogError::Locked { folder, pid: None } => {
+                write!(out, "the log folder {} is in use by another process", folder.display())
+            }
+            LogError::Damaged(finding) => write!(out, "the log is damaged: {finding}"),
+            LogError::Version { file, found, supported } => write!(
+                out,
+                "{file} has log format version {found}, this program reads up to {supported}"
+            ),
+            LogError::OtherLog { file } => write!(out, "{file} belongs to another log"),
+            LogError::Full => write!(out, "the log has no room left, its reserve included"),
+            LogError::Failed => write!(out, "the log failed earlier and accepts nothing more"),
+            LogError::Stopped => write!(out, "the log was shut down"),
+            LogError::Gone { lsn } => write!(out, "the log no longer holds {lsn}"),
+            LogError::Options { what } => write!(out, "log options: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for LogError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            LogError::Io { source, .. } => Some(source),
+            LogError::Locked { .. }
+            | LogError::Damaged(_)
+            | LogError::Version { .. }
+            | LogError::OtherLog { .. }
+            | LogError::Full
+            | LogError::Failed
+            | LogError::Stopped
+            | LogError::Gone { .. }
+            | LogError::Options { .. } => None,
+        }
+    }
+}
+
+impl LogError {
+    pub(crate) fn io(doing: &'static str, file: &str, source: io::Error) -> LogError {
+        LogError::Io { doing, file: file.to_owned(), source }
+    }
+}

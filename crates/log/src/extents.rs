@@ -1,0 +1,153 @@
+//! Which files hold log, which are ready for more, and how much room there is.
+//!
+//! Not here: making files (`keeper`), recycling them (`reclaim`), reading them.
+//!
+//! Invariants: sequences in `holding` follow each other without gap, those in `ready` follow
+//! `holding`; the newest in `holding` is where batches are opened; `position` is a multiple of
+//! 4 KiB inside it, or its end.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+
+use crate::disk::DiskFile;
+use crate::format::EXTENT_HEADER_BYTES;
+
+/// How much room the log has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Space {
+    /// Enough.
+    Ample,
+    /// Fewer bytes than the reserve and one extent can be had.
+    Low,
+    /// Only the reserve: refuse what adds, allow what frees.
+    Full,
+}
+
+/// An extent's file, open.
+pub(crate) struct Extent {
+    pub(crate) sequence: u64,
+    pub(crate) file: Arc<dyn DiskFile>,
+}
+
+impl fmt::Debug for Extent {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "extent {:x}", self.sequence)
+    }
+}
+
+/// All extents of a running log.
+#[derive(Debug)]
+pub(crate) struct Extents {
+    pub(crate) extent_bytes: u64,
+    pub(crate) holding: BTreeMap<u64, Arc<Extent>>,
+    /// The newest of them.
+    pub(crate) current: Arc<Extent>,
+    pub(crate) ready: VecDeque<Arc<Extent>>,
+    /// Names of files to be used again.
+    pub(crate) spares: Vec<String>,
+    /// Whether the keeper is giving a spare a new header.
+    pub(crate) recycling: bool,
+    /// Offset in the newest holding extent at which the next batch opens.
+    pub(crate) position: u64,
+    /// Up to where the newest holding extent was filled with zeros or written once.
+    pub(crate) filled_to: u64,
+    /// How many extents `log_bytes_max` allows.
+    pub(crate) count_max: u64,
+    /// How many more files the disk had room for when it was last asked.
+    pub(crate) disk_room: u64,
+    pub(crate) reserve_bytes: u64,
+}
+
+/// Where a batch can be opened.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// In the newest extent, at its position; content up to `limit` bytes.
+    Here { limit: u64 },
+    /// At the beginning of the next extent, which is ready.
+    Next,
+    /// The keeper is at it.
+    Wait,
+    /// Nowhere, unless extents are reclaimed or the disk gets room.
+    Nowhere,
+}
+
+impl Extents {
+    /// Where a batch of `need` bytes at least, header included, can be opened.
+    pub(crate) fn room(&self, need: u64) -> Room {
+        assert!(need <= self.extent_bytes - EXTENT_HEADER_BYTES as u64, "a batch fits an extent");
+        assert!(self.position <= self.extent_bytes, "the position is inside the extent");
+        if need <= self.extent_bytes - self.position {
+            return match self.filled_to.checked_sub(self.position) {
+                Some(limit) if limit >= need => Room::Here { limit },
+                Some(_) | None => Room::Wait,
+            };
+        }
+        if self.filled_to < self.extent_bytes {
+            // An extent that is left has its full length: recovery counts on it.
+            Room::Wait
+        } else if !self.ready.is_empty() {
+            Room::Next
+        } else if self.more_extents() > 0 {
+            Room::Wait
+        } else {
+            Room::Nowhere
+        }
+    }
+
+    /// Goes on in the next extent.
+    pub(crate) fn advance(&mut self) {
+        let next = self.ready.pop_front();
+        assert!(next.is_some(), "an extent is ready");
+        if let Some(next) = next {
+            assert_eq!(next.sequence, self.current.sequence + 1, "extents follow each other");
+            self.holding.insert(next.sequence, Arc::clone(&next));
+            self.current = next;
+            self.position = EXTENT_HEADER_BYTES as u64;
+            self.filled_to = self.extent_bytes;
+        }
+    }
+
+    /// Sequence of the extent that is made ready next.
+    pub(crate) fn next_sequence(&self) -> u64 {
+        self.current.sequence + 1 + self.ready.len() as u64
+    }
+
+    /// Files of extent size that are there.
+    pub(crate) fn count(&self) -> u64 {
+        (self.holding.len() + self.ready.len()) as u64 + self.reusable()
+    }
+
+    fn reusable(&self) -> u64 {
+        self.spares.len() as u64 + u64::from(self.recycling)
+    }
+
+    /// Extents that can still be made ready, from spares or new.
+    pub(crate) fn more_extents(&self) -> u64 {
+        let allowed = self.count_max.saturating_sub(self.count());
+        self.reusable() + allowed.min(self.disk_room)
+    }
+
+    /// Bytes that are ready to be written.
+    pub(crate) fn bytes_held(&self) -> u64 {
+        self.extent_bytes - self.position + self.ready.len() as u64 * self.extent_bytes
+    }
+
+    /// Whether another extent should be made ready: the reserve and a whole extent are held.
+    pub(crate) fn wants_ready(&self) -> bool {
+        self.bytes_held() < self.reserve_bytes + self.extent_bytes && self.more_extents() > 0
+    }
+
+    /// How much room there is.
+    pub(crate) fn space(&self) -> Space {
+        let bytes =
+            self.bytes_held().saturating_add(self.more_extents().saturating_mul(self.extent_bytes));
+        if bytes <= self.reserve_bytes {
+            Space::Full
+        } else if bytes < self.reserve_bytes + self.extent_bytes {
+            Space::Low
+        } else {
+            Space::Ample
+        }
+    }
+}

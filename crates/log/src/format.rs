@@ -1,0 +1,406 @@
+//! The bytes on disk: the one place that knows them. All numbers are little-endian.
+//!
+//! Not here: reading or writing files, and what to do about bytes that are wrong (`recover`).
+//!
+//! ```text
+//! extent-<sequence, 16 hex digits>      extent_bytes long, first extent has sequence 0
+//!
+//!   0          4096                                             extent_bytes
+//!   +-----------+--------+-----+-------------+-------+----------------+
+//!   | header    | batch  | pad | batch       | pad   |  zeros or old  |
+//!   +-----------+--------+-----+-------------+-------+----------------+
+//!               ^ 4 KiB        ^ 4 KiB               ^ 4 KiB           each batch on a block
+//!
+//! extent header (one block; the rest of it is zero)
+//!   0   8  magic "TOWLINEX"
+//!   8   2  format version (this place and the checksum's never move)
+//!   10  6  zero
+//!   16 16  log id
+//!   32  8  sequence
+//!   40  8  extent_bytes
+//!   48  4  crc32c of bytes 0..48
+//!
+//! batch
+//!   0   2  magic "TB"
+//!   2   1  format version
+//!   3   1  flags; bit 0 is kept for LZ4; all zero in version 1
+//!   4   4  length of the payload
+//!   8   4  checksum: crc32c of log id, payload, bytes 0..8, bytes 12..40, in this order
+//!   12  4  checksum of the previous batch (zero in the first batch of a log)
+//!   16  8  LSN of this batch: sequence * extent_bytes + offset in the file
+//!   24  4  term: goes up at each start; never down along the chain
+//!   28  4  unsynced: how many batches directly before this one were not known to be durable when
+//!          this one was handed to the disk
+//!   32  8  index: 1 for the first batch of a log, then one more each
+//!   40  -  payload: records
+//!
+//! record
+//!   1-5    LEB128 of (length << 2 | kind)
+//!   -      that many bytes, opaque to the log
+//!   kind 0: more records of its run follow; 1: the last of its run; 2: (length 0) the run so far
+//!   is given up
+//!
+//! image-<LSN, 16 hex digits>
+//!   0   8  magic "TOWLINEI"
+//!   8   2  format version
+//!   10  6  zero
+//!   16 16  log id
+//!   32  8  LSN: what lies before it is in the image
+//!   40  8  length of the image
+//!   48  4  crc32c of the image
+//!   52  4  crc32c of bytes 0..52
+//!   4096   the image, padded with zeros to 4 KiB
+//! ```
+//!
+//! Why it is so: the LSN in a batch makes bytes of an earlier use of the file worthless; the chain
+//! (checksum of the previous batch) and the term do the same for a batch behind a torn one after
+//! the log went on over it; *unsynced* tells a torn tail (several batches were in flight, a later
+//! one arrived, an earlier did not) from damage to what had been durable. The payload comes first
+//! in the checksum so that writers can sum payloads side by side and link the headers after it.
+
+use towline_types::Lsn;
+
+/// The unit of alignment: a page of the disk and of memory.
+pub(crate) const BLOCK_BYTES: usize = 4096;
+/// An extent's header takes one block.
+pub(crate) const EXTENT_HEADER_BYTES: usize = BLOCK_BYTES;
+/// A batch's header.
+pub(crate) const BATCH_HEADER_BYTES: usize = 40;
+/// An image's header takes one block.
+pub(crate) const IMAGE_HEADER_BYTES: usize = BLOCK_BYTES;
+/// Version of everything in this file.
+pub const FORMAT_VERSION: u16 = 1;
+
+const EXTENT_MAGIC: &[u8; 8] = b"TOWLINEX";
+const IMAGE_MAGIC: &[u8; 8] = b"TOWLINEI";
+const BATCH_MAGIC: [u8; 2] = *b"TB";
+const BATCH_VERSION: u8 = 1;
+const EXTENT_SUMMED_BYTES: usize = 48;
+const IMAGE_SUMMED_BYTES: usize = 52;
+
+const _: () = assert!(size_of::<usize>() == size_of::<u64>());
+const _: () = assert!(BATCH_VERSION as u16 == FORMAT_VERSION);
+const _: () = assert!(BATCH_HEADER_BYTES == 2 + 1 + 1 + 4 + 4 + 4 + 8 + 4 + 4 + 8);
+const _: () = assert!(EXTENT_SUMMED_BYTES == 8 + 2 + 6 + 16 + 8 + 8);
+const _: () = assert!(IMAGE_SUMMED_BYTES == 8 + 2 + 6 + 16 + 8 + 8 + 4);
+
+/// What makes a log itself: random bytes drawn when it is made. Batches of one log never pass for
+/// those of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LogId(pub u128);
+
+impl LogId {
+    fn bytes(self) -> [u8; 16] {
+        self.0.to_le_bytes()
+    }
+}
+
+/// The fields of an extent's header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ExtentHeader {
+    pub(crate) log_id: LogId,
+    pub(crate) sequence: u64,
+    pub(crate) extent_bytes: u64,
+}
+
+/// Why a header cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BadHeader {
+    /// Magic or checksum is wrong, or there are too few bytes.
+    Damaged,
+    /// A whole header of a version that this program does not know.
+    Version(u16),
+}
+
+impl ExtentHeader {
+    /// The header's block.
+    pub(crate) fn encode(&self) -> [u8; EXTENT_HEADER_BYTES] {
+        let mut block = [0; EXTENT_HEADER_BYTES];
+        put(&mut block, 0, EXTENT_MAGIC);
+        put(&mut block, 8, &FORMAT_VERSION.to_le_bytes());
+        put(&mut block, 16, &self.log_id.bytes());
+        put(&mut block, 32, &self.sequence.to_le_bytes());
+        put(&mut block, 40, &self.extent_bytes.to_le_bytes());
+        let sum = crc32c::crc32c(part(&block, 0, EXTENT_SUMMED_BYTES));
+        put(&mut block, EXTENT_SUMMED_BYTES, &sum.to_le_bytes());
+        block
+    }
+
+    /// # Errors
+    /// [`BadHeader`]: never trusts a byte before the checksum was found right.
+    pub(crate) fn decode(block: &[u8]) -> Result<ExtentHeader, BadHeader> {
+        check_summed(block, EXTENT_MAGIC, EXTENT_SUMMED_BYTES)?;
+        Ok(ExtentHeader {
+            log_id: LogId(u128::from_le_bytes(take(block, 16).ok_or(BadHeader::Damaged)?)),
+            sequence: u64::from_le_bytes(take(block, 32).ok_or(BadHeader::Damaged)?),
+            extent_bytes: u64::from_le_bytes(take(block, 40).ok_or(BadHeader::Damaged)?),
+        })
+    }
+}
+
+/// The fields of an image's header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ImageHeader {
+    pub(crate) log_id: LogId,
+    pub(crate) at: Lsn,
+    pub(crate) bytes: u64,
+    pub(crate) checksum: u32,
+}
+
+impl ImageHeader {
+    /// The header's block.
+    pub(crate) fn encode(&self) -> [u8; IMAGE_HEADER_BYTES] {
+        let mut block = [0; IMAGE_HEADER_BYTES];
+        put(&mut block, 0, IMAGE_MAGIC);
+        put(&mut block, 8, &FORMAT_VERSION.to_le_bytes());
+        put(&mut block, 16, &self.log_id.bytes());
+        put(&mut block, 32, &self.at.0.to_le_bytes());
+        put(&mut block, 40, &self.bytes.to_le_bytes());
+        put(&mut block, 48, &self.checksum.to_le_bytes());
+        let sum = crc32c::crc32c(part(&block, 0, IMAGE_SUMMED_BYTES));
+        put(&mut block, IMAGE_SUMMED_BYTES, &sum.to_le_bytes());
+        block
+    }
+
+    /// # Errors
+    /// [`BadHeader`], as for extents.
+    pub(crate) fn decode(block: &[u8]) -> Result<ImageHeader, BadHeader> {
+        check_summed(block, IMAGE_MAGIC, IMAGE_SUMMED_BYTES)?;
+        Ok(ImageHeader {
+            log_id: LogId(u128::from_le_bytes(take(block, 16).ok_or(BadHeader::Damaged)?)),
+            at: Lsn(u64::from_le_bytes(take(block, 32).ok_or(BadHeader::Damaged)?)),
+            bytes: u64::from_le_bytes(take(block, 40).ok_or(BadHeader::Damaged)?),
+            checksum: u32::from_le_bytes(take(block, 48).ok_or(BadHeader::Damaged)?),
+        })
+    }
+}
+
+/// The fields of a batch's header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BatchHeader {
+    pub(crate) payload_bytes: u32,
+    pub(crate) checksum: u32,
+    pub(crate) previous: u32,
+    pub(crate) lsn: Lsn,
+    pub(crate) term: u32,
+    pub(crate) unsynced: u32,
+    pub(crate) index: u64,
+}
+
+impl BatchHeader {
+    /// The header's bytes, with the checksum field as it stands in `self`.
+    pub(crate) fn encode(&self) -> [u8; BATCH_HEADER_BYTES] {
+        let mut bytes = [0; BATCH_HEADER_BYTES];
+        put(&mut bytes, 0, &BATCH_MAGIC);
+        put(&mut bytes, 2, &[BATCH_VERSION, 0]);
+        put(&mut bytes, 4, &self.payload_bytes.to_le_bytes());
+        put(&mut bytes, 8, &self.checksum.to_le_bytes());
+        put(&mut bytes, 12, &self.previous.to_le_bytes());
+        put(&mut bytes, 16, &self.lsn.0.to_le_bytes());
+        put(&mut bytes, 24, &self.term.to_le_bytes());
+        put(&mut bytes, 28, &self.unsynced.to_le_bytes());
+        put(&mut bytes, 32, &self.index.to_le_bytes());
+        bytes
+    }
+
+    /// Reads the fields, `None` when this is no batch. The checksum is not checked here
+    /// ([`BatchHeader::sum`]). An unknown version is no batch either: a new format begins in a new
+    /// extent, whose header says so.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<BatchHeader> {
+        let [magic0, magic1, version, flags] = take(bytes, 0)?;
+        if [magic0, magic1] != BATCH_MAGIC || version != BATCH_VERSION || flags != 0 {
+            return None;
+        }
+        Some(BatchHeader {
+            payload_bytes: u32::from_le_bytes(take(bytes, 4)?),
+            checksum: u32::from_le_bytes(take(bytes, 8)?),
+            previous: u32::from_le_bytes(take(bytes, 12)?),
+            lsn: Lsn(u64::from_le_bytes(take(bytes, 16)?)),
+            term: u32::from_le_bytes(take(bytes, 24)?),
+            unsynced: u32::from_le_bytes(take(bytes, 28)?),
+            index: u64::from_le_bytes(take(bytes, 32)?),
+        })
+    }
+
+    /// The checksum that belongs in the header, from [`payload_sum`] of its payload.
+    pub(crate) fn sum(&self, payload_sum: u32) -> u32 {
+        let bytes = self.encode();
+        let sum = crc32c::crc32c_append(payload_sum, part(&bytes, 0, 8));
+        crc32c::crc32c_append(sum, part(&bytes, 12, BATCH_HEADER_BYTES))
+    }
+
+    /// Header and payload together.
+    pub(crate) const fn batch_bytes(&self) -> u64 {
+        BATCH_HEADER_BYTES as u64 + self.payload_bytes as u64
+    }
+
+    /// Index of the first batch not known to be durable when this one was handed to the disk:
+    /// whoever finds this batch whole knows that all before that index were durable.
+    pub(crate) const fn proves_durable_before(&self) -> u64 {
+        self.index.saturating_sub(self.unsynced as u64)
+    }
+}
+
+/// First part of a batch's checksum: log id and payload.
+pub(crate) fn payload_sum(log_id: LogId, payload: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&log_id.bytes()), payload)
+}
+
+/// Name of an extent's file.
+pub(crate) fn extent_name(sequence: u64) -> String {
+    format!("extent-{sequence:016x}")
+}
+
+/// Name of an image's file.
+pub(crate) fn image_name(at: Lsn) -> String {
+    format!("image-{:016x}", at.0)
+}
+
+/// The number in a file name of ours: `prefix` and sixteen hex digits, nothing else.
+pub(crate) fn number_in_name(prefix: &str, name: &str) -> Option<u64> {
+    let digits = name.strip_prefix(prefix)?;
+    let plain = |digit: u8| digit.is_ascii_digit() || (b'a'..=b'f').contains(&digit);
+    if digits.len() != 16 || !digits.bytes().all(plain) {
+        return None;
+    }
+    u64::from_str_radix(digits, 16).ok()
+}
+
+/// `bytes` rounded up to a whole number of blocks.
+pub(crate) const fn padded(bytes: u64) -> u64 {
+    bytes.next_multiple_of(BLOCK_BYTES as u64)
+}
+
+/// A length or offset in a file as one in memory.
+#[expect(clippy::cast_possible_truncation, reason = "asserted above: usize has 64 bits")]
+pub(crate) const fn size(bytes: u64) -> usize {
+    bytes as usize
+}
+
+fn check_summed(block: &[u8], magic: &[u8; 8], summed: usize) -> Result<(), BadHeader> {
+    let damaged = BadHeader::Damaged;
+    let found: [u8; 8] = take(block, 0).ok_or(damaged)?;
+    if found != *magic {
+        return Err(damaged);
+    }
+    let version = u16::from_le_bytes(take(block, 8).ok_or(damaged)?);
+    let sum = u32::from_le_bytes(take(block, summed).ok_or(damaged)?);
+    if crc32c::crc32c(part(block, 0, summed)) != sum {
+        return Err(damaged);
+    }
+    if version == FORMAT_VERSION { Ok(()) } else { Err(BadHeader::Version(version)) }
+}
+
+fn take<const N: usize>(bytes: &[u8], offset: usize) -> Option<[u8; N]> {
+    let end = offset.checked_add(N)?;
+    bytes.get(offset..end)?.try_into().ok()
+}
+
+fn part(bytes: &[u8], from: usize, to: usize) -> &[u8] {
+    bytes.get(from..to).unwrap_or(&[])
+}
+
+fn put(bytes: &mut [u8], offset: usize, value: &[u8]) {
+    let place = offset..offset + value.len();
+    assert!(place.end <= bytes.len(), "a field lies outside its header");
+    bytes[place].copy_from_slice(value);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: LogId = LogId(0x0f0e_0d0c_0b0a_0908_0706_0504_0302_0100);
+
+    fn hex(bytes: &[u8]) -> String {
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// The golden bytes of version 1: when this test must change, so must the version.
+    #[test]
+    fn version_1_is_these_bytes() {
+        let extent = ExtentHeader { log_id: ID, sequence: 3, extent_bytes: 0x0400_0000 }.encode();
+        assert_eq!(hex(&extent[..52]), GOLDEN_EXTENT);
+        assert!(extent[52..].iter().all(|byte| *byte == 0));
+        let image = ImageHeader { log_id: ID, at: Lsn(0x1234), bytes: 5, checksum: 7 }.encode();
+        assert_eq!(hex(&image[..56]), GOLDEN_IMAGE);
+        let mut batch = BatchHeader {
+            payload_bytes: 5,
+            checksum: 0,
+            previous: 0x0102_0304,
+            lsn: Lsn(0x1000),
+            term: 2,
+            unsynced: 1,
+            index: 9,
+        };
+        batch.checksum = batch.sum(payload_sum(ID, b"hello"));
+        assert_eq!(hex(&batch.encode()), GOLDEN_BATCH);
+        assert_eq!(batch.proves_durable_before(), 8);
+        assert_eq!(ExtentHeader::decode(&extent).unwrap().sequence, 3);
+        assert_eq!(ImageHeader::decode(&image).unwrap().at, Lsn(0x1234));
+        assert_eq!(BatchHeader::decode(&batch.encode()), Some(batch));
+    }
+
+    #[test]
+    fn a_header_with_any_bit_flipped_is_refused() {
+        let block = ExtentHeader { log_id: ID, sequence: 1, extent_bytes: 1 << 26 }.encode();
+        let image = ImageHeader { log_id: ID, at: Lsn(1), bytes: 1, checksum: 1 }.encode();
+        for bit in 0..52 * 8 {
+            let mut flipped = block;
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(ExtentHeader::decode(&flipped), Err(BadHeader::Damaged));
+            let mut flipped = image;
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(ImageHeader::decode(&flipped), Err(BadHeader::Damaged));
+        }
+        for length in 0..52 {
+            assert!(ExtentHeader::decode(&block[..length]).is_err());
+            assert!(ImageHeader::decode(&image[..length]).is_err());
+        }
+    }
+
+    #[test]
+    fn a_batch_of_another_log_or_with_any_bit_flipped_has_another_checksum() {
+        let (payload_bytes, previous, lsn) = (5, 0, Lsn(4_096));
+        let (term, unsynced, index, checksum) = (1, 0, 1, 0);
+        let header = BatchHeader { payload_bytes, checksum, previous, lsn, term, unsynced, index };
+        let sum = header.sum(payload_sum(ID, b"hello"));
+        assert_ne!(sum, header.sum(payload_sum(LogId(1), b"hello")));
+        for bit in 0..40 {
+            let mut payload = *b"hello";
+            payload[bit / 8] ^= 1 << (bit % 8);
+            assert_ne!(sum, header.sum(payload_sum(ID, &payload)));
+        }
+        let bytes = header.encode();
+        for bit in (0..64).chain(96..320) {
+            let mut flipped = bytes;
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            if let Some(header) = BatchHeader::decode(&flipped) {
+                assert_ne!(sum, header.sum(payload_sum(ID, b"hello")), "bit {bit}");
+            }
+        }
+    }
+
+    #[test]
+    fn names_are_read_as_they_are_written_and_no_others() {
+        assert_eq!(extent_name(0x2f), "extent-000000000000002f");
+        assert_eq!(number_in_name("extent-", &extent_name(u64::MAX)), Some(u64::MAX));
+        for wrong in ["extent-", "extent-2f", "extent-000000000000002F", "extent-+00000000000002f"]
+        {
+            assert_eq!(number_in_name("extent-", wrong), None, "{wrong}");
+        }
+    }
+
+    const GOLDEN_EXTENT: &str = concat!(
+        "544f574c494e45580100000000000000000102030405060708090a0b0c0d0e0f",
+        "03000000000000000000000400000000026d814c"
+    );
+    const GOLDEN_IMAGE: &str = concat!(
+        "544f574c494e45490100000000000000000102030405060708090a0b0c0d0e0f",
+        "3412000000000000050000000000000007000000e4e69a51"
+    );
+    const GOLDEN_BATCH: &str = concat!(
+        "5442010005000000d0f245420403020100100000000000000200000001000000",
+        "0900000000000000"
+    );
+}

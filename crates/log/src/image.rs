@@ -1,0 +1,117 @@
+//! Images: what the node says its state was at a position, in one file.
+//!
+//! Not here: what is in one; when one is due.
+//!
+//! Invariants: a file named `image-...` is whole and synced (it got its name after that); the
+//! newest two are kept; an image whose checksum is wrong is never given out.
+
+use std::io;
+
+use bytes::Bytes;
+use towline_types::Lsn;
+
+use crate::block::Aligned;
+use crate::disk::Disk;
+use crate::error::LogError;
+use crate::format::{
+    BLOCK_BYTES, BadHeader, FORMAT_VERSION, IMAGE_HEADER_BYTES, ImageHeader, LogId, image_name,
+    padded, size,
+};
+use crate::shared::{Shared, hold};
+
+/// Name of an image that is being written.
+pub(crate) const NEW_IMAGE_NAME: &str = "new-image";
+/// Images kept.
+const IMAGES_MAX: usize = 2;
+const PIECE_BYTES: usize = 1024 * 1024;
+
+pub(crate) fn write(shared: &Shared, at: Lsn, bytes: &[u8]) -> Result<(), LogError> {
+    assert!(at <= shared.durable(), "an image covers what is durable");
+    let mut housekeeping = hold(&shared.housekeeping);
+    let header = ImageHeader {
+        log_id: shared.log_id,
+        at,
+        bytes: bytes.len() as u64,
+        checksum: crc32c::crc32c(bytes),
+    };
+    let disk = shared.disk.as_ref();
+    let name = image_name(at);
+    write_file(disk, header, bytes)
+        .and_then(|()| disk.rename(NEW_IMAGE_NAME, &name))
+        .and_then(|()| disk.sync_names())
+        .map_err(|e| LogError::io("write an image", &name, e))?;
+    let images = &mut housekeeping.images;
+    images.retain(|image| *image != at);
+    images.push(at);
+    images.sort_unstable();
+    while images.len() > IMAGES_MAX {
+        let name = image_name(images.remove(0));
+        disk.remove(&name).map_err(|e| LogError::io("remove an old image", &name, e))?;
+    }
+    Ok(())
+}
+
+fn write_file(disk: &dyn Disk, header: ImageHeader, bytes: &[u8]) -> io::Result<()> {
+    let file = disk.create(NEW_IMAGE_NAME)?;
+    let mut block = Aligned::zeroed(IMAGE_HEADER_BYTES);
+    block.bytes_mut().copy_from_slice(&header.encode());
+    file.write_at(block.bytes(), 0)?;
+    let mut piece = Aligned::with_capacity(PIECE_BYTES);
+    let mut at = IMAGE_HEADER_BYTES as u64;
+    for part in bytes.chunks(PIECE_BYTES) {
+        piece.truncate(0);
+        piece.append_to().extend_from_slice(part);
+        piece.pad();
+        file.write_at(piece.bytes(), at)?;
+        at += part.len() as u64;
+    }
+    file.sync_data()
+}
+
+/// What came of reading an image.
+#[derive(Debug)]
+pub(crate) enum Loaded {
+    Whole(LogId, Lsn, Bytes),
+    Damaged,
+}
+
+/// Reads an image and checks it.
+///
+/// # Errors
+/// [`LogError::Io`]; [`LogError::Version`].
+pub(crate) fn load(disk: &dyn Disk, at: Lsn) -> Result<Loaded, LogError> {
+    let name = image_name(at);
+    let failed = |e| LogError::io("read an image", &name, e);
+    let file = disk.open(&name).map_err(failed)?;
+    let length = file.len().map_err(failed)?;
+    let mut block = Aligned::zeroed(IMAGE_HEADER_BYTES);
+    let count = file.read_at(block.bytes_mut(), 0).map_err(failed)?;
+    let header = match ImageHeader::decode(block.bytes().get(..count).unwrap_or(&[])) {
+        Ok(header) if header.at == at => header,
+        Ok(_) | Err(BadHeader::Damaged) => return Ok(Loaded::Damaged),
+        Err(BadHeader::Version(found)) => {
+            return Err(LogError::Version { file: name, found, supported: FORMAT_VERSION });
+        }
+    };
+    // Never more memory than there is file, whatever a header says.
+    let room = length.saturating_sub(IMAGE_HEADER_BYTES as u64);
+    if header.bytes > room {
+        return Ok(Loaded::Damaged);
+    }
+    let mut content = Aligned::zeroed(size(padded(header.bytes)));
+    let bytes = size(header.bytes);
+    if bytes > 0 {
+        let offset = IMAGE_HEADER_BYTES as u64;
+        let count = file.read_at(content.bytes_mut(), offset).map_err(failed)?;
+        if count < bytes {
+            return Ok(Loaded::Damaged);
+        }
+    }
+    let content = content.into_bytes(bytes);
+    if crc32c::crc32c(&content) != header.checksum {
+        return Ok(Loaded::Damaged);
+    }
+    Ok(Loaded::Whole(header.log_id, at, content))
+}
+
+const _: () = assert!(PIECE_BYTES.is_multiple_of(BLOCK_BYTES));

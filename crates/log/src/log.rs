@@ -1,0 +1,248 @@
+//! The handle of a running log.
+//!
+//! Not here: what each call does in detail; this is the table of contents of a running log. A run
+//! goes in through `append`, out to the disk through `writer`; bodies come back through `read`;
+//! images and reclaim are in `image` and `reclaim`.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+
+use bytes::Bytes;
+use towline_types::{BodyLocation, Lsn};
+
+use crate::append::Appender;
+use crate::error::LogError;
+pub use crate::extents::Space;
+use crate::format::BATCH_HEADER_BYTES;
+use crate::shared::{Opened, Phase, Shared, hold};
+use crate::stats::Stats;
+use crate::{image, keeper, read, reclaim, writer};
+
+/// How soon a run must be durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Urgency {
+    /// Now: somebody waits for it.
+    Forced,
+    /// With the next forced run, or after `lazy_delay`.
+    Lazy,
+}
+
+/// Who hears from the log. Called on the log's threads, outside its lock, one call at a time for
+/// `durable` and `failed`; must return quickly and must not call [`Log::shutdown`] or drop the last
+/// [`Log`].
+pub trait Listener: Send + Sync {
+    /// All that ends at or before `upto` is durable. Ascends from call to call.
+    fn durable(&self, upto: Lsn);
+    /// A write or a sync failed. Called once; `durable` is never called after it.
+    fn failed(&self, error: &LogError);
+    /// The room changed. The log begins as [`Space::Ample`].
+    fn space(&self, space: Space);
+}
+
+/// A running log. A cheap handle: clones share one log; the last one dropped stops its threads
+/// without writing what is open (as a crash would).
+#[derive(Clone)]
+pub struct Log {
+    running: Arc<Running>,
+}
+
+struct Running {
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Log {
+    /// Starts the threads over a state made by recovery.
+    pub(crate) fn run(shared: Arc<Shared>) -> Result<Log, LogError> {
+        let running = Running { shared: Arc::clone(&shared), threads: Mutex::new(Vec::new()) };
+        let spawn = |name: &str, body: fn(&Arc<Shared>)| {
+            let shared = Arc::clone(&shared);
+            let thread = thread::Builder::new().name(name.to_owned());
+            let thread = thread.spawn(move || body(&shared));
+            let thread = thread.map_err(|e| LogError::io("start a thread", name, e))?;
+            hold(&running.threads).push(thread);
+            Ok(())
+        };
+        spawn("log-keeper", keeper::run)?;
+        for _ in 0..shared.options.writes_in_flight_max {
+            spawn("log-writer", writer::run)?;
+        }
+        Ok(Log { running: Arc::new(running) })
+    }
+
+    fn shared(&self) -> &Shared {
+        &self.running.shared
+    }
+
+    /// Begins a run: waits until no other run is being appended.
+    #[must_use]
+    pub fn appender(&self) -> Appender<'_> {
+        Appender::new(self.shared())
+    }
+
+    /// Longest record in bytes; 1 MiB + 64 KiB unless extents are smaller than that.
+    #[must_use]
+    pub fn record_bytes_max(&self) -> usize {
+        self.shared().options.record_bytes_max()
+    }
+
+    /// A durable body, if it is in memory: a slice of a recent batch or of a read-ahead block, no
+    /// copy. Holding it keeps up to about 2 MiB alive around it.
+    #[must_use]
+    pub fn resident(&self, body: BodyLocation) -> Option<Bytes> {
+        hold(&self.shared().cache).get(body)
+    }
+
+    /// A durable body, from memory or else from disk with what follows it (1 MiB), checksum
+    /// checked. Blocks: not for the node's thread.
+    ///
+    /// # Errors
+    /// [`LogError::Gone`] when its extent was reclaimed or never was, [`LogError::Damaged`],
+    /// [`LogError::Io`].
+    pub fn read(&self, body: BodyLocation) -> Result<Bytes, LogError> {
+        read::read(self.shared(), body)
+    }
+
+    /// Bytes appended and not yet durable: the signal for back-pressure. Reads one atomic.
+    #[must_use]
+    pub fn unsynced_bytes(&self) -> u64 {
+        self.shared().unsynced.load(Ordering::Relaxed)
+    }
+
+    /// Writes an image of everything that lies before `at`, which is the end of a run, so that
+    /// recovery begins with it; atomic, and durable when this returns. The newest two are kept.
+    /// Blocks.
+    ///
+    /// # Errors
+    /// [`LogError::Io`]: the older image is still there, the log goes on.
+    ///
+    /// # Panics
+    /// When `at` is not durable.
+    pub fn write_image(&self, at: Lsn, bytes: &[u8]) -> Result<(), LogError> {
+        image::write(self.shared(), at, bytes)
+    }
+
+    /// Lets extents go that lie wholly before `keep_from`: a few become spares, the others are
+    /// removed. The caller promises that it needs no body before `keep_from`; what the newest image
+    /// needs is kept in any case, so without an image nothing is let go. Blocks.
+    ///
+    /// # Errors
+    /// [`LogError::Io`]: some extents may have been let go.
+    ///
+    /// # Panics
+    /// When `keep_from` is not durable.
+    pub fn reclaim(&self, keep_from: Lsn) -> Result<(), LogError> {
+        reclaim::reclaim(self.shared(), keep_from)
+    }
+
+    /// End of the last run committed.
+    #[must_use]
+    pub fn tail(&self) -> Lsn {
+        Lsn(self.shared().tail.load(Ordering::Acquire))
+    }
+
+    /// All before it is durable.
+    #[must_use]
+    pub fn durable(&self) -> Lsn {
+        self.shared().durable()
+    }
+
+    /// How much room there is now.
+    #[must_use]
+    pub fn space(&self) -> Space {
+        self.shared().state().extents.space()
+    }
+
+    /// Position of the newest image, if there is one.
+    #[must_use]
+    pub fn image_at(&self) -> Option<Lsn> {
+        hold(&self.shared().housekeeping).images.last().copied()
+    }
+
+    /// A picture of the figures.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let shared = self.shared();
+        let mut stats = Stats { bytes_max: shared.options.log_bytes_max, ..Stats::default() };
+        {
+            let state = shared.state();
+            let extents = &state.extents;
+            stats.commits = state.commits;
+            stats.extents = extents.holding.len() as u64;
+            stats.bytes_in_use = (stats.extents - 1) * extents.extent_bytes + extents.position;
+            stats.bytes_reusable = (extents.count() - stats.extents) * extents.extent_bytes;
+        }
+        {
+            let written = hold(&shared.written);
+            stats.logical_bytes_written = written.logical_bytes;
+            stats.physical_bytes_written = written.physical_bytes;
+            stats.writes = written.batches;
+            stats.syncs = written.batches;
+            stats.write_latency = written.summary();
+        }
+        let cache = hold(&shared.cache);
+        stats.cache_bytes = cache.bytes() as u64;
+        Stats { cache_hits: cache.hits, cache_misses: cache.misses, ..stats }
+    }
+
+    /// Refuses new runs, writes what is open, waits for the disk, marks the log as orderly ended
+    /// (so that damage to its last batch is told from a torn tail), and ends the threads. A second
+    /// call does nothing.
+    pub fn shutdown(&self) {
+        let shared = self.shared();
+        let mut state = shared.state();
+        if state.phase == Phase::Running {
+            state.phase = Phase::Closing;
+            shared.writers.notify_all();
+            shared.appenders.notify_all();
+            while (state.appending || !state.is_quiet()) && state.phase == Phase::Closing {
+                state = shared.wait_as_appender(state);
+            }
+            state.drop_empty();
+            let (opened, result) = shared.open_batch(state, BATCH_HEADER_BYTES);
+            state = opened;
+            if result == Opened::Yes {
+                state.seal();
+                shared.writers.notify_one();
+            }
+            while !state.is_quiet() && state.phase == Phase::Closing {
+                state = shared.wait_as_appender(state);
+            }
+            if state.phase == Phase::Closing {
+                state.phase = Phase::Stopped;
+            }
+        }
+        drop(state);
+        self.running.end();
+    }
+}
+
+impl Running {
+    fn end(&self) {
+        {
+            let mut state = self.shared.state();
+            match state.phase {
+                Phase::Running | Phase::Closing => state.phase = Phase::Stopped,
+                Phase::Stopped | Phase::Failed => {}
+            }
+        }
+        self.shared.writers.notify_all();
+        self.shared.appenders.notify_all();
+        self.shared.keeper.notify_all();
+        let threads = std::mem::take(&mut *hold(&self.threads));
+        for thread in threads {
+            // A thread that panicked has said so itself.
+            drop(thread.join());
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+#[cfg(test)]
+mod tests;

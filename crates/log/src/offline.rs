@@ -1,0 +1,290 @@
+//! Looking at a log at rest: showing it and checking it, without changing a byte.
+//!
+//! Both go over damage: what is wrong is said, and reading goes on at the next whole batch. Not
+//! here: what records mean (the caller prints them), and repair.
+
+use std::path::Path;
+
+use towline_types::Lsn;
+
+use crate::disk::{Disk, LinuxDisk};
+use crate::error::{Damage, Finding, LogError};
+use crate::format::{BATCH_HEADER_BYTES, BLOCK_BYTES, image_name};
+use crate::image::{self, Loaded};
+use crate::record::{Kind, Records};
+use crate::recover::files::{self, Folder, Opened};
+use crate::recover::finding;
+use crate::recover::scan::{Place, Scan};
+use crate::recover::table::{self, TailVerdict};
+
+/// Which part of the log to show.
+#[derive(Clone, Copy, Debug)]
+pub struct Filter {
+    /// Batches that end behind this position.
+    pub from: Lsn,
+    /// Batches that begin before this position.
+    pub to: Lsn,
+}
+
+impl Default for Filter {
+    /// All of it.
+    fn default() -> Filter {
+        Filter { from: Lsn::ZERO, to: Lsn(u64::MAX) }
+    }
+}
+
+/// One thing shown by [`dump`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Item<'a> {
+    /// An image.
+    Image {
+        /// What lies before it is in the image.
+        at: Lsn,
+        /// Its length.
+        bytes: u64,
+    },
+    /// A batch's header; its records follow.
+    Batch {
+        /// Its position.
+        lsn: Lsn,
+        /// Its index.
+        index: u64,
+        /// Its term.
+        term: u32,
+        /// Batches before it that were in flight with it.
+        unsynced: u32,
+        /// Bytes of header and payload.
+        bytes: u64,
+    },
+    /// A record, whether its run was ended or not.
+    Record {
+        /// Position of its first byte.
+        lsn: Lsn,
+        /// Whether it is the last of its run.
+        last: bool,
+        /// Its bytes.
+        bytes: &'a [u8],
+    },
+    /// The run so far was given up by its writer.
+    GivenUp {
+        /// Where that is said.
+        lsn: Lsn,
+    },
+    /// Something wrong.
+    Finding(&'a Finding),
+}
+
+/// What [`verify`] found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VerifyReport {
+    /// Whole batches.
+    pub batches: u64,
+    /// Records in them.
+    pub records: u64,
+    /// Images that are whole.
+    pub images: u64,
+    /// Position of the first batch.
+    pub first: Option<Lsn>,
+    /// End of the last batch.
+    pub last: Option<Lsn>,
+    /// What is wrong, in log order; a torn tail is listed too.
+    pub findings: Vec<Finding>,
+}
+
+impl VerifyReport {
+    /// Whether nothing but a torn tail was found: the log can be started, nothing durable is lost.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        self.findings.iter().all(|finding| finding.what == Damage::TornTail)
+    }
+}
+
+/// Shows the log of a folder, oldest first; changes nothing. Safe beside a running process, whose
+/// newest batch may then look torn.
+///
+/// # Errors
+/// What keeps the log from being read at all: [`LogError`].
+pub fn dump(folder: &Path, filter: Filter, show: &mut dyn FnMut(Item<'_>)) -> Result<(), LogError> {
+    dump_disk(&LinuxDisk::read_only(folder)?, filter, show)
+}
+
+/// [`dump`] of any disk.
+///
+/// # Errors
+/// As [`dump`].
+pub fn dump_disk(
+    disk: &dyn Disk,
+    filter: Filter,
+    show: &mut dyn FnMut(Item<'_>),
+) -> Result<(), LogError> {
+    let folder = Folder::list(disk)?;
+    let Some(opened) = files::open_extents(disk, &folder)? else { return Ok(()) };
+    let mut last_image = None;
+    for &at in &folder.images {
+        match image::load(disk, at)? {
+            Loaded::Whole(id, at, bytes) if id == opened.log_id => {
+                last_image = Some(at);
+                show(Item::Image { at, bytes: bytes.len() as u64 });
+            }
+            Loaded::Whole(..) => return Err(LogError::OtherLog { file: image_name(at) }),
+            Loaded::Damaged => {
+                let (file, what) = (image_name(at), Damage::Image);
+                show(Item::Finding(&Finding { file, extent: 0, offset: 0, lsn: at, what }));
+            }
+        }
+    }
+    Walk { opened: &opened, filter, show }.run(last_image);
+    Ok(())
+}
+
+/// Checks every extent, batch, record and image of a folder; changes nothing.
+///
+/// # Errors
+/// [`LogError::Io`] when the folder cannot be read at all. A file that cannot be used is a finding.
+pub fn verify(folder: &Path) -> Result<VerifyReport, LogError> {
+    verify_disk(&LinuxDisk::read_only(folder)?)
+}
+
+/// [`verify`] of any disk.
+///
+/// # Errors
+/// As [`verify`].
+pub fn verify_disk(disk: &dyn Disk) -> Result<VerifyReport, LogError> {
+    let mut report = VerifyReport::default();
+    let mut show = |item: Item<'_>| report.enter(&item);
+    match dump_disk(disk, Filter::default(), &mut show) {
+        Ok(()) => Ok(report),
+        Err(LogError::Damaged(finding)) => {
+            report.findings.push(finding);
+            Ok(report)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+impl VerifyReport {
+    fn enter(&mut self, item: &Item<'_>) {
+        match item {
+            Item::Image { .. } => self.images += 1,
+            Item::Batch { lsn, bytes, .. } => {
+                self.batches += 1;
+                self.first.get_or_insert(*lsn);
+                self.last = Some(lsn.after(*bytes));
+            }
+            Item::Record { .. } => self.records += 1,
+            Item::GivenUp { .. } => {}
+            Item::Finding(finding) => self.findings.push((*finding).clone()),
+        }
+    }
+}
+
+/// Goes over all batches, and over damage.
+struct Walk<'a> {
+    opened: &'a Opened,
+    filter: Filter,
+    show: &'a mut dyn FnMut(Item<'_>),
+}
+
+impl Walk<'_> {
+    fn run(&mut self, image: Option<Lsn>) {
+        let Opened { log_id, extent_bytes, extents } = self.opened;
+        let Some((&first, _)) = extents.first_key_value() else { return };
+        let mut scan = Scan::new(*log_id, *extent_bytes, extents, first);
+        loop {
+            while let Ok(Some(header)) = scan.next() {
+                let (lsn, bytes) = (header.lsn, header.batch_bytes());
+                if lsn.after(bytes) <= self.filter.from || lsn >= self.filter.to {
+                    continue;
+                }
+                let (index, term, unsynced) = (header.index, header.term, header.unsynced);
+                (self.show)(Item::Batch { lsn, index, term, unsynced, bytes });
+                self.records(&mut scan, lsn);
+            }
+            let (facts, _) = scan.facts(image);
+            let place = scan.place;
+            let what = match table::judge_tail(facts) {
+                TailVerdict::End => return,
+                TailVerdict::Cut => Damage::TornTail,
+                TailVerdict::Refuse(what) => what,
+            };
+            (self.show)(Item::Finding(&finding(place, scan.lsn(place), what)));
+            if what == Damage::TornTail {
+                return;
+            }
+            // A whole batch may stand at the very place, if it does not belong there.
+            let behind = Place { offset: place.offset + BLOCK_BYTES as u64, ..place };
+            match scan.next_whole(behind) {
+                Some((place, _)) => scan.go_on_at(place),
+                None => return,
+            }
+        }
+    }
+
+    fn records(&mut self, scan: &mut Scan<'_>, lsn: Lsn) {
+        let payload_lsn = lsn.after(BATCH_HEADER_BYTES as u64);
+        let Ok(payload) = scan.payload() else { return };
+        for found in Records::new(payload) {
+            let Ok(found) = found else {
+                let bytes = self.opened.extent_bytes;
+                let place = Place { sequence: lsn.0 / bytes, offset: lsn.0 % bytes };
+                (self.show)(Item::Finding(&finding(place, lsn, Damage::Records)));
+                return;
+            };
+            let lsn = payload_lsn.after(found.start as u64);
+            match found.kind {
+                Kind::GivenUp => (self.show)(Item::GivenUp { lsn }),
+                Kind::More | Kind::Last => {
+                    let last = found.kind == Kind::Last;
+                    (self.show)(Item::Record { lsn, last, bytes: found.bytes });
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::log::Urgency;
+    use crate::options::Options;
+    use crate::testing::{Watch, append, start};
+
+    #[test]
+    fn a_dump_shows_what_the_filter_lets_through_beside_a_running_log() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk: Arc<dyn Disk> = Arc::new(LinuxDisk::open(folder.path()).unwrap());
+        let watch = Watch::new();
+        let log = start(&disk, Options::small(), &watch);
+        let mut ends = Vec::new();
+        for byte in 0..4 {
+            let (_, end) = append(&log, &[vec![byte; 10], vec![byte; 20]], Urgency::Forced);
+            watch.wait_durable(end);
+            ends.push(end);
+        }
+        log.write_image(ends[0], b"image").unwrap();
+        let shown = |filter| {
+            let mut shown = Vec::new();
+            let mut show = |item: Item<'_>| match item {
+                Item::Image { at, bytes } => shown.push(format!("image {at} {bytes}")),
+                Item::Batch { index, term, .. } => shown.push(format!("batch {index} {term}")),
+                Item::Record { last, bytes, .. } => {
+                    shown.push(format!("record {} {last}", bytes.len()));
+                }
+                Item::GivenUp { .. } => shown.push("given up".into()),
+                Item::Finding(finding) => shown.push(finding.to_string()),
+            };
+            dump(folder.path(), filter, &mut show).unwrap();
+            shown
+        };
+        assert_eq!(shown(Filter::default()).len(), 1 + 4 * 3);
+        let image = format!("image {} 5", ends[0]);
+        let some = shown(Filter { from: ends[1], to: ends[2] });
+        assert_eq!(some, [image.as_str(), "batch 3 1", "record 10 false", "record 20 true"]);
+        let report = verify(folder.path()).unwrap();
+        assert_eq!((report.batches, report.records, report.images), (4, 8, 1));
+        assert_eq!(report.last, Some(ends[3]));
+        assert!(report.is_sound() && report.findings.is_empty());
+    }
+}

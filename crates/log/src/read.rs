@@ -1,0 +1,189 @@
+//! Reading bodies back from disk.
+//!
+//! A position does not say where its batch begins: the search goes back over 4 KiB boundaries until
+//! a batch is found that covers the position and whose checksum is right. Where the last block read
+//! ended is remembered, so reading a queue in order needs no search: one read for each MiB.
+//!
+//! Not here: which bodies young enough to be in memory (`cache`).
+//!
+//! Invariant: no byte is given out that a right checksum does not cover.
+
+use bytes::Bytes;
+use towline_types::{BodyLocation, Lsn};
+
+use crate::block::Aligned;
+use crate::error::{Damage, Finding, LogError};
+use crate::extents::Extent;
+use crate::format::{
+    BATCH_HEADER_BYTES, BLOCK_BYTES, BatchHeader, EXTENT_HEADER_BYTES, extent_name, padded,
+    payload_sum, size,
+};
+use crate::shared::{Shared, hold};
+
+/// Bytes read at a time.
+const READ_AHEAD_BYTES: u64 = 1024 * 1024;
+/// How far back the first read of a search begins.
+const SEARCH_BYTES: u64 = 128 * 1024;
+
+pub(crate) fn read(shared: &Shared, body: BodyLocation) -> Result<Bytes, LogError> {
+    let end = body.lsn.after(u64::from(body.bytes));
+    assert!(end <= shared.durable(), "a body that is read back is durable");
+    if let Some(bytes) = hold(&shared.cache).get(body) {
+        return Ok(bytes);
+    }
+    let gone = LogError::Gone { lsn: body.lsn };
+    let sequence = body.lsn.0 / shared.options.extent_bytes;
+    let extent = shared.state().extents.holding.get(&sequence).cloned();
+    let Some(extent) = extent else { return Err(gone) };
+    let found = Search { shared, extent: &extent, body }.run();
+    // Reclaimed meanwhile: what was read may have been written over.
+    let still_there = shared.state().extents.holding.contains_key(&sequence);
+    if still_there { found } else { Err(gone) }
+}
+
+struct Search<'a> {
+    shared: &'a Shared,
+    extent: &'a Extent,
+    body: BodyLocation,
+}
+
+/// A piece of the extent in memory.
+struct Piece {
+    from: u64,
+    bytes: Aligned,
+}
+
+impl Search<'_> {
+    fn run(&self) -> Result<Bytes, LogError> {
+        let extent_bytes = self.shared.options.extent_bytes;
+        let begin = self.extent.sequence * extent_bytes;
+        let place = self.body.lsn.0 - begin;
+        let body_end = place + u64::from(self.body.bytes);
+        assert!(body_end <= extent_bytes, "a body lies inside one extent");
+        let block = place / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
+        let hard_max = self.shared.options.batch_bytes_hard_max().max(
+            // An earlier configuration may have allowed larger batches.
+            8 * 1024 * 1024,
+        ) as u64;
+        let least = block.saturating_sub(hard_max).max(EXTENT_HEADER_BYTES as u64);
+
+        let known = hold(&self.shared.cache)
+            .nearest_start(Lsn(begin + least), self.body.lsn)
+            .map(|start| start.0 - begin);
+        if let Some(start) = known {
+            let piece = self.load(start, body_end)?;
+            if let Some(body) = self.keep(piece, start) {
+                return Ok(body);
+            }
+        }
+        let mut from = block.saturating_sub(SEARCH_BYTES).max(least);
+        let mut upto = block;
+        let mut piece = self.load(from, body_end)?;
+        loop {
+            let mut at = upto;
+            while at >= from {
+                if let Some(end) = self.plausible(&piece, at) {
+                    let whole = if end > piece.from + piece.bytes.len() as u64 {
+                        self.load(at, end)?
+                    } else {
+                        piece.rest_from(at)
+                    };
+                    if let Some(body) = self.keep(whole, at) {
+                        return Ok(body);
+                    }
+                }
+                at -= BLOCK_BYTES as u64;
+            }
+            if from == least {
+                return Err(self.damaged(block));
+            }
+            upto = from - BLOCK_BYTES as u64;
+            from = from.saturating_sub(READ_AHEAD_BYTES).max(least);
+            piece = self.load(from, from)?;
+        }
+    }
+
+    /// Reads from `from` on, up to `to` at least.
+    fn load(&self, from: u64, to: u64) -> Result<Piece, LogError> {
+        let extent_bytes = self.shared.options.extent_bytes;
+        let to = padded(to.max(from + READ_AHEAD_BYTES)).min(extent_bytes);
+        let mut bytes = Aligned::zeroed(size(to - from));
+        let name = || extent_name(self.extent.sequence);
+        let count = self.extent.file.read_at(bytes.bytes_mut(), from);
+        let count = count.map_err(|e| LogError::io("read a body", &name(), e))?;
+        bytes.truncate(count);
+        Ok(Piece { from, bytes })
+    }
+
+    /// Where the batch at `at` ends, if one seems to begin there that covers the body.
+    fn plausible(&self, piece: &Piece, at: u64) -> Option<u64> {
+        let extent_bytes = self.shared.options.extent_bytes;
+        let offset = usize::try_from(at.checked_sub(piece.from)?).ok()?;
+        let header = BatchHeader::decode(piece.bytes.bytes().get(offset..)?)?;
+        let end = at.checked_add(header.batch_bytes())?;
+        let covers = self.extent.sequence * extent_bytes + end
+            >= self.body.lsn.0 + u64::from(self.body.bytes);
+        let here = header.lsn == Lsn(self.extent.sequence * extent_bytes + at);
+        (here && covers && end <= extent_bytes).then_some(end)
+    }
+
+    /// Checks the batches in `piece`, which begins with one at `start`; keeps the whole ones in the
+    /// cache. Returns the body if it is in them.
+    fn keep(&self, piece: Piece, start: u64) -> Option<Bytes> {
+        assert_eq!(piece.from, start, "the piece begins with the batch");
+        let begin = Lsn(self.extent.sequence * self.shared.options.extent_bytes).after(start);
+        let whole = whole_bytes(self.shared, piece.bytes.bytes(), begin);
+        let offset = usize::try_from(self.body.lsn.0.checked_sub(begin.0)?).ok()?;
+        let end = offset.checked_add(usize::try_from(self.body.bytes).ok()?)?;
+        if end > whole {
+            return None;
+        }
+        let cost = piece.bytes.len() + BLOCK_BYTES;
+        // A long block of which little was good is not worth its memory.
+        let (bytes, cost) = if whole < cost / 2 {
+            (Bytes::copy_from_slice(piece.bytes.bytes().get(..whole)?), whole)
+        } else {
+            (piece.bytes.into_bytes(whole), cost)
+        };
+        let body = bytes.slice(offset..end);
+        let mut cache = hold(&self.shared.cache);
+        cache.insert(begin, bytes, cost);
+        cache.remember_start(begin.after(whole as u64));
+        Some(body)
+    }
+
+    fn damaged(&self, offset: u64) -> LogError {
+        LogError::Damaged(Finding {
+            file: extent_name(self.extent.sequence),
+            extent: self.extent.sequence,
+            offset,
+            lsn: self.body.lsn,
+            what: Damage::Batch,
+        })
+    }
+}
+
+impl Piece {
+    /// A copy of the piece from `at` on.
+    fn rest_from(&self, at: u64) -> Piece {
+        let rest = self.bytes.bytes().get(size(at - self.from)..).unwrap_or(&[]);
+        let mut bytes = Aligned::with_capacity(rest.len());
+        bytes.append_to().extend_from_slice(rest);
+        Piece { from: at, bytes }
+    }
+}
+
+/// How many bytes from the beginning, a batch at `lsn`, are whole batches with their padding.
+fn whole_bytes(shared: &Shared, bytes: &[u8], lsn: Lsn) -> usize {
+    let mut at = 0;
+    while let Some(header) = bytes.get(at..).and_then(BatchHeader::decode) {
+        let end = at + size(header.batch_bytes());
+        let Some(payload) = bytes.get(at + BATCH_HEADER_BYTES..end) else { break };
+        let sum = header.sum(payload_sum(shared.log_id, payload));
+        if header.lsn != lsn.after(at as u64) || sum != header.checksum {
+            break;
+        }
+        at = end.next_multiple_of(BLOCK_BYTES).min(bytes.len());
+    }
+    at
+}

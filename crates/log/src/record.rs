@@ -1,0 +1,300 @@
+//! Records inside a batch's payload: the prefix of each, and runs put together again.
+//!
+//! Not here: what records mean. Bytes come from the disk with a right checksum, and are checked all
+//! the same: a fault of ours must not become an endless loop or a wild length.
+//!
+//! Invariant of [`Runs`]: only whole runs come out, in the order in which they were committed.
+
+use bytes::Bytes;
+use towline_types::Lsn;
+
+use crate::options::PREFIX_BYTES_MAX;
+
+/// What a record's prefix says besides its length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// More records of its run follow.
+    More,
+    /// The last record of its run.
+    Last,
+    /// No record: what came of the run so far is given up.
+    GivenUp,
+}
+
+const KIND_BITS: u32 = 2;
+
+impl Kind {
+    pub(crate) const fn bits(self) -> u8 {
+        match self {
+            Kind::More => 0,
+            Kind::Last => 1,
+            Kind::GivenUp => 2,
+        }
+    }
+
+    const fn of_bits(bits: u64) -> Option<Kind> {
+        match bits & 3 {
+            0 => Some(Kind::More),
+            1 => Some(Kind::Last),
+            2 => Some(Kind::GivenUp),
+            _ => None,
+        }
+    }
+}
+
+/// Bytes of the prefix of a record of `bytes` bytes, 1 to 5.
+pub(crate) fn prefix_bytes(bytes: usize) -> usize {
+    let value = (bytes as u64) << KIND_BITS;
+    let bits = (u64::BITS - value.leading_zeros()).max(1);
+    let count = bits.div_ceil(7) as usize;
+    assert!(count <= PREFIX_BYTES_MAX, "a record is far below 2^33 bytes");
+    count
+}
+
+/// Appends a prefix.
+pub(crate) fn put_prefix(memory: &mut Vec<u8>, bytes: usize, kind: Kind) {
+    let (prefix, count) = prefix(bytes, kind);
+    memory.extend_from_slice(&prefix[..count]);
+}
+
+/// Writes a prefix over one of the same length.
+pub(crate) fn patch_prefix(memory: &mut [u8], at: usize, bytes: usize, kind: Kind) {
+    let (prefix, count) = prefix(bytes, kind);
+    memory[at..at + count].copy_from_slice(&prefix[..count]);
+}
+
+/// Puts the right prefix before a record of `bytes` bytes at the end of `memory` whose prefix, at
+/// `at`, was guessed with another length.
+pub(crate) fn move_for_prefix(memory: &mut Vec<u8>, at: usize, guessed: usize, bytes: usize) {
+    let right = prefix_bytes(bytes);
+    let from = at + guessed..at + guessed + bytes;
+    assert_eq!(from.end, memory.len(), "the record is the newest");
+    memory.resize(memory.len().max(at + right + bytes), 0);
+    memory.copy_within(from, at + right);
+    memory.truncate(at + right + bytes);
+    patch_prefix(memory, at, bytes, Kind::More);
+}
+
+fn prefix(bytes: usize, kind: Kind) -> ([u8; PREFIX_BYTES_MAX], usize) {
+    let mut value = (bytes as u64) << KIND_BITS | u64::from(kind.bits());
+    let count = prefix_bytes(bytes);
+    let mut prefix = [0; PREFIX_BYTES_MAX];
+    for (place, byte) in prefix.iter_mut().take(count).enumerate() {
+        let more = if place + 1 < count { 0x80 } else { 0 };
+        *byte = (value & 0x7f) as u8 | more;
+        value >>= 7;
+    }
+    assert_eq!(value, 0, "the prefix holds the whole length");
+    (prefix, count)
+}
+
+/// One record found in a payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Found<'a> {
+    /// Offset of its prefix in the payload.
+    pub(crate) at: usize,
+    /// Offset of its first byte in the payload.
+    pub(crate) start: usize,
+    pub(crate) kind: Kind,
+    pub(crate) bytes: &'a [u8],
+}
+
+/// A payload whose records do not add up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Malformed;
+
+/// Walks over the records of a payload.
+pub(crate) struct Records<'a> {
+    payload: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Records<'a> {
+    pub(crate) fn new(payload: &'a [u8]) -> Records<'a> {
+        Records { payload, at: 0 }
+    }
+
+    fn parse(&self) -> Option<Found<'a>> {
+        let rest = self.payload.get(self.at..)?;
+        let mut value = 0_u64;
+        let mut shift = 0_u32;
+        let mut count = 0_usize;
+        for byte in rest.iter().take(PREFIX_BYTES_MAX) {
+            value |= u64::from(byte & 0x7f) << shift;
+            shift += 7;
+            count += 1;
+            if byte & 0x80 == 0 {
+                break;
+            }
+        }
+        if rest.get(count.checked_sub(1)?)? & 0x80 != 0 {
+            return None;
+        }
+        let kind = Kind::of_bits(value)?;
+        let length = usize::try_from(value >> KIND_BITS).ok()?;
+        let start = self.at.checked_add(count)?;
+        let bytes = self.payload.get(start..start.checked_add(length)?)?;
+        if kind == Kind::GivenUp && length != 0 {
+            return None;
+        }
+        Some(Found { at: self.at, start, kind, bytes })
+    }
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Result<Found<'a>, Malformed>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.at >= self.payload.len() {
+            return None;
+        }
+        let Some(found) = self.parse() else {
+            self.at = self.payload.len();
+            return Some(Err(Malformed));
+        };
+        self.at = found.start + found.bytes.len();
+        Some(Ok(found))
+    }
+}
+
+/// Puts runs together over batches and yields whole ones.
+#[derive(Debug, Default)]
+pub(crate) struct Runs {
+    waiting: Vec<(Lsn, Bytes)>,
+    term: u32,
+}
+
+/// Who takes records.
+pub(crate) type Receiver<'a, E> = dyn FnMut(Lsn, &[u8]) -> Result<(), E> + 'a;
+
+/// Why [`Runs::feed`] ended.
+#[derive(Debug)]
+pub(crate) enum Halt<E> {
+    Malformed,
+    Receiver { lsn: Lsn, error: E },
+}
+
+impl Runs {
+    /// Takes the payload at `lsn` of the next batch; yields each record of each run that it
+    /// completes. Records before `from` are passed over.
+    ///
+    /// # Errors
+    /// [`Halt`].
+    pub(crate) fn feed<E>(
+        &mut self,
+        (term, lsn): (u32, Lsn),
+        payload: &[u8],
+        from: Lsn,
+        record: &mut Receiver<'_, E>,
+    ) -> Result<u64, Halt<E>> {
+        if term != self.term {
+            // Another process (or leader) wrote from here on: it did not finish what was begun.
+            self.waiting.clear();
+            self.term = term;
+        }
+        let mut here: Vec<Found<'_>> = Vec::new();
+        let mut count = 0;
+        for found in Records::new(payload) {
+            let found = found.map_err(|Malformed| Halt::Malformed)?;
+            if lsn.after(found.at as u64) < from {
+                continue;
+            }
+            match found.kind {
+                Kind::More => here.push(found),
+                Kind::GivenUp => {
+                    self.waiting.clear();
+                    here.clear();
+                }
+                Kind::Last => {
+                    here.push(found);
+                    count += self.waiting.len() as u64 + here.len() as u64;
+                    for (lsn, bytes) in self.waiting.drain(..) {
+                        record(lsn, &bytes).map_err(|error| Halt::Receiver { lsn, error })?;
+                    }
+                    for found in here.drain(..) {
+                        let lsn = lsn.after(found.start as u64);
+                        record(lsn, found.bytes).map_err(|error| Halt::Receiver { lsn, error })?;
+                    }
+                }
+            }
+        }
+        for found in here {
+            self.waiting.push((lsn.after(found.start as u64), Bytes::copy_from_slice(found.bytes)));
+        }
+        Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn payload(records: &[(&[u8], Kind)]) -> Vec<u8> {
+        let mut memory = Vec::new();
+        for (bytes, kind) in records {
+            put_prefix(&mut memory, bytes.len(), *kind);
+            memory.extend_from_slice(bytes);
+        }
+        memory
+    }
+
+    fn feed(runs: &mut Runs, term: u32, lsn: u64, payload: &[u8]) -> Vec<(u64, Vec<u8>)> {
+        let mut out = Vec::new();
+        let mut record = |lsn: Lsn, bytes: &[u8]| -> Result<(), ()> {
+            out.push((lsn.0, bytes.to_vec()));
+            Ok(())
+        };
+        runs.feed((term, Lsn(lsn)), payload, Lsn::ZERO, &mut record).unwrap();
+        out
+    }
+
+    #[test]
+    fn prefixes_of_all_lengths_are_read_back() {
+        for bytes in [0, 1, 31, 32, 33, 4_095, 4_096, 524_287, 524_288, 1_200_000] {
+            let record = vec![5; bytes];
+            let payload = payload(&[(&record, Kind::Last)]);
+            assert_eq!(payload.len(), bytes + prefix_bytes(bytes));
+            let found: Vec<_> = Records::new(&payload).collect();
+            assert_eq!(found.len(), 1);
+            assert_eq!(found[0].unwrap().bytes, record);
+        }
+    }
+
+    #[test]
+    fn a_wrong_guess_of_a_length_is_put_right() {
+        for (guess, bytes) in [(0, 100), (100, 0), (10_000, 3), (1, 70_000)] {
+            let mut memory = vec![9; 3];
+            put_prefix(&mut memory, guess, Kind::More);
+            memory.extend(std::iter::repeat_n(8, bytes));
+            move_for_prefix(&mut memory, 3, prefix_bytes(guess), bytes);
+            let found = Records::new(&memory[3..]).next().unwrap().unwrap();
+            assert_eq!(found.bytes, vec![8; bytes]);
+        }
+    }
+
+    #[test]
+    fn a_run_comes_out_whole_or_not_at_all() {
+        let mut runs = Runs::default();
+        let first = payload(&[(b"a", Kind::Last), (b"b", Kind::More)]);
+        assert_eq!(feed(&mut runs, 1, 1_000, &first), [(1_001, b"a".to_vec())]);
+        let second = payload(&[(b"c", Kind::Last), (b"d", Kind::More)]);
+        let out = feed(&mut runs, 1, 2_000, &second);
+        assert_eq!(out, [(1_003, b"b".to_vec()), (2_001, b"c".to_vec())]);
+        // "d" was given up; "e" was cut off by a crash, and the next term began.
+        let third = payload(&[(b"", Kind::GivenUp), (b"x", Kind::Last), (b"e", Kind::More)]);
+        assert_eq!(feed(&mut runs, 1, 3_000, &third), [(3_002, b"x".to_vec())]);
+        let fourth = payload(&[(b"f", Kind::Last)]);
+        assert_eq!(feed(&mut runs, 2, 4_000, &fourth), [(4_001, b"f".to_vec())]);
+    }
+
+    #[test]
+    fn no_bytes_make_the_walk_fail_otherwise_than_by_saying_so() {
+        let mut random = crate::disk::Random(11);
+        for _ in 0..2_000 {
+            let length = crate::format::size(random.below(40));
+            let bytes: Vec<u8> = (0..length).map(|_| random.next_u64().to_le_bytes()[0]).collect();
+            let total: usize = Records::new(&bytes).flatten().map(|found| found.bytes.len()).sum();
+            assert!(total <= length);
+        }
+    }
+}

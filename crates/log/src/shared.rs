@@ -1,0 +1,408 @@
+//! The state that the log's threads and handles share, behind one lock.
+//!
+//! Not here: the threads (`writer`, `keeper`), the handle (`log`), the decision when to write
+//! (`rule`).
+//!
+//! Invariants: batches get their index and position when they are opened, one at a time; `sealed`
+//! and `flights` are in index order and every index in `flights` is below every one in `sealed`,
+//! which are below `open`; `durable` only grows, and not after a failure.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use towline_types::Lsn;
+
+use crate::batch::Batch;
+use crate::block::Aligned;
+use crate::cache::Cache;
+use crate::disk::Disk;
+use crate::extents::{Extents, Room};
+use crate::format::{BATCH_HEADER_BYTES, EXTENT_HEADER_BYTES, LogId, padded, size};
+use crate::histogram::Written;
+use crate::log::{Listener, Space};
+use crate::options::Options;
+use crate::rule::{self, Decision, Facts};
+
+/// Most bytes in batches that wait for a writer; appenders wait beyond it.
+const SEALED_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// What all threads and handles of one log share.
+pub(crate) struct Shared {
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) options: Options,
+    pub(crate) log_id: LogId,
+    pub(crate) term: u32,
+    pub(crate) listener: Arc<dyn Listener>,
+    pub(crate) state: Mutex<State>,
+    /// Idle writers wait here.
+    pub(crate) writers: Condvar,
+    /// Appenders wait here for their turn, for room, and for writers.
+    pub(crate) appenders: Condvar,
+    /// The keeper waits here.
+    pub(crate) keeper: Condvar,
+    pub(crate) chain: Chain,
+    pub(crate) cache: Mutex<Cache>,
+    pub(crate) written: Mutex<Written>,
+    /// Held while the listener is called about durability: calls are in order, none after failure.
+    pub(crate) reported: Mutex<Reported>,
+    /// Held while images are written and extents reclaimed: one at a time.
+    pub(crate) housekeeping: Mutex<Housekeeping>,
+    pub(crate) durable: AtomicU64,
+    pub(crate) tail: AtomicU64,
+    pub(crate) unsynced: AtomicU64,
+}
+
+/// What the listener was told.
+#[derive(Debug, Default)]
+pub(crate) struct Reported {
+    pub(crate) upto: Lsn,
+    pub(crate) failed: bool,
+}
+
+/// What images there are.
+#[derive(Debug, Default)]
+pub(crate) struct Housekeeping {
+    /// Positions of the images on disk, oldest first.
+    pub(crate) images: Vec<Lsn>,
+}
+
+/// A log's life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Running,
+    /// Shutdown was asked for: what is open is written, nothing new is taken.
+    Closing,
+    /// Threads end.
+    Stopped,
+    /// A write or sync failed.
+    Failed,
+}
+
+/// A batch that a writer took.
+#[derive(Debug)]
+pub(crate) struct Flight {
+    pub(crate) index: u64,
+    pub(crate) end: Lsn,
+    pub(crate) bytes: u64,
+    pub(crate) forced: u64,
+    pub(crate) done: bool,
+}
+
+/// Everything behind the lock.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) phase: Phase,
+    /// A run is being appended.
+    pub(crate) appending: bool,
+    /// A run was given up whose beginning had left the open batch: say so before the next record.
+    pub(crate) given_up: bool,
+    pub(crate) open: Option<Batch>,
+    pub(crate) sealed: VecDeque<Batch>,
+    pub(crate) sealed_bytes: usize,
+    pub(crate) flights: VecDeque<Flight>,
+    pub(crate) next_index: u64,
+    pub(crate) durable: Lsn,
+    /// End of the newest batch that left `open`.
+    pub(crate) sealed_end: Lsn,
+    /// End of the newest record.
+    pub(crate) tail: Lsn,
+    pub(crate) commits: u64,
+    pub(crate) writers_idle: usize,
+    /// Appenders (and a shutdown) that wait for something.
+    pub(crate) appenders_waiting: usize,
+    pub(crate) extents: Extents,
+    /// What the listener was last told about room.
+    pub(crate) space: Space,
+    /// Buffers to be used again.
+    pub(crate) pool: Vec<Vec<u8>>,
+}
+
+/// What a writer does next.
+#[derive(Debug)]
+pub(crate) enum Job {
+    Write { batch: Batch, unsynced: u32 },
+    Wait(Option<Instant>),
+    Stop,
+}
+
+impl Shared {
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        hold(&self.state)
+    }
+
+    /// Position that the listener may be told.
+    pub(crate) fn durable(&self) -> Lsn {
+        Lsn(self.durable.load(Ordering::Acquire))
+    }
+
+    /// What an idle writer does now.
+    pub(crate) fn next_job(&self, state: &mut State, now: Instant) -> Job {
+        match state.phase {
+            Phase::Stopped | Phase::Failed => return Job::Stop,
+            Phase::Running | Phase::Closing => {}
+        }
+        if state.sealed.is_empty() {
+            let options = &self.options;
+            let facts = state.facts();
+            match rule::decide(&facts, options.batch_bytes_target, options.lazy_delay, now) {
+                Decision::Take => state.seal(),
+                Decision::Wait => return Job::Wait(None),
+                Decision::WaitUntil(due) => return Job::Wait(Some(due)),
+            }
+        }
+        let Some(batch) = state.sealed.pop_front() else { return Job::Wait(None) };
+        let bytes = batch.bytes();
+        state.sealed_bytes -= bytes;
+        let unsynced = u32::try_from(state.flights.len()).unwrap_or(u32::MAX);
+        let first = state.flights.front().map_or(batch.index, |flight| flight.index);
+        assert_eq!(first + u64::from(unsynced), batch.index, "flights follow each other");
+        state.flights.push_back(Flight {
+            index: batch.index,
+            end: batch.end(),
+            bytes: bytes as u64,
+            forced: batch.forced,
+            done: false,
+        });
+        self.wake_appenders(state);
+        Job::Write { batch, unsynced }
+    }
+
+    /// Wakes a writer when the rule would let it take something.
+    pub(crate) fn wake_writer(&self, state: &State) {
+        if state.writers_idle == 0 {
+            return;
+        }
+        let options = &self.options;
+        let facts = state.facts();
+        let now = Instant::now();
+        let wake = !state.sealed.is_empty()
+            || match rule::decide(&facts, options.batch_bytes_target, options.lazy_delay, now) {
+                Decision::Take => true,
+                Decision::Wait | Decision::WaitUntil(_) => false,
+            };
+        if wake {
+            self.writers.notify_one();
+        }
+    }
+
+    /// Wakes those who wait for a turn, for room, or for writers.
+    pub(crate) fn wake_appenders(&self, state: &State) {
+        if state.appenders_waiting > 0 {
+            self.appenders.notify_all();
+        }
+    }
+
+    /// Waits until something changed for appenders.
+    pub(crate) fn wait_as_appender<'a>(
+        &self,
+        mut state: MutexGuard<'a, State>,
+    ) -> MutexGuard<'a, State> {
+        state.appenders_waiting += 1;
+        state = wait(&self.appenders, state);
+        state.appenders_waiting -= 1;
+        state
+    }
+
+    /// Opens a batch with room for `need` bytes, header included; waits for the keeper if needed.
+    /// Returns whether there is one now: not when there is no room or the log ended.
+    pub(crate) fn open_batch<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        need: usize,
+    ) -> (MutexGuard<'a, State>, Opened) {
+        assert!(state.open.is_none(), "one batch is open at a time");
+        loop {
+            match state.phase {
+                Phase::Running | Phase::Closing => {}
+                Phase::Stopped => return (state, Opened::Stopped),
+                Phase::Failed => return (state, Opened::Failed),
+            }
+            match state.extents.room(need as u64) {
+                Room::Here { limit } => {
+                    state.open_here(limit, self.options.batch_bytes_hard_max());
+                    if state.extents.space() != state.space {
+                        self.keeper.notify_one();
+                    }
+                    return (state, Opened::Yes);
+                }
+                Room::Next => {
+                    state.extents.advance();
+                    self.keeper.notify_one();
+                }
+                Room::Wait => {
+                    self.keeper.notify_one();
+                    state = self.wait_as_appender(state);
+                }
+                Room::Nowhere => {
+                    self.keeper.notify_one();
+                    return (state, Opened::Full);
+                }
+            }
+        }
+    }
+
+    /// Waits until writers are not too far behind.
+    pub(crate) fn wait_for_writers<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+    ) -> MutexGuard<'a, State> {
+        while state.sealed_bytes > SEALED_BYTES_MAX && state.phase == Phase::Running {
+            state = self.wait_as_appender(state);
+        }
+        state
+    }
+}
+
+/// What came of [`Shared::open_batch`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Opened {
+    Yes,
+    Full,
+    Stopped,
+    Failed,
+}
+
+impl State {
+    /// What the rule looks at.
+    fn facts(&self) -> Facts {
+        let out = self.flights.iter().filter(|flight| !flight.done);
+        let open = self.open.as_ref().filter(|batch| !batch.is_empty());
+        Facts {
+            open_bytes: open.map_or(0, Batch::bytes),
+            open_forced: open.map_or(0, |batch| batch.forced),
+            lazy_since: open.and_then(|batch| batch.lazy_since),
+            in_flight: out.clone().count(),
+            in_flight_forced: out.map(|flight| flight.forced).sum(),
+            closing: self.phase == Phase::Closing,
+        }
+    }
+
+    fn open_here(&mut self, limit: u64, hard_max: usize) {
+        let extents = &self.extents;
+        let limit = size(limit).min(hard_max);
+        let lsn = Lsn(extents.current.sequence * extents.extent_bytes).after(extents.position);
+        assert!(extents.position >= EXTENT_HEADER_BYTES as u64, "batches lie behind the header");
+        assert!(lsn >= self.tail, "a batch lies behind the one before it");
+        let memory = match self.pool.pop() {
+            Some(memory) => Aligned::reuse(memory),
+            None => Aligned::with_capacity(hard_max),
+        };
+        let extent = Arc::clone(&extents.current);
+        let index = self.next_index;
+        self.next_index += 1;
+        self.open = Some(Batch::new(extent, extents.position, lsn, index, memory, limit));
+    }
+
+    /// Closes the open batch: it waits for a writer, the next opens behind it.
+    pub(crate) fn seal(&mut self) {
+        let Some(batch) = self.open.take() else { return };
+        assert!(batch.bytes() >= BATCH_HEADER_BYTES, "a batch has its header");
+        self.extents.position = batch.offset + padded(batch.bytes() as u64);
+        self.sealed_bytes += batch.bytes();
+        self.sealed_end = batch.end();
+        self.sealed.push_back(batch);
+    }
+
+    /// Takes back an open batch in which nothing is: the next one is opened elsewhere.
+    pub(crate) fn drop_empty(&mut self) {
+        if let Some(batch) = self.open.take_if(|batch| batch.is_empty()) {
+            assert_eq!(self.next_index, batch.index + 1, "the open batch is the newest");
+            self.next_index = batch.index;
+            self.pool.push(batch.buffer.into_memory());
+        }
+    }
+
+    /// Takes back what is in memory of a run that began in batch `index` at `bytes` of its content.
+    /// Returns how many bytes that were.
+    pub(crate) fn give_up(&mut self, index: u64, bytes: usize) -> usize {
+        let mut dropped = 0;
+        match &mut self.open {
+            Some(batch) => {
+                let before = batch.bytes();
+                // A batch that the run opened itself holds nothing else.
+                let kept = if batch.index == index { bytes } else { BATCH_HEADER_BYTES };
+                self.given_up |= batch.index != index;
+                batch.truncate(kept);
+                dropped = before - kept;
+                if batch.is_empty() && dropped > 0 {
+                    dropped += BATCH_HEADER_BYTES;
+                }
+            }
+            None => self.given_up = true,
+        }
+        let open = self.open.as_ref().filter(|batch| !batch.is_empty());
+        self.tail = open.map_or(self.sealed_end, Batch::end);
+        dropped
+    }
+
+    /// Enters that the batch `index` is on disk; returns how far the log is now durable and how
+    /// many bytes became so.
+    pub(crate) fn written(&mut self, index: u64) -> u64 {
+        assert!(self.phase != Phase::Failed, "nothing becomes durable after a failure");
+        let flight = self.flights.iter_mut().find(|flight| flight.index == index);
+        assert!(flight.is_some(), "a batch comes back that was in flight");
+        if let Some(flight) = flight {
+            flight.done = true;
+        }
+        let mut bytes = 0;
+        while let Some(first) = self.flights.pop_front_if(|flight| flight.done) {
+            assert!(first.end > self.durable, "durability only grows");
+            self.durable = first.end;
+            bytes += first.bytes;
+        }
+        bytes
+    }
+
+    /// Whether the threads are to end.
+    pub(crate) fn is_ending(&self) -> bool {
+        match self.phase {
+            Phase::Running | Phase::Closing => false,
+            Phase::Stopped | Phase::Failed => true,
+        }
+    }
+
+    /// Whether everything appended is durable.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.flights.is_empty()
+            && self.sealed.is_empty()
+            && self.open.as_ref().is_none_or(Batch::is_empty)
+    }
+}
+
+/// Links headers in index order: each batch carries the checksum of the one before it.
+#[derive(Debug)]
+pub(crate) struct Chain {
+    link: Mutex<(u64, u32)>,
+    linked: Condvar,
+}
+
+impl Chain {
+    /// `next_index` is the first batch to come, `checksum` that of the batch before it.
+    pub(crate) fn new(next_index: u64, checksum: u32) -> Chain {
+        Chain { link: Mutex::new((next_index, checksum)), linked: Condvar::new() }
+    }
+
+    /// Waits for the turn of `index`; `finish` makes its checksum from that of the one before it.
+    pub(crate) fn link(&self, index: u64, finish: impl FnOnce(u32) -> u32) {
+        let mut link = hold(&self.link);
+        while link.0 != index {
+            assert!(link.0 < index, "each batch is linked once");
+            link = wait(&self.linked, link);
+        }
+        *link = (index + 1, finish(link.1));
+        self.linked.notify_all();
+    }
+}
+
+/// Locks; a thread that panicked while it held the lock ends the process in release builds, so in
+/// tests the value is used as it is.
+pub(crate) fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits on `condvar`.
+pub(crate) fn wait<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+    condvar.wait(guard).unwrap_or_else(PoisonError::into_inner)
+}

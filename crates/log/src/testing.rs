@@ -1,0 +1,150 @@
+//! What tests of this room share: a listener that can be waited for, and short ways to open, write
+//! and read a log. Nothing here waits for time to pass.
+
+use std::sync::{Arc, Condvar, Mutex};
+
+use towline_types::Lsn;
+
+use crate::disk::{Disk, MemoryDisk, Random};
+use crate::error::LogError;
+use crate::format::LogId;
+use crate::log::{Listener, Log, Space, Urgency};
+use crate::options::Options;
+use crate::recover::{Recovery, ReplayError, Report};
+use crate::shared::{hold, wait};
+
+pub(crate) const LOG_ID: LogId = LogId(0x0123_4567_89ab_cdef_0011_2233_4455_6677);
+
+/// A listener that remembers.
+#[derive(Default)]
+pub(crate) struct Watch {
+    seen: Mutex<Seen>,
+    changed: Condvar,
+    /// Where durability is noted in the journal.
+    disk: Option<MemoryDisk>,
+}
+
+#[derive(Default)]
+struct Seen {
+    durable: Vec<Lsn>,
+    failures: Vec<String>,
+    durable_after_failure: bool,
+    spaces: Vec<Space>,
+}
+
+impl Watch {
+    pub(crate) fn new() -> Arc<Watch> {
+        Arc::new(Watch::default())
+    }
+
+    /// Notes each durable position in the disk's journal too.
+    pub(crate) fn noting(disk: &MemoryDisk) -> Arc<Watch> {
+        Arc::new(Watch { disk: Some(disk.clone()), ..Watch::default() })
+    }
+
+    pub(crate) fn wait_durable(&self, upto: Lsn) {
+        let mut seen = hold(&self.seen);
+        while seen.durable.last().is_none_or(|durable| *durable < upto) {
+            assert!(seen.failures.is_empty(), "the log failed: {:?}", seen.failures);
+            seen = wait(&self.changed, seen);
+        }
+    }
+
+    pub(crate) fn wait_failed(&self) -> String {
+        let mut seen = hold(&self.seen);
+        while seen.failures.is_empty() {
+            seen = wait(&self.changed, seen);
+        }
+        seen.failures[0].clone()
+    }
+
+    /// Waits until `space` is told, or takes it from what was told since the last such call.
+    pub(crate) fn wait_space(&self, space: Space) {
+        let mut seen = hold(&self.seen);
+        loop {
+            let found = seen.spaces.iter().position(|told| *told == space);
+            if let Some(found) = found {
+                seen.spaces.drain(..=found);
+                return;
+            }
+            seen = wait(&self.changed, seen);
+        }
+    }
+
+    pub(crate) fn durable(&self) -> Vec<Lsn> {
+        hold(&self.seen).durable.clone()
+    }
+
+    pub(crate) fn failures(&self) -> usize {
+        let seen = hold(&self.seen);
+        assert!(!seen.durable_after_failure, "durability reported after a failure");
+        seen.failures.len()
+    }
+}
+
+impl Listener for Watch {
+    fn durable(&self, upto: Lsn) {
+        if let Some(disk) = &self.disk {
+            disk.note(upto.0);
+        }
+        let mut seen = hold(&self.seen);
+        assert!(seen.durable.last().is_none_or(|last| *last < upto), "durability ascends");
+        seen.durable_after_failure |= !seen.failures.is_empty();
+        seen.durable.push(upto);
+        self.changed.notify_all();
+    }
+
+    fn failed(&self, error: &LogError) {
+        hold(&self.seen).failures.push(error.to_string());
+        self.changed.notify_all();
+    }
+
+    fn space(&self, space: Space) {
+        hold(&self.seen).spaces.push(space);
+        self.changed.notify_all();
+    }
+}
+
+/// A record with its position.
+pub(crate) type Record = (Lsn, Vec<u8>);
+
+/// Opens and replays.
+pub(crate) fn recover(
+    disk: &Arc<dyn Disk>,
+    options: Options,
+) -> Result<(Recovery, Report, Vec<Record>), LogError> {
+    let mut recovery = Recovery::open(Arc::clone(disk), options, LOG_ID)?;
+    let mut records = Vec::new();
+    let replayed = recovery.replay(|lsn, bytes| {
+        records.push((lsn, bytes.to_vec()));
+        Ok::<(), std::convert::Infallible>(())
+    });
+    match replayed {
+        Ok(report) => Ok((recovery, report, records)),
+        Err(ReplayError::Log(error)) => Err(error),
+        Err(ReplayError::Record { error, .. }) => match error {},
+    }
+}
+
+/// Opens, replays into nothing, starts.
+pub(crate) fn start(disk: &Arc<dyn Disk>, options: Options, watch: &Arc<Watch>) -> Log {
+    let (recovery, _, _) = recover(disk, options).unwrap();
+    let listener: Arc<dyn Listener> = Arc::clone(watch) as Arc<dyn Listener>;
+    recovery.start(listener).unwrap()
+}
+
+/// Appends a run; returns its records' positions and its end.
+pub(crate) fn append(log: &Log, records: &[Vec<u8>], urgency: Urgency) -> (Vec<Lsn>, Lsn) {
+    let mut appender = log.appender();
+    let write = |record: &Vec<u8>| {
+        let bytes = record.clone();
+        appender.record(bytes.len(), move |buffer| buffer.extend_from_slice(&bytes))
+    };
+    let places = records.iter().map(write).collect();
+    (places, appender.commit(urgency).unwrap())
+}
+
+/// Bytes that differ from place to place, so that a mix-up shows.
+pub(crate) fn body(random: &mut Random, bytes: u64) -> Vec<u8> {
+    (0..bytes).map(|_| random.next_u64().to_le_bytes()[0]).collect()
+}

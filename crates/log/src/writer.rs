@@ -1,0 +1,172 @@
+//! Writer threads: take a batch, write it, sync it, say how far the log is durable.
+//!
+//! Not here: when a batch is taken (`rule`).
+//!
+//! Invariants: nothing is done to the disk under the log's lock; a failed write or sync ends the
+//! log, it is never tried again; the durable prefix ends before the first batch that is not back.
+
+use std::io;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use towline_types::Lsn;
+
+use crate::batch::Batch;
+use crate::error::LogError;
+use crate::format::{BATCH_HEADER_BYTES, BatchHeader, extent_name, payload_sum};
+use crate::shared::{Job, Phase, Shared, State, hold, wait};
+
+/// Body of a writer thread.
+pub(crate) fn run(shared: &Arc<Shared>) {
+    while let Some((batch, unsynced)) = next(shared) {
+        let name = batch.extent.sequence;
+        let (index, lsn) = (batch.index, batch.lsn);
+        let began = Instant::now();
+        match write(shared, batch, unsynced) {
+            Ok(done) => {
+                let took = began.elapsed();
+                hold(&shared.written).enter(done.bytes, done.padded_bytes, took);
+                finish(shared, index, lsn, done);
+            }
+            Err(error) => {
+                fail(shared, &LogError::io("write a batch", &extent_name(name), error));
+            }
+        }
+    }
+}
+
+/// What a written batch leaves behind.
+struct Done {
+    /// Header and records.
+    bytes: u64,
+    padded_bytes: u64,
+    content: Bytes,
+    /// Memory that `content` keeps alive.
+    cost: usize,
+    /// The buffer, when the content was copied out of it.
+    memory: Option<Vec<u8>>,
+}
+
+fn next(shared: &Shared) -> Option<(Batch, u32)> {
+    let mut state = shared.state();
+    loop {
+        match shared.next_job(&mut state, Instant::now()) {
+            Job::Write { batch, unsynced } => {
+                // There may be more for another writer.
+                shared.wake_writer(&state);
+                return Some((batch, unsynced));
+            }
+            Job::Stop => return None,
+            Job::Wait(due) => {
+                state.writers_idle += 1;
+                state = match due {
+                    None => wait(&shared.writers, state),
+                    Some(due) => {
+                        let rest = due.saturating_duration_since(Instant::now());
+                        let rest = rest.max(Duration::from_micros(1));
+                        let waited = shared.writers.wait_timeout(state, rest);
+                        waited.unwrap_or_else(PoisonError::into_inner).0
+                    }
+                };
+                state.writers_idle -= 1;
+            }
+        }
+    }
+}
+
+fn write(shared: &Shared, batch: Batch, unsynced: u32) -> io::Result<Done> {
+    let Batch { lsn, index, extent, offset, mut buffer, .. } = batch;
+    let bytes = buffer.len();
+    let payload = buffer.bytes().get(BATCH_HEADER_BYTES..).unwrap_or(&[]);
+    let payload_sum = payload_sum(shared.log_id, payload);
+    let mut header = BatchHeader {
+        payload_bytes: u32::try_from(payload.len()).unwrap_or(u32::MAX),
+        checksum: 0,
+        previous: 0,
+        lsn,
+        term: shared.term,
+        unsynced,
+        index,
+    };
+    shared.chain.link(index, |previous| {
+        header.previous = previous;
+        header.checksum = header.sum(payload_sum);
+        header.checksum
+    });
+    if let Some(place) = buffer.bytes_mut().get_mut(..BATCH_HEADER_BYTES) {
+        place.copy_from_slice(&header.encode());
+    }
+    buffer.pad();
+    extent.file.write_at(buffer.bytes(), offset)?;
+    extent.file.sync_data()?;
+    let padded_bytes = buffer.len() as u64;
+    let held = shared.options.batch_bytes_hard_max();
+    let (content, cost, memory) = if bytes < held / 2 {
+        let content = Bytes::copy_from_slice(buffer.bytes().get(..bytes).unwrap_or(&[]));
+        (content, bytes, Some(buffer.into_memory()))
+    } else {
+        (buffer.into_bytes(bytes), held, None)
+    };
+    Ok(Done { bytes: bytes as u64, padded_bytes, content, cost, memory })
+}
+
+fn finish(shared: &Shared, index: u64, lsn: Lsn, done: Done) {
+    hold(&shared.cache).insert(lsn, done.content, done.cost);
+    {
+        let mut state = shared.state();
+        if state.phase == Phase::Failed {
+            return;
+        }
+        let bytes = state.written(index);
+        if let Some(memory) = done.memory {
+            state.pool_up(memory, shared.options.writes_in_flight_max + 1);
+        }
+        shared.unsynced.fetch_sub(bytes, Ordering::Relaxed);
+        shared.durable.store(state.durable.0, Ordering::Release);
+        if bytes == 0 {
+            return;
+        }
+        if state.phase == Phase::Closing {
+            shared.wake_appenders(&state);
+        }
+    }
+    report(shared);
+}
+
+/// Tells the listener how far the log is durable, in order.
+fn report(shared: &Shared) {
+    let mut reported = hold(&shared.reported);
+    let upto = shared.durable();
+    if !reported.failed && upto > reported.upto {
+        reported.upto = upto;
+        shared.listener.durable(upto);
+    }
+}
+
+/// Ends the log: the first failure is told, everything stops.
+pub(crate) fn fail(shared: &Shared, error: &LogError) {
+    let first = {
+        let mut state = shared.state();
+        let first = state.phase != Phase::Failed;
+        state.phase = Phase::Failed;
+        first
+    };
+    shared.writers.notify_all();
+    shared.appenders.notify_all();
+    shared.keeper.notify_all();
+    if first {
+        let mut reported = hold(&shared.reported);
+        reported.failed = true;
+        shared.listener.failed(error);
+    }
+}
+
+impl State {
+    fn pool_up(&mut self, memory: Vec<u8>, count_max: usize) {
+        if self.pool.len() < count_max {
+            self.pool.push(memory);
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Administration: MQSC scripts, and the status of the queue manager.
+
+use std::collections::HashMap;
+
+use towline_admin::command as mqsc;
+use towline_admin::run_script;
+use towline_admin::status::{QueueStatus, State};
+use towline_admin::target::{
+    ConnectionRow, DefinitionRow, QueueManagerRow, QueueStatusRow, Target, Usage,
+};
+use towline_core::{ConnectionId, Decision, QueueManager, Refusal};
+use towline_types::Time;
+
+use crate::instance::{Connected, Instance, Outbound};
+use crate::journal::Journal;
+use crate::request::{AdminReply, Response};
+
+impl Instance {
+    /// Takes an administration request. Its answer waits until what it changed is durable.
+    pub(crate) fn administer(
+        &mut self,
+        now: Time,
+        (connection, token): (ConnectionId, u64),
+        (kind, text): (&str, &str),
+        journal: &dyn Journal,
+        out: &mut Outbound,
+    ) {
+        let json = match kind {
+            "mqsc" => self.run_script(now, text, journal, out),
+            "status" => serde_json::to_string(&self.status(now, journal)).unwrap_or_default(),
+            other => {
+                let why = format!("administration request of kind '{other}' is unknown");
+                serde_json::json!({ "error": why }).to_string()
+            }
+        };
+        let response = Response::Admin(AdminReply { token, json });
+        self.answer_durable(connection, response, out);
+    }
+
+    fn run_script(
+        &mut self,
+        now: Time,
+        text: &str,
+        journal: &dyn Journal,
+        out: &mut Outbound,
+    ) -> String {
+        let mut target = Administered {
+            name: &self.name,
+            now,
+            rules: &mut self.rules,
+            connections: &self.connections,
+            decisions: Vec::new(),
+        };
+        let reply = run_script(&mut target, text);
+        for decision in target.decisions {
+            self.carry_out_decision(now, decision, journal, out);
+        }
+        serde_json::to_string(&reply).unwrap_or_default()
+    }
+
+    fn status(&self, now: Time, journal: &dyn Journal) -> towline_admin::status::Status {
+        let mut status = journal.surroundings(now);
+        status.name.clone_from(&self.name);
+        status.state = if self.is_quiescing() { State::Quiescing } else { State::Running };
+        status.connections = self.connections.len() as u64;
+        status.memory.message_bytes = self.rules.memory_bytes();
+        status.memory.message_bytes_max = self.rules.limits().memory_bytes_max;
+        for queue in self.rules.queue_statuses() {
+            status.queues.push(QueueStatus {
+                oldest_message_age_s: queue.oldest_put_at.map(|at| now.since(at).as_secs()),
+                depth: queue.depth,
+                uncommitted: queue.uncommitted,
+                puts: queue.totals.puts,
+                gets: queue.totals.gets,
+                backouts: queue.totals.backouts,
+                expired: queue.totals.expired,
+                consumers: u64::from(queue.open_input) + u64::from(queue.open_browse),
+                producers: u64::from(queue.open_output),
+                name: queue.name,
+            });
+        }
+        status.queues.sort_by(|left, right| left.name.cmp(&right.name));
+        status
+    }
+}
+
+/// The rules as the administration language sees them.
+struct Administered<'a> {
+    name: &'a str,
+    now: Time,
+    rules: &'a mut QueueManager,
+    connections: &'a HashMap<ConnectionId, Connected>,
+    /// One for each command that changed something.
+    decisions: Vec<Decision>,
+}
+
+impl Administered<'_> {
+    fn change(
+        &mut self,
+        decide: impl FnOnce(&mut QueueManager, &mut Decision) -> Result<(), Refusal>,
+    ) -> Result<(), Refusal> {
+        let mut decision = Decision::default();
+        decide(self.rules, &mut decision)?;
+        self.decisions.push(decision);
+        Ok(())
+    }
+}
+
+impl Target for Administered<'_> {
+    fn queue_manager(&self) -> QueueManagerRow {
+        let limits = self.rules.limits();
+        QueueManagerRow {
+            name: self.name.to_owned(),
+            description: self.rules.queue_manager_attributes().description,
+            dead_letter_queue: limits.dead_letter_queue.clone(),
+            message_bytes_max: limits.message_bytes_max,
+            unit_messages_max: limits.unit_messages_max,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        }
+    }
+
+    fn definitions(&self, each: &mut dyn FnMut(DefinitionRow<'_>)) {
+        for definition in self.rules.definitions() {
+            let status = self.rules.queue_status(definition.name());
+            each(DefinitionRow {
+                definition,
+                usage: status.as_ref().map(usage),
+                created_at: None,
+                altered_at: None,
+            });
+        }
+    }
+
+    fn queue_status(&self, each: &mut dyn FnMut(QueueStatusRow<'_>)) {
+        for status in self.rules.queue_statuses() {
+            each(QueueStatusRow {
+                name: &status.name,
+                usage: usage(&status),
+                uncommitted: status.uncommitted,
+                oldest_message_age_s: status.oldest_put_at.map(|at| self.now.since(at).as_secs()),
+                last_put_at: status.last_put_at,
+                last_get_at: status.last_get_at,
+                puts: status.totals.puts,
+                gets: status.totals.gets,
+            });
+        }
+    }
+
+    fn connections(&self, each: &mut dyn FnMut(ConnectionRow<'_>)) {
+        let statuses = self.rules.connections();
+        for (id, connected) in self.connections {
+            let status = statuses.iter().find(|status| status.connection == *id);
+            let count = |of: fn(&towline_core::ConnectionStatus) -> usize| {
+                status.map_or(0, |status| of(status) as u64)
+            };
+            each(ConnectionRow {
+                id: id.0,
+                user: connected.user.as_deref().unwrap_or_default(),
+                container: &connected.container,
+                address: &connected.address,
+                sessions: 0,
+                links: count(|status| status.consumers + status.producers),
+                units: count(|status| status.units),
+            });
+        }
+    }
+
+    fn define_local(&mut self, command: mqsc::DefineLocal) -> Result<(), Refusal> {
+        let now = self.now;
+        self.change(|rules, out| rules.define_local(now, &command, out))
+    }
+
+    fn define_alias(&mut self, command: mqsc::DefineAlias) -> Result<(), Refusal> {
+        let now = self.now;
+        self.change(|rules, out| rules.define_alias(now, &command, out))
+    }
+
+    fn define_model(&mut self, command: mqsc::DefineModel) -> Result<(), Refusal> {
+        let now = self.now;
+        self.change(|rules, out| rules.define_model(now, &command, out))
+    }
+
+    fn alter_local(&mut self, command: mqsc::AlterLocal) -> Result<(), Refusal> {
+        let (now, mqsc::AlterLocal { name, changes }) = (self.now, command);
+        self.change(|rules, out| rules.alter_local(now, &name, &changes, out))
+    }
+
+    fn alter_alias(&mut self, command: mqsc::AlterAlias) -> Result<(), Refusal> {
+        let (now, mqsc::AlterAlias { name, changes }) = (self.now, command);
+        self.change(|rules, out| rules.alter_alias(now, &name, &changes, out))
+    }
+
+    fn alter_model(&mut self, command: mqsc::AlterModel) -> Result<(), Refusal> {
+        let (now, mqsc::AlterModel { name, changes, kind }) = (self.now, command);
+        self.change(|rules, out| rules.alter_model(now, &name, &changes, kind, out))
+    }
+
+    fn alter_queue_manager(&mut self, changes: mqsc::QueueManagerChanges) -> Result<(), Refusal> {
+        self.change(|rules, out| rules.alter_queue_manager(&changes, out))
+    }
+
+    fn delete(&mut self, command: mqsc::Delete) -> Result<(), Refusal> {
+        let (now, mqsc::Delete { name, object, purge }) = (self.now, command);
+        self.change(|rules, out| rules.delete(now, &name, object, purge, out))
+    }
+
+    fn clear(&mut self, command: mqsc::Clear) -> Result<(), Refusal> {
+        let now = self.now;
+        self.change(|rules, out| rules.clear(now, &command.name, out))
+    }
+}
+
+fn usage(status: &towline_core::QueueStatus) -> Usage {
+    Usage {
+        depth: status.depth,
+        consumers: u64::from(status.open_input) + u64::from(status.open_browse),
+        producers: u64::from(status.open_output),
+    }
+}

@@ -1,0 +1,85 @@
+//! The administration node `$admin`: requests arrive on one link, answers leave on another of the
+//! same connection, matched by correlation id.
+//!
+//! A request is a message with a string body, a correlation id, and the application property `kind`.
+
+use towline_amqp::codec::Value;
+use towline_amqp::sections::{MessageBuilder, Properties, PropertyValue, Sections};
+use towline_amqp::types::{DeliveryState, Error, condition};
+use towline_amqp::{Outgoing, Transfer};
+use towline_types::Payload;
+
+use super::links::LinkUse;
+use super::{Front, InFlight};
+use crate::request::{AdminReply, Request};
+
+/// Answers that may wait for credit.
+const REPLIES_MAX: usize = 64;
+
+impl Front {
+    pub(super) fn administer(&mut self, transfer: &Transfer, requests: &mut Vec<Request>) {
+        let delivery = transfer.delivery;
+        let whole = transfer.payload.to_contiguous();
+        match parse(&whole) {
+            Ok((kind, text, correlation)) => {
+                let in_flight = InFlight { delivery, bytes: 0 };
+                let token = self.in_flight.insert(in_flight) as u64;
+                self.admin_correlations.insert(token, correlation);
+                requests.push(Request::Admin { token, kind, text });
+            }
+            Err(why) => {
+                self.reject(delivery, None, Error::new(condition::DECODE_ERROR, why));
+            }
+        }
+    }
+
+    pub(super) fn admin_answered(&mut self, reply: AdminReply) {
+        let correlation = self.admin_correlations.remove(&reply.token).unwrap_or_default();
+        if let Some(delivery) = self.take_in_flight(reply.token) {
+            self.machine.settle_incoming(delivery, DeliveryState::Accepted);
+            self.refill(delivery.link);
+        }
+        let properties = Properties {
+            correlation_id: Some(towline_amqp::sections::MessageId::String(&correlation)),
+            ..Properties::default()
+        };
+        let message =
+            MessageBuilder::new().properties(properties).value(Value::String(&reply.json));
+        if self.admin_replies.len() < REPLIES_MAX {
+            let content = Payload::from(message);
+            self.admin_replies.push_back(Outgoing {
+                content,
+                settled: true,
+                ..Outgoing::default()
+            });
+        }
+        self.send_admin_replies();
+    }
+
+    pub(super) fn send_admin_replies(&mut self) {
+        let Some(link) = self.links.admin_replies() else { return };
+        let id = link.id;
+        let LinkUse::AdminReplies { credit } = &mut link.used_for else { return };
+        while *credit > 0 {
+            let Some(reply) = self.admin_replies.pop_front() else { return };
+            *credit -= 1;
+            self.machine.send(id, 0, reply);
+        }
+    }
+}
+
+/// Kind, text and correlation id of a request.
+fn parse(message: &[u8]) -> Result<(String, String, String), &'static str> {
+    let sections = Sections::scan_checked(message).map_err(|_| "the request is malformed")?;
+    let properties = sections.properties(message).map_err(|_| "the request is malformed")?;
+    let correlation = properties.correlation_id.ok_or("a request needs a correlation id")?;
+    let kind = match sections.application_property(message, "kind") {
+        Some(PropertyValue::Text(kind)) => kind.to_owned(),
+        _ => return Err("a request needs the application property `kind`"),
+    };
+    let text = match sections.value(message) {
+        Some(Value::String(text)) => text.to_owned(),
+        _ => return Err("a request needs a body of one string"),
+    };
+    Ok((kind, text, correlation.correlation_id_text().into_owned()))
+}

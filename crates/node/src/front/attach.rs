@@ -1,0 +1,369 @@
+//! Links come and go: what a terminus asks for, and the answers.
+
+use std::sync::Arc;
+
+use towline_amqp::codec::{Map, Symbols, Value};
+use towline_amqp::types::{
+    DistributionMode, Error, LinkTarget, Outcome as AmqpOutcome, ReceiverSettleMode, Role,
+    SenderSettleMode, Source, Target, condition,
+};
+use towline_amqp::{AttachReply, Attached, LinkId};
+use towline_core::selector::Selector;
+use towline_core::{ConsumerId, Refusal};
+use towline_types::limits;
+
+use super::links::LinkUse;
+use super::{Front, NOBODY, error};
+use crate::request::{ConsumerOpened, LinkToken, ProducerOpened, Request, Terminus};
+
+/// Address of the administration node.
+pub(super) const ADMIN_ADDRESS: &str = "$admin";
+/// Credit of links that carry few messages.
+const CONTROL_CREDIT: u32 = 100;
+/// Name and descriptor of the selector filter (apache.org filters registry).
+const SELECTOR_FILTER: &str = "apache.org:selector-filter:string";
+const SELECTOR_FILTER_CODE: u64 = 0x0000_468C_0000_0004;
+
+/// Where a link wants to go.
+enum Place {
+    Terminus(Terminus),
+    Anonymous,
+    Admin,
+}
+
+impl Front {
+    pub(super) fn attached(&mut self, attached: Attached, requests: &mut Vec<Request>) {
+        let link = attached.link;
+        let opened = match (attached.peer_role, attached.target.as_deref()) {
+            (Role::Sender, Some(LinkTarget::Coordinator(_))) => {
+                self.attach_coordinator(attached);
+                Ok(())
+            }
+            (Role::Sender, _) => self.attach_producer(attached, requests),
+            (Role::Receiver, _) => self.attach_consumer(attached, requests),
+        };
+        if let Err(error) = opened {
+            self.machine.refuse_attach(link, error);
+        }
+    }
+
+    fn attach_coordinator(&mut self, attached: Attached) {
+        let link = attached.link;
+        self.links.insert(link, LinkUse::Coordinator { credit: CONTROL_CREDIT });
+        let capabilities = ["amqp:local-transactions", "amqp:multi-txns-per-ssn"];
+        let coordinator = towline_amqp::types::Coordinator {
+            capabilities: capabilities.into_iter().collect::<Symbols>(),
+        };
+        let reply = AttachReply {
+            source: attached.source,
+            target: Some(Box::new(LinkTarget::Coordinator(coordinator))),
+            sender_settle_mode: attached.sender_settle_mode,
+            receiver_settle_mode: ReceiverSettleMode::First,
+            ..AttachReply::default()
+        };
+        self.machine.accept_attach(link, reply);
+        self.machine.set_credit(link, CONTROL_CREDIT);
+    }
+
+    fn attach_producer(
+        &mut self,
+        attached: Attached,
+        requests: &mut Vec<Request>,
+    ) -> Result<(), Error> {
+        let target = match attached.target.as_deref() {
+            Some(LinkTarget::Target(target)) => target,
+            _ => return Err(Error::new(condition::INVALID_FIELD, "an attach needs a target")),
+        };
+        let (address, topic) = (target.address.as_deref(), is_topic(&target.capabilities));
+        match self.place(address, target.dynamic, topic)? {
+            Place::Terminus(terminus) => {
+                let used_for = LinkUse::Opening(Box::new(attached.clone()));
+                let link = self.links.insert(attached.link, used_for);
+                requests.push(Request::OpenProducer { link, terminus });
+            }
+            Place::Anonymous => {
+                let used_for = LinkUse::AnonymousProducer { credit: limits::PRODUCER_CREDIT };
+                self.accept_producer(attached, used_for, None, limits::MESSAGE_BYTES_MAX);
+            }
+            Place::Admin => {
+                self.check_administrator()?;
+                let used_for = LinkUse::AdminRequests { credit: limits::PRODUCER_CREDIT };
+                self.accept_producer(attached, used_for, None, limits::MESSAGE_BYTES_DEFAULT);
+            }
+        }
+        Ok(())
+    }
+
+    fn attach_consumer(
+        &mut self,
+        attached: Attached,
+        requests: &mut Vec<Request>,
+    ) -> Result<(), Error> {
+        let Some(source) = attached.source.as_deref() else {
+            return Err(Error::new(condition::INVALID_FIELD, "an attach needs a source"));
+        };
+        let (address, topic) = (source.address.as_deref(), is_topic(&source.capabilities));
+        match self.place(address, source.dynamic, topic)? {
+            Place::Terminus(terminus) => {
+                let selector = selector_of(&source.filter)?;
+                let browse = source.distribution_mode == Some(DistributionMode::Copy);
+                let presettled = attached.sender_settle_mode == SenderSettleMode::Settled;
+                let exclusive = source.capabilities.contains("exclusive").then_some(true);
+                let used_for = LinkUse::Opening(Box::new(attached.clone()));
+                let link = self.links.insert(attached.link, used_for);
+                requests.push(Request::OpenConsumer {
+                    link,
+                    terminus,
+                    browse,
+                    selector,
+                    presettled,
+                    exclusive,
+                });
+                Ok(())
+            }
+            Place::Admin => {
+                self.check_administrator()?;
+                self.links.insert(attached.link, LinkUse::AdminReplies { credit: 0 });
+                self.accept_consumer(&attached, ADMIN_ADDRESS, true);
+                Ok(())
+            }
+            Place::Anonymous => {
+                Err(Error::new(condition::INVALID_FIELD, "a source needs an address"))
+            }
+        }
+    }
+
+    fn check_administrator(&self) -> Result<(), Error> {
+        if self.logins.may_administer(self.user.as_deref()) {
+            return Ok(());
+        }
+        let text = "not authorized to administer: use the local socket (--data), or add the user \
+                    to users.administrators in the configuration file";
+        Err(Error::new(condition::UNAUTHORIZED_ACCESS, text))
+    }
+
+    fn place(&self, address: Option<&str>, dynamic: bool, topic: bool) -> Result<Place, Error> {
+        if dynamic {
+            return Ok(Place::Terminus(Terminus::Dynamic(self.default_model.to_string())));
+        }
+        match address {
+            None | Some("") => Ok(Place::Anonymous),
+            Some(ADMIN_ADDRESS) => Ok(Place::Admin),
+            Some(address) => match address.strip_prefix("queue://") {
+                Some(name) => Ok(Place::Terminus(Terminus::Queue(name.to_owned()))),
+                None if topic || address.starts_with("topic://") => Err(Error::new(
+                    condition::NOT_IMPLEMENTED,
+                    "topics are not supported by this version; use a queue",
+                )),
+                None => Ok(Place::Terminus(Terminus::Queue(address.to_owned()))),
+            },
+        }
+    }
+
+    pub(super) fn producer_opened(
+        &mut self,
+        token: LinkToken,
+        result: Result<ProducerOpened, Refusal>,
+        requests: &mut Vec<Request>,
+    ) {
+        let Some(attached) = self.take_opening(token) else {
+            if let Ok(ProducerOpened { producer, .. }) = result {
+                requests.push(Request::CloseProducer { producer });
+            }
+            return;
+        };
+        match result {
+            Ok(ProducerOpened { producer, address, message_bytes_max }) => {
+                let used_for = LinkUse::Producer { producer, credit: limits::PRODUCER_CREDIT };
+                self.accept_producer(attached, used_for, Some(&address), message_bytes_max);
+            }
+            Err(refusal) => self.refuse(attached.link, &refusal),
+        }
+    }
+
+    pub(super) fn consumer_opened(
+        &mut self,
+        token: LinkToken,
+        result: Result<ConsumerOpened, Refusal>,
+        requests: &mut Vec<Request>,
+    ) {
+        let Some(attached) = self.take_opening(token) else {
+            if let Ok(ConsumerOpened { consumer, .. }) = result {
+                requests.push(Request::CloseConsumer { consumer, lost: false });
+            }
+            return;
+        };
+        match result {
+            Ok(ConsumerOpened { consumer, address }) => {
+                let browse = attached
+                    .source
+                    .as_deref()
+                    .is_some_and(|source| source.distribution_mode == Some(DistributionMode::Copy));
+                let presettled = attached.sender_settle_mode == SenderSettleMode::Settled;
+                self.links.set_consumer(token, consumer, presettled || browse);
+                self.accept_consumer(&attached, &address, presettled);
+            }
+            Err(refusal) => self.refuse(attached.link, &refusal),
+        }
+    }
+
+    /// The attach that the instance was asked about; `None` when the peer gave it up meanwhile.
+    fn take_opening(&mut self, token: LinkToken) -> Option<Attached> {
+        let link = self.links.by_token(token)?;
+        match std::mem::replace(&mut link.used_for, LinkUse::Abandoned) {
+            LinkUse::Opening(attached) => Some(*attached),
+            LinkUse::Abandoned => {
+                self.links.forget(token);
+                None
+            }
+            other => {
+                link.used_for = other;
+                None
+            }
+        }
+    }
+
+    fn refuse(&mut self, link: LinkId, refusal: &Refusal) {
+        if let Some(token) = self.links.token(link) {
+            self.links.forget(token);
+        }
+        self.machine.refuse_attach(link, error::of_refusal(refusal));
+    }
+
+    fn accept_producer(
+        &mut self,
+        attached: Attached,
+        used_for: LinkUse,
+        address: Option<&str>,
+        message_bytes_max: u64,
+    ) {
+        let link = attached.link;
+        match self.links.get_mut(link) {
+            Some(known) => known.used_for = used_for,
+            None => {
+                self.links.insert(link, used_for);
+            }
+        }
+        let mut target = match attached.target.map(|target| *target) {
+            Some(LinkTarget::Target(target)) => target,
+            _ => Target::default(),
+        };
+        if let Some(address) = address {
+            target.address = Some(Arc::from(address));
+        }
+        let reply = AttachReply {
+            source: attached.source,
+            target: Some(Box::new(LinkTarget::Target(target))),
+            message_bytes_max,
+            sender_settle_mode: attached.sender_settle_mode,
+            receiver_settle_mode: ReceiverSettleMode::First,
+            ..AttachReply::default()
+        };
+        self.machine.accept_attach(link, reply);
+        self.machine.set_credit(link, limits::PRODUCER_CREDIT);
+    }
+
+    fn accept_consumer(&mut self, attached: &Attached, address: &str, presettled: bool) {
+        let wanted = attached.source.as_deref().cloned().unwrap_or_default();
+        let source = Source {
+            address: Some(Arc::from(address)),
+            filter: supported_filters(&wanted.filter),
+            default_outcome: Some(AmqpOutcome::Released),
+            outcomes: OUTCOMES.into_iter().collect(),
+            ..wanted
+        };
+        let mode = if presettled { SenderSettleMode::Settled } else { SenderSettleMode::Unsettled };
+        let reply = AttachReply {
+            source: Some(Box::new(source)),
+            target: attached.target.clone(),
+            sender_settle_mode: mode,
+            receiver_settle_mode: attached.receiver_settle_mode,
+            ..AttachReply::default()
+        };
+        self.machine.accept_attach(attached.link, reply);
+    }
+
+    /// The link is gone, by whoever's will.
+    pub(super) fn detached(&mut self, link: LinkId, requests: &mut Vec<Request>) {
+        match self.links.remove(link) {
+            Some(LinkUse::Producer { producer, .. }) => {
+                requests.push(Request::CloseProducer { producer });
+            }
+            Some(LinkUse::Consumer { consumer, .. }) => {
+                requests.push(Request::CloseConsumer { consumer, lost: false });
+            }
+            Some(LinkUse::Coordinator { .. }) => {
+                // What was declared on it and is still open is rolled back (AMQP 4.3).
+                for (unit, open) in &self.units {
+                    if open.coordinator == link {
+                        let (token, unit) = (NOBODY, *unit);
+                        requests.push(Request::Discharge { token, unit, fail: true });
+                    }
+                }
+            }
+            Some(
+                LinkUse::Opening(_)
+                | LinkUse::Abandoned
+                | LinkUse::AnonymousProducer { .. }
+                | LinkUse::AdminRequests { .. }
+                | LinkUse::AdminReplies { .. },
+            )
+            | None => {}
+        }
+    }
+
+    pub(super) fn consumer_closed(&mut self, consumer: ConsumerId, reason: &Refusal) {
+        if let Some(link) = self.link_of(consumer) {
+            self.links.remove(link);
+            self.machine.detach(link, true, Some(error::of_refusal(reason)));
+        }
+    }
+}
+
+const OUTCOMES: [&str; 4] =
+    ["amqp:accepted:list", "amqp:rejected:list", "amqp:released:list", "amqp:modified:list"];
+
+fn is_topic(capabilities: &Symbols) -> bool {
+    capabilities.iter().any(|capability| capability == "topic" || capability == "temporary-topic")
+}
+
+/// The selector among the filters of a source; filters that we do not know are left out of our
+/// answer, so that the peer can see it (AMQP 3.5.8).
+fn selector_of(filters: &Map) -> Result<Option<Arc<Selector>>, Error> {
+    let Some(text) = filters.iter().find_map(|(_, filter)| selector_text(&filter)) else {
+        return Ok(None);
+    };
+    match Selector::parse(text) {
+        Ok(selector) => Ok(Some(Arc::new(selector))),
+        Err(error) => {
+            let text = format!("selector '{text}': {error}");
+            Err(Error::new(condition::INVALID_FIELD, &text))
+        }
+    }
+}
+
+fn selector_text<'a>(filter: &Value<'a>) -> Option<&'a str> {
+    let Value::Described(described) = filter else { return None };
+    let is_selector = match described.descriptor() {
+        Value::Symbol(name) => name == SELECTOR_FILTER,
+        Value::Ulong(code) => code == SELECTOR_FILTER_CODE,
+        _ => false,
+    };
+    if !is_selector {
+        return None;
+    }
+    match described.value() {
+        Value::String(text) => Some(text),
+        _ => None,
+    }
+}
+
+fn supported_filters(filters: &Map) -> Map {
+    let mut supported = Map::default();
+    for (name, filter) in filters.iter() {
+        if selector_text(&filter).is_some() {
+            supported = supported.with_entry(name, filter);
+        }
+    }
+    supported
+}

@@ -1,0 +1,147 @@
+//! Messages leave, and their outcomes come back.
+
+use bytes::{Bytes, BytesMut};
+use towline_amqp::sections::{self, Header as AmqpHeader};
+use towline_amqp::types::DeliveryState;
+use towline_amqp::{Flow, LinkId, Outgoing};
+use towline_core::{ConsumerId, Delivery, MessageSequence, Outcome, Refusal, UnitId};
+use towline_types::{Payload, Time};
+
+use super::links::LinkUse;
+use super::{Front, message};
+use crate::request::{LinkToken, Request};
+
+/// Bytes of one allocation from which header sections are cut.
+const PREFIX_BYTES: usize = 8 * 1024;
+/// Longest header section that we write.
+const HEADER_BYTES_MAX: usize = 64;
+
+impl Front {
+    /// Sends a message that the instance chose for one of our consumers.
+    pub(super) fn deliver(&mut self, now: Time, delivery: &Delivery, body: Option<Payload>) {
+        let Some(link) = self.link_of(delivery.consumer) else { return };
+        let Some(LinkUse::Consumer { presettled, .. }) =
+            self.links.get_mut(link).map(|link| &link.used_for)
+        else {
+            return;
+        };
+        let settled = *presettled;
+        let content = body.unwrap_or_default();
+        let content = match &delivery.dead_letter {
+            None => content,
+            Some(dead_letter) => message::with_dead_letter(&content, dead_letter),
+        };
+        let prefix = self.header(now, delivery);
+        let outgoing = Outgoing { prefix, content, settled, ..Outgoing::default() };
+        self.machine.send(link, delivery.sequence.0, outgoing);
+    }
+
+    fn header(&mut self, now: Time, delivery: &Delivery) -> Bytes {
+        if self.prefixes.capacity() < HEADER_BYTES_MAX {
+            self.prefixes = BytesMut::with_capacity(PREFIX_BYTES);
+        }
+        let ttl_ms = delivery
+            .expires_at
+            .map(|at| u32::try_from(at.since(now).as_millis()).unwrap_or(u32::MAX));
+        let header = AmqpHeader {
+            durable: Some(delivery.persistent),
+            priority: Some(delivery.priority),
+            ttl_ms,
+            first_acquirer: None,
+            delivery_count: Some(delivery.backout_count),
+        };
+        sections::encode_header(&mut self.prefixes, &header);
+        self.prefixes.split().freeze()
+    }
+
+    /// The peer moved the credit of a link.
+    pub(super) fn flow(&mut self, flow: Flow, requests: &mut Vec<Request>) {
+        let Some(link) = self.links.get_mut(flow.link) else { return };
+        match &mut link.used_for {
+            LinkUse::Consumer { consumer, .. } => requests.push(Request::Credit {
+                consumer: *consumer,
+                limit: flow.sends + u64::from(flow.credit),
+                drain: flow.drain,
+            }),
+            LinkUse::AdminReplies { credit } => {
+                *credit = flow.credit;
+                self.send_admin_replies();
+                if flow.drain {
+                    self.machine.drained(flow.link);
+                }
+            }
+            LinkUse::Producer { .. }
+            | LinkUse::AnonymousProducer { .. }
+            | LinkUse::Coordinator { .. }
+            | LinkUse::AdminRequests { .. }
+            | LinkUse::Opening(_)
+            | LinkUse::Abandoned => {}
+        }
+    }
+
+    pub(super) fn drained(&mut self, consumer: ConsumerId) {
+        if let Some(link) = self.link_of(consumer) {
+            self.machine.drained(link);
+        }
+    }
+
+    /// The peer gave its word on a delivery of ours.
+    pub(super) fn outcome(
+        &mut self,
+        link: LinkId,
+        key: u64,
+        state: Option<&DeliveryState>,
+        settled: bool,
+        requests: &mut Vec<Request>,
+    ) {
+        let Some(token) = self.links.token(link) else { return };
+        let Some(LinkUse::Consumer { consumer, .. }) =
+            self.links.get_mut(link).map(|link| &link.used_for)
+        else {
+            return;
+        };
+        let (consumer, sequence) = (*consumer, MessageSequence(key));
+        let (outcome, unit) = match message::outcome_of(state, settled) {
+            Ok(Some(decided)) => decided,
+            // Not an outcome yet: the delivery stays with the peer.
+            Ok(None) => return,
+            Err(error) => {
+                self.machine.detach(link, true, Some(error));
+                return self.detached(link, requests);
+            }
+        };
+        // An unsettled outcome outside a unit of work waits for our settlement; inside, it waits for
+        // the unit's end.
+        let mut reply = (!settled && unit.is_none()).then_some(token);
+        if let Some(unit) = unit {
+            match self.units.get_mut(&unit) {
+                Some(open) if !settled => open.provisional.push((link, key)),
+                Some(_) => {}
+                None => reply = (!settled).then_some(token),
+            }
+        }
+        requests.push(Request::Settle { consumer, sequence, outcome, unit, reply });
+    }
+
+    /// The instance settled a delivery whose outcome came unsettled.
+    pub(super) fn settled(
+        &mut self,
+        token: LinkToken,
+        sequence: MessageSequence,
+        unit: Option<UnitId>,
+        outcome: Outcome,
+        result: Result<(), Refusal>,
+    ) {
+        let Some(link) = self.links.by_token(token).map(|link| link.id) else { return };
+        match result {
+            Ok(()) => {
+                let state = message::state_of(outcome, unit);
+                self.machine.settle_outgoing(link, sequence.0, Some(state));
+            }
+            Err(refusal) => {
+                let error = super::error::of_refusal(&refusal);
+                self.machine.detach(link, true, Some(error));
+            }
+        }
+    }
+}

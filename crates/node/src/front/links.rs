@@ -1,0 +1,178 @@
+//! The links of one connection: what each is for, found by AMQP id, by token and by consumer.
+
+use std::collections::HashMap;
+
+use slab::Slab;
+use towline_amqp::{Attached, LinkId, SessionId};
+use towline_core::ConsumerId;
+
+use crate::request::{LinkToken, ProducerId};
+
+/// What a link is for.
+#[derive(Debug)]
+pub(super) enum LinkUse {
+    /// Asked for; the instance has not answered yet. Keeps the attach, for the answer.
+    Opening(Box<Attached>),
+    /// Asked for, and detached before the instance answered.
+    Abandoned,
+    /// Messages arrive for one queue.
+    Producer {
+        /// The instance's name for it.
+        producer: ProducerId,
+        /// Deliveries that the peer may still send.
+        credit: u32,
+    },
+    /// Messages arrive that name their queue themselves.
+    AnonymousProducer {
+        /// Deliveries that the peer may still send.
+        credit: u32,
+    },
+    /// Messages leave.
+    Consumer {
+        /// The instance's name for it.
+        consumer: ConsumerId,
+        /// Nothing is settled: a browser, or deliveries that are settled as they are sent.
+        presettled: bool,
+    },
+    /// Units of work are declared and discharged.
+    Coordinator {
+        /// Deliveries that the peer may still send.
+        credit: u32,
+    },
+    /// Administration requests arrive.
+    AdminRequests {
+        /// Deliveries that the peer may still send.
+        credit: u32,
+    },
+    /// Their answers leave.
+    AdminReplies {
+        /// Deliveries that we may still send.
+        credit: u32,
+    },
+}
+
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) id: LinkId,
+    pub(super) used_for: LinkUse,
+}
+
+/// All links of a connection.
+#[derive(Debug, Default)]
+pub(super) struct Links {
+    links: Slab<Link>,
+    by_id: HashMap<LinkId, usize, FastHash>,
+    by_consumer: HashMap<ConsumerId, usize, FastHash>,
+}
+
+impl Links {
+    pub(super) fn insert(&mut self, id: LinkId, used_for: LinkUse) -> LinkToken {
+        let slot = self.links.insert(Link { id, used_for });
+        self.by_id.insert(id, slot);
+        LinkToken(slot as u64)
+    }
+
+    pub(super) fn get_mut(&mut self, id: LinkId) -> Option<&mut Link> {
+        self.links.get_mut(*self.by_id.get(&id)?)
+    }
+
+    /// The link that the instance was asked about with `token`.
+    pub(super) fn by_token(&mut self, token: LinkToken) -> Option<&mut Link> {
+        self.links.get_mut(usize::try_from(token.0).ok()?)
+    }
+
+    pub(super) fn token(&self, id: LinkId) -> Option<LinkToken> {
+        self.by_id.get(&id).map(|slot| LinkToken(*slot as u64))
+    }
+
+    pub(super) fn of_consumer(&self, consumer: ConsumerId) -> Option<LinkId> {
+        self.links.get(*self.by_consumer.get(&consumer)?).map(|link| link.id)
+    }
+
+    /// The instance answered: the link is a consumer's from now on.
+    pub(super) fn set_consumer(
+        &mut self,
+        token: LinkToken,
+        consumer: ConsumerId,
+        presettled: bool,
+    ) {
+        if let Some(link) = self.by_token(token) {
+            link.used_for = LinkUse::Consumer { consumer, presettled };
+            if let Ok(slot) = usize::try_from(token.0) {
+                self.by_consumer.insert(consumer, slot);
+            }
+        }
+    }
+
+    /// Forgets a link. One whose answer is still to come stays, as abandoned.
+    pub(super) fn remove(&mut self, id: LinkId) -> Option<LinkUse> {
+        let slot = self.by_id.remove(&id)?;
+        let link = self.links.get_mut(slot)?;
+        if matches!(link.used_for, LinkUse::Opening(_)) {
+            return Some(std::mem::replace(&mut link.used_for, LinkUse::Abandoned));
+        }
+        let link = self.links.remove(slot);
+        if let LinkUse::Consumer { consumer, .. } = link.used_for {
+            self.by_consumer.remove(&consumer);
+        }
+        Some(link.used_for)
+    }
+
+    /// Forgets an abandoned link for good.
+    pub(super) fn forget(&mut self, token: LinkToken) {
+        if let Ok(slot) = usize::try_from(token.0)
+            && let Some(link) = self.links.try_remove(slot)
+        {
+            self.by_id.remove(&link.id);
+        }
+    }
+
+    pub(super) fn of_session(&self, session: SessionId) -> Vec<LinkId> {
+        self.by_id.keys().copied().filter(|id| id.is_of(session)).collect()
+    }
+
+    /// The link on which answers to administration requests leave.
+    pub(super) fn admin_replies(&mut self) -> Option<&mut Link> {
+        let mut links = self.links.iter_mut().map(|(_, link)| link);
+        links.find(|link| matches!(link.used_for, LinkUse::AdminReplies { .. }))
+    }
+}
+
+/// Ids are small and not chosen by the peer: a multiplication spreads them well enough.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct FastHash;
+
+#[derive(Debug, Default)]
+pub(super) struct FastHasher(u64);
+
+impl std::hash::BuildHasher for FastHash {
+    type Hasher = FastHasher;
+
+    fn build_hasher(&self) -> FastHasher {
+        FastHasher(0)
+    }
+}
+
+impl std::hash::Hasher for FastHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u16(&mut self, value: u16) {
+        self.write_u64(u64::from(value));
+    }
+
+    fn write_u32(&mut self, value: u32) {
+        self.write_u64(u64::from(value));
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        self.0 = (self.0.rotate_left(5) ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}

@@ -1,0 +1,148 @@
+//! Messages and delivery states, from AMQP's words into the rules' and back.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use towline_amqp::codec::Value;
+use towline_amqp::sections::{self, MessageId, Sections};
+use towline_amqp::types::{DeliveryState, Error, Outcome as AmqpOutcome, TxnId, condition};
+use towline_core::{DeadLetter, NewMessage, Outcome, UnitId};
+use towline_types::{Payload, Time};
+
+/// Reads what the rules must know of a message that arrived. The second part is where it wants to
+/// go; only a link without a target asks (`wants_to`).
+///
+/// # Errors
+/// `amqp:decode-error` when the message is not well formed: it would fail whoever gets it.
+pub(super) fn from_payload(
+    now: Time,
+    payload: &Payload,
+    wants_to: bool,
+) -> Result<(NewMessage, Option<String>), Error> {
+    let whole = payload.to_contiguous();
+    let malformed = |error: towline_amqp::codec::DecodeError| {
+        Error::new(condition::DECODE_ERROR, &format!("the message is malformed: {error}"))
+    };
+    let sections = Sections::scan_checked(&whole).map_err(malformed)?;
+    let header = sections.header(&whole).map_err(malformed)?;
+    let properties = sections.properties(&whole).map_err(malformed)?;
+    let by_ttl = header.ttl_ms.map(|ttl_ms| now + Duration::from_millis(u64::from(ttl_ms)));
+    let absolute = properties.absolute_expiry_time_ms.and_then(|ms| u64::try_from(ms).ok());
+    let absolute = absolute.map(|ms| Time(ms.saturating_mul(1_000)));
+    let message = NewMessage {
+        persistent: header.durable,
+        priority: header.priority,
+        // The time to live counts from here, the absolute time from the sender's clock; the standard
+        // prefers neither, clients that set both mean the same moment.
+        expires_at: by_ttl.or(absolute),
+        correlation_hash: properties.correlation_id.map_or(0, |id| id.correlation_id_hash()),
+        message_id_hash: properties.message_id.as_ref().map_or(0, MessageId::message_id_hash),
+        content: Payload::from(whole.slice(sections.content_start()..)),
+    };
+    let to = properties.to.filter(|_| wants_to);
+    Ok((message, to.map(|to| to.strip_prefix("queue://").unwrap_or(to).to_owned())))
+}
+
+/// The unit of work that a transfer belongs to.
+///
+/// # Errors
+/// `amqp:transaction:unknown-id` when its name is not one of ours.
+pub(super) fn unit_of(state: Option<&DeliveryState>) -> Result<Option<UnitId>, Error> {
+    match state {
+        Some(DeliveryState::Transactional { txn_id, .. }) => unit_of_txn(txn_id).map(Some),
+        _ => Ok(None),
+    }
+}
+
+/// The unit of work that a transaction id names.
+///
+/// # Errors
+/// `amqp:transaction:unknown-id` when it is not one of ours.
+pub(super) fn unit_of_txn(txn_id: &TxnId) -> Result<UnitId, Error> {
+    let text = "no unit of work of that id was declared here";
+    txn_id
+        .as_number()
+        .map(UnitId)
+        .ok_or_else(|| Error::new(condition::TRANSACTION_UNKNOWN_ID, text))
+}
+
+/// What names a unit of work on the wire.
+pub(super) fn txn_id(unit: UnitId) -> TxnId {
+    TxnId::from_number(unit.0)
+}
+
+/// The outcome in a disposition, and the unit of work that it belongs to; `None` when it is not an
+/// outcome yet.
+///
+/// # Errors
+/// When a transaction id is not one of ours.
+pub(super) fn outcome_of(
+    state: Option<&DeliveryState>,
+    settled: bool,
+) -> Result<Option<(Outcome, Option<UnitId>)>, Error> {
+    Ok(match state {
+        Some(DeliveryState::Accepted) => Some((Outcome::Accepted, None)),
+        Some(DeliveryState::Rejected { .. }) => Some((Outcome::Rejected, None)),
+        Some(DeliveryState::Released) => Some((Outcome::Released, None)),
+        Some(DeliveryState::Modified { delivery_failed, undeliverable_here, .. }) => {
+            Some((modified(*delivery_failed, *undeliverable_here), None))
+        }
+        Some(DeliveryState::Transactional { txn_id, outcome }) => {
+            let unit = unit_of_txn(txn_id)?;
+            let outcome = match outcome {
+                None | Some(AmqpOutcome::Accepted) => Outcome::Accepted,
+                Some(AmqpOutcome::Rejected { .. }) => Outcome::Rejected,
+                Some(AmqpOutcome::Released) => Outcome::Released,
+                Some(AmqpOutcome::Modified { delivery_failed, undeliverable_here, .. }) => {
+                    modified(*delivery_failed, *undeliverable_here)
+                }
+            };
+            Some((outcome, Some(unit)))
+        }
+        // Settled without an outcome: the default outcome that we offered at attach.
+        None if settled => Some((Outcome::Released, None)),
+        None | Some(DeliveryState::Received { .. } | DeliveryState::Declared { .. }) => None,
+    })
+}
+
+fn modified(failed: bool, undeliverable_here: bool) -> Outcome {
+    Outcome::Modified { failed, undeliverable_here }
+}
+
+/// The state with which we settle a delivery whose outcome came unsettled.
+pub(super) fn state_of(outcome: Outcome, unit: Option<UnitId>) -> DeliveryState {
+    let outcome = match outcome {
+        Outcome::Accepted => AmqpOutcome::Accepted,
+        Outcome::Released => AmqpOutcome::Released,
+        Outcome::Rejected => AmqpOutcome::Rejected { error: None },
+        Outcome::Modified { failed, undeliverable_here } => {
+            AmqpOutcome::Modified { delivery_failed: failed, undeliverable_here, annotations: None }
+        }
+    };
+    match unit {
+        Some(unit) => DeliveryState::Transactional { txn_id: txn_id(unit), outcome: Some(outcome) },
+        None => DeliveryState::from(outcome),
+    }
+}
+
+/// The content of a dead-lettered message with why, from where and when: as message annotations for
+/// AMQP programs and as application properties for those that see nothing else (JMS).
+pub(super) fn with_dead_letter(content: &Payload, dead_letter: &DeadLetter) -> Payload {
+    let whole = content.to_contiguous();
+    let moved_at = i64::try_from(dead_letter.moved_at.as_millis()).unwrap_or(i64::MAX);
+    let (reason, origin) = (dead_letter.reason.as_str(), dead_letter.origin.as_str());
+    let annotations = [
+        ("x-opt-dead-letter-reason", Value::String(reason)),
+        ("x-opt-dead-letter-queue", Value::String(origin)),
+        ("x-opt-dead-letter-time", Value::Timestamp(moved_at)),
+    ];
+    let properties = [
+        ("DeadLetterReason", Value::String(reason)),
+        ("DeadLetterQueue", Value::String(origin)),
+        ("DeadLetterTime", Value::Long(moved_at)),
+    ];
+    let marked = sections::with_message_annotations(&whole, &annotations)
+        .and_then(|marked| sections::with_application_properties(&marked, &properties));
+    // It was well formed when it was put; if it is not any more, it goes as it is.
+    Payload::from(marked.unwrap_or_else(|_| Bytes::clone(&whole)))
+}

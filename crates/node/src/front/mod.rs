@@ -1,0 +1,279 @@
+//! One connection's side of the instance: its AMQP machine, translated into requests, and responses
+//! translated back. Here AMQP and queues meet, and nowhere else.
+//!
+//! It holds no message: a delivery's key *is* its sequence, a put waits as a token in [`InFlight`].
+
+mod admin;
+mod attach;
+mod deliver;
+mod error;
+mod links;
+mod message;
+mod transfer;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use slab::Slab;
+use towline_amqp::sasl::{Claim, ScramCredentials};
+use towline_amqp::types::{Error, SaslCode, condition};
+use towline_amqp::{Connection, Event, IncomingId, LinkId, Opened, Outgoing, ServerOptions};
+use towline_core::{ConsumerId, UnitId};
+use towline_types::{Payload, Time};
+
+use self::links::Links;
+use crate::request::{Request, Response};
+
+/// Who may come in; asked at login.
+pub trait Logins: Send + Sync {
+    /// Stored credentials of a user for SCRAM; `None` for nobody of that name.
+    fn scram(&self, user: &str) -> Option<ScramCredentials>;
+    /// Whether the login is right.
+    fn check(&self, claim: &Claim) -> SaslCode;
+    /// Whether this user (`None`: anonymous) may administer.
+    fn may_administer(&self, user: Option<&str>) -> bool;
+}
+
+/// What a connection starts with.
+pub struct FrontOptions {
+    /// The AMQP machine's settings.
+    pub machine: ServerOptions,
+    /// Who may come in.
+    pub logins: Arc<dyn Logins>,
+    /// The peer's address, for people.
+    pub address: String,
+    /// Model queue of dynamic nodes.
+    pub default_model: Arc<str>,
+}
+
+/// One connection.
+pub struct Front {
+    machine: Connection,
+    logins: Arc<dyn Logins>,
+    address: String,
+    default_model: Arc<str>,
+    user: Option<Arc<str>>,
+    logged_in: bool,
+    ending: Option<Ending>,
+    links: Links,
+    in_flight: Slab<InFlight>,
+    incoming_bytes: usize,
+    units: HashMap<UnitId, OpenUnit>,
+    admin_replies: VecDeque<Outgoing>,
+    admin_correlations: HashMap<u64, String>,
+    /// Header sections are cut from here, many to one allocation.
+    prefixes: BytesMut,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    Orderly,
+    Lost,
+}
+
+/// A delivery of the peer's that waits for its answer.
+#[derive(Clone, Copy, Debug)]
+struct InFlight {
+    delivery: IncomingId,
+    bytes: usize,
+}
+
+/// A unit of work that this connection declared.
+#[derive(Debug)]
+struct OpenUnit {
+    /// The coordinator link that it was declared on: it ends with it.
+    coordinator: LinkId,
+    /// Deliveries with a provisional outcome that the peer has not settled.
+    provisional: Vec<(LinkId, u64)>,
+}
+
+/// Token of requests whose answer nobody waits for.
+const NOBODY: u64 = u64::MAX;
+
+impl Front {
+    /// A connection whose socket was accepted at `now`.
+    #[must_use]
+    pub fn new(options: FrontOptions, now: Time) -> Front {
+        Front {
+            machine: Connection::server(options.machine, now),
+            logins: options.logins,
+            address: options.address,
+            default_model: options.default_model,
+            user: None,
+            logged_in: false,
+            ending: None,
+            links: Links::default(),
+            in_flight: Slab::new(),
+            incoming_bytes: 0,
+            units: HashMap::new(),
+            admin_replies: VecDeque::new(),
+            admin_correlations: HashMap::new(),
+            prefixes: BytesMut::new(),
+        }
+    }
+
+    /// Takes whole frames from the front of `input`; what they ask for is added to `requests`.
+    pub fn receive(&mut self, now: Time, input: &mut BytesMut, requests: &mut Vec<Request>) {
+        loop {
+            let before = input.len();
+            self.machine.receive(now, input);
+            self.take_events(now, requests);
+            // While a login waits for its answer the machine takes nothing; it was just answered.
+            if input.is_empty() || input.len() == before {
+                return;
+            }
+        }
+    }
+
+    /// Time passed.
+    pub fn tick(&mut self, now: Time, requests: &mut Vec<Request>) {
+        self.machine.tick(now);
+        self.take_events(now, requests);
+    }
+
+    /// When `tick` must be called.
+    #[must_use]
+    pub fn deadline(&self) -> Time {
+        self.machine.deadline().unwrap_or(Time::NEVER)
+    }
+
+    /// Whether the connection is over once the output is flushed.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.machine.is_finished()
+    }
+
+    /// Whether both sides closed it without an error.
+    #[must_use]
+    pub fn ended_orderly(&self) -> bool {
+        self.ending == Some(Ending::Orderly)
+    }
+
+    /// Whether the peer's open frame was accepted.
+    #[must_use]
+    pub fn is_logged_in(&self) -> bool {
+        self.logged_in
+    }
+
+    /// Bytes of messages that came in and have no answer yet.
+    #[must_use]
+    pub fn incoming_bytes(&self) -> usize {
+        self.incoming_bytes
+    }
+
+    /// Whether there is something to send.
+    #[must_use]
+    pub fn has_output(&self) -> bool {
+        self.machine.has_output()
+    }
+
+    /// Encoded bytes to send, in order, about `bytes_max` of them.
+    pub fn take_output(&mut self, output: &mut VecDeque<Bytes>, bytes_max: usize) {
+        self.machine.take_output(output, bytes_max);
+    }
+
+    /// Carries out one response. `body` is the content of a [`Response::Deliver`].
+    pub fn respond(
+        &mut self,
+        now: Time,
+        response: Response,
+        body: Option<Payload>,
+        requests: &mut Vec<Request>,
+    ) {
+        match response {
+            Response::Put { token, unit, result } => self.put_answered(token, unit, result),
+            Response::Deliver(delivery) => self.deliver(now, &delivery, body),
+            Response::Settled { link, sequence, unit, outcome, result } => {
+                self.settled(link, sequence, unit, outcome, result);
+            }
+            Response::Drained { consumer } => self.drained(consumer),
+            Response::ProducerOpened { link, result } => {
+                self.producer_opened(link, result, requests);
+            }
+            Response::ConsumerOpened { link, result } => {
+                self.consumer_opened(link, result, requests);
+            }
+            Response::ConsumerClosed { consumer, reason } => {
+                self.consumer_closed(consumer, &reason);
+            }
+            Response::Declared { token, result } => self.declared(token, result, requests),
+            Response::Discharged { token, unit, fail, result } => {
+                self.discharged(token, unit, fail, result);
+            }
+            // The peer hears of it at its next use of the unit: AMQP has no frame for it.
+            Response::UnitRolledBack { .. } => {}
+            Response::Admin(reply) => self.admin_answered(reply),
+            Response::Ending => {
+                let error = Error::new(condition::CONNECTION_FORCED, "the queue manager is ending");
+                self.machine.close(Some(error));
+                self.ending.get_or_insert(Ending::Orderly);
+            }
+        }
+    }
+
+    fn take_events(&mut self, now: Time, requests: &mut Vec<Request>) {
+        while let Some(event) = self.machine.next_event() {
+            self.take_event(now, event, requests);
+        }
+    }
+
+    fn take_event(&mut self, now: Time, event: Event, requests: &mut Vec<Request>) {
+        match event {
+            Event::Transfer(transfer) => self.transfer(now, transfer, requests),
+            Event::Outcome { link, key, state, settled } => {
+                self.outcome(link, key, state.as_ref(), settled, requests);
+            }
+            Event::Flow(flow) => self.flow(flow, requests),
+            Event::Login(login) => self.login(&login),
+            Event::Opened(opened) => self.opened(&opened, requests),
+            Event::Attached(attached) => self.attached(*attached, requests),
+            Event::Detached { link, closed, error, by_peer } => {
+                self.detached(link, requests);
+                if by_peer {
+                    // The machine waits for our half.
+                    self.machine.detach(link, closed, None);
+                }
+                drop(error);
+            }
+            Event::SessionEnded { session, .. } => {
+                for link in self.links.of_session(session) {
+                    self.detached(link, requests);
+                }
+            }
+            Event::Closed { error, by_peer } => {
+                let orderly = error.is_none() && by_peer;
+                self.ending.get_or_insert(if orderly { Ending::Orderly } else { Ending::Lost });
+            }
+            Event::SessionBegun(_) | Event::SenderSettled { .. } => {}
+        }
+    }
+
+    fn login(&mut self, claim: &Claim) {
+        match claim {
+            Claim::ScramUser { user } => {
+                let credentials = self.logins.scram(user);
+                self.machine.sasl_credentials(credentials);
+            }
+            Claim::Anonymous | Claim::External { .. } | Claim::Plain { .. } => {
+                self.machine.sasl_outcome(self.logins.check(claim));
+            }
+        }
+    }
+
+    fn opened(&mut self, opened: &Opened, requests: &mut Vec<Request>) {
+        self.user.clone_from(&opened.user);
+        self.logged_in = true;
+        self.machine.accept_open();
+        requests.push(Request::Connected {
+            container: opened.container_id.to_string(),
+            user: opened.user.as_deref().map(str::to_owned),
+            address: self.address.clone(),
+        });
+    }
+
+    /// The consumer's link, as long as it is attached.
+    fn link_of(&self, consumer: ConsumerId) -> Option<LinkId> {
+        self.links.of_consumer(consumer)
+    }
+}

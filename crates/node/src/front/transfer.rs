@@ -1,0 +1,208 @@
+//! Messages arrive: puts, and the commands of the transaction coordinator.
+
+use towline_amqp::types::{
+    CoordinatorCommand, DeliveryState, Error, Outcome as AmqpOutcome, condition,
+};
+use towline_amqp::{IncomingId, LinkId, Transfer, coordinator};
+use towline_core::{Refusal, UnitId};
+use towline_types::{Time, limits};
+
+use super::links::LinkUse;
+use super::{Front, InFlight, NOBODY, OpenUnit, error, message};
+use crate::request::{ProducerId, PutTo, Request};
+
+impl Front {
+    pub(super) fn transfer(&mut self, now: Time, transfer: Transfer, requests: &mut Vec<Request>) {
+        let Some(link) = self.links.get_mut(transfer.link) else { return };
+        match &mut link.used_for {
+            LinkUse::Producer { producer, credit } => {
+                *credit = credit.saturating_sub(1);
+                let producer = *producer;
+                self.put(now, transfer, Some(producer), requests);
+            }
+            LinkUse::AnonymousProducer { credit } => {
+                *credit = credit.saturating_sub(1);
+                self.put(now, transfer, None, requests);
+            }
+            LinkUse::Coordinator { credit } => {
+                *credit = credit.saturating_sub(1);
+                self.coordinate(&transfer, requests);
+            }
+            LinkUse::AdminRequests { credit } => {
+                *credit = credit.saturating_sub(1);
+                self.administer(&transfer, requests);
+            }
+            LinkUse::Opening(_)
+            | LinkUse::Abandoned
+            | LinkUse::Consumer { .. }
+            | LinkUse::AdminReplies { .. } => {}
+        }
+    }
+
+    fn put(
+        &mut self,
+        now: Time,
+        transfer: Transfer,
+        producer: Option<ProducerId>,
+        requests: &mut Vec<Request>,
+    ) {
+        let delivery = transfer.delivery;
+        let unit = match message::unit_of(transfer.state.as_ref()) {
+            Ok(unit) => unit,
+            Err(error) => return self.reject(delivery, None, error),
+        };
+        let bytes = transfer.payload.len();
+        let (message, to) = match message::from_payload(now, &transfer.payload, producer.is_none())
+        {
+            Ok(parsed) => parsed,
+            Err(error) => return self.reject(delivery, unit, error),
+        };
+        let target = match (producer, to) {
+            (Some(producer), _) => PutTo::Producer(producer),
+            (None, Some(name)) => PutTo::Name(name),
+            (None, None) => {
+                let text = "on an anonymous link each message needs `to`";
+                return self.reject(delivery, unit, Error::new(condition::INVALID_FIELD, text));
+            }
+        };
+        let token = self.in_flight.insert(InFlight { delivery, bytes });
+        self.incoming_bytes += bytes;
+        let token = token as u64;
+        // Asked for even when the sender settled it: the answer frees what it holds here.
+        requests.push(Request::Put { token, target, message, unit, reply_wanted: true });
+    }
+
+    pub(super) fn take_in_flight(&mut self, token: u64) -> Option<IncomingId> {
+        let slot = usize::try_from(token).ok()?;
+        let in_flight = self.in_flight.try_remove(slot)?;
+        self.incoming_bytes -= in_flight.bytes;
+        Some(in_flight.delivery)
+    }
+
+    pub(super) fn put_answered(
+        &mut self,
+        token: u64,
+        unit: Option<UnitId>,
+        result: Result<(), Refusal>,
+    ) {
+        let Some(delivery) = self.take_in_flight(token) else { return };
+        match result {
+            Ok(()) => {
+                let state = match unit {
+                    None => DeliveryState::Accepted,
+                    Some(unit) => DeliveryState::Transactional {
+                        txn_id: message::txn_id(unit),
+                        outcome: Some(AmqpOutcome::Accepted),
+                    },
+                };
+                self.machine.settle_incoming(delivery, state);
+                self.refill(delivery.link);
+            }
+            Err(refusal) => self.reject(delivery, unit, error::of_refusal(&refusal)),
+        }
+    }
+
+    /// Refuses one message; the link goes on.
+    pub(super) fn reject(&mut self, delivery: IncomingId, unit: Option<UnitId>, error: Error) {
+        let error = Some(Box::new(error));
+        let state = match unit {
+            None => DeliveryState::Rejected { error },
+            Some(unit) => DeliveryState::Transactional {
+                txn_id: message::txn_id(unit),
+                outcome: Some(AmqpOutcome::Rejected { error }),
+            },
+        };
+        self.machine.settle_incoming(delivery, state);
+        self.refill(delivery.link);
+    }
+
+    /// Grants credit again when half of it is used up.
+    pub(super) fn refill(&mut self, link: LinkId) {
+        let Some(known) = self.links.get_mut(link) else { return };
+        let (LinkUse::Producer { credit, .. }
+        | LinkUse::AnonymousProducer { credit }
+        | LinkUse::Coordinator { credit }
+        | LinkUse::AdminRequests { credit }) = &mut known.used_for
+        else {
+            return;
+        };
+        if *credit <= limits::PRODUCER_CREDIT / 2 {
+            *credit = limits::PRODUCER_CREDIT;
+            self.machine.set_credit(link, limits::PRODUCER_CREDIT);
+        }
+    }
+
+    fn coordinate(&mut self, transfer: &Transfer, requests: &mut Vec<Request>) {
+        let delivery = transfer.delivery;
+        let command = match coordinator::parse(&transfer.payload) {
+            Ok(command) => command,
+            Err(error) => {
+                let text = format!("not a declare or discharge: {error}");
+                return self.reject(delivery, None, Error::new(condition::DECODE_ERROR, &text));
+            }
+        };
+        let token = self.in_flight.insert(InFlight { delivery, bytes: 0 }) as u64;
+        match command {
+            CoordinatorCommand::Declare(_) => requests.push(Request::Declare { token }),
+            CoordinatorCommand::Discharge(discharge) => {
+                match message::unit_of_txn(&discharge.txn_id) {
+                    Ok(unit) => {
+                        let fail = discharge.fail;
+                        requests.push(Request::Discharge { token, unit, fail });
+                    }
+                    Err(error) => {
+                        self.take_in_flight(token);
+                        self.reject(delivery, None, error);
+                    }
+                }
+            }
+        }
+    }
+
+    pub(super) fn declared(
+        &mut self,
+        token: u64,
+        result: Result<UnitId, Refusal>,
+        requests: &mut Vec<Request>,
+    ) {
+        let Some(delivery) = self.take_in_flight(token) else { return };
+        match result {
+            Ok(unit) => {
+                if self.links.token(delivery.link).is_none() {
+                    // The coordinator link went before it heard of its unit.
+                    requests.push(Request::Discharge { token: NOBODY, unit, fail: true });
+                    return;
+                }
+                let open = OpenUnit { coordinator: delivery.link, provisional: Vec::new() };
+                self.units.insert(unit, open);
+                let state = DeliveryState::Declared { txn_id: message::txn_id(unit) };
+                self.machine.settle_incoming(delivery, state);
+                self.refill(delivery.link);
+            }
+            Err(refusal) => self.reject(delivery, None, error::of_refusal(&refusal)),
+        }
+    }
+
+    pub(super) fn discharged(
+        &mut self,
+        token: u64,
+        unit: UnitId,
+        _fail: bool,
+        result: Result<(), Refusal>,
+    ) {
+        if let Some(open) = self.units.remove(&unit) {
+            for (link, key) in open.provisional {
+                // Whatever the peer says of it from now on is too late.
+                self.machine.settle_outgoing(link, key, None);
+            }
+        }
+        let Some(delivery) = self.take_in_flight(token) else { return };
+        match result {
+            Ok(()) => {
+                self.machine.settle_incoming(delivery, DeliveryState::Accepted);
+                self.refill(delivery.link);
+            }
+            Err(refusal) => self.reject(delivery, None, error::of_refusal(&refusal)),
+        }
+    }
+}

@@ -1,0 +1,354 @@
+//! Requests, one by one: what the rules decide, and what the connection is told.
+
+use std::sync::Arc;
+
+use towline_core::selector::{IndexKey, Selector};
+use towline_core::{
+    ConnectionId, ConsumerId, ConsumerMode, ConsumerSpec, Filter, FilterKey, NewMessage, Outcome,
+    PutTarget, Refusal, Settlement, UnitId,
+};
+use towline_core::{MessageSequence, QueueId};
+use towline_types::Time;
+
+use super::{Connected, Consumer, Instance, Outbound, Producer, Routed};
+use crate::journal::Journal;
+use crate::request::{
+    ConsumerOpened, LinkToken, ProducerId, ProducerOpened, PutTo, Request, Response, Terminus,
+};
+
+/// Where the answer to a request goes, and when it is.
+struct Caller<'a> {
+    now: Time,
+    connection: ConnectionId,
+    journal: &'a dyn Journal,
+}
+
+/// What a consumer asks for.
+struct Wanted {
+    terminus: Terminus,
+    browse: bool,
+    selector: Option<Arc<Selector>>,
+    presettled: bool,
+    exclusive: Option<bool>,
+}
+
+impl Instance {
+    pub(super) fn request(
+        &mut self,
+        now: Time,
+        connection: ConnectionId,
+        request: Request,
+        journal: &dyn Journal,
+        out: &mut Outbound,
+    ) {
+        let caller = &Caller { now, connection, journal };
+        match request {
+            Request::Put { token, target, message, unit, reply_wanted } => {
+                let reply = reply_wanted.then_some(token);
+                self.put(caller, &target, message, unit, reply, out);
+            }
+            Request::Settle { consumer, sequence, outcome, unit, reply } => {
+                self.settle(caller, (consumer, sequence), outcome, unit, reply, out);
+            }
+            Request::Credit { consumer, limit, drain } => self.credit(consumer, limit, drain),
+            Request::Declare { token } => {
+                let result = self.declare(caller);
+                self.answer(caller, Response::Declared { token, result }, out);
+            }
+            Request::Discharge { token, unit, fail } => {
+                self.discharge(caller, token, unit, fail, out);
+            }
+            Request::OpenProducer { link, terminus } => {
+                let result = self.open_producer(caller, &terminus, out);
+                self.answer_durable(connection, Response::ProducerOpened { link, result }, out);
+            }
+            Request::CloseProducer { producer } => self.close_producer(caller, producer, out),
+            Request::OpenConsumer { link, terminus, browse, selector, presettled, exclusive } => {
+                let wanted = Wanted { terminus, browse, selector, presettled, exclusive };
+                let result = self.open_consumer(caller, wanted, out);
+                self.answer_durable(connection, Response::ConsumerOpened { link, result }, out);
+            }
+            Request::CloseConsumer { consumer, lost } => {
+                self.close_consumer(caller, consumer, lost, out);
+            }
+            Request::Admin { token, kind, text } => {
+                let (who, what) = ((connection, token), (kind.as_str(), text.as_str()));
+                self.administer(now, who, what, journal, out);
+            }
+            Request::Connected { container, user, address } => {
+                let connected = Connected { container, user, address };
+                self.connections.insert(connection, connected);
+            }
+            Request::Disconnect { lost } => self.disconnect(caller, lost, out),
+        }
+    }
+
+    fn put(
+        &mut self,
+        caller: &Caller<'_>,
+        to: &PutTo,
+        message: NewMessage,
+        unit: Option<UnitId>,
+        reply: Option<u64>,
+        out: &mut Outbound,
+    ) {
+        let result = match to {
+            PutTo::Producer(producer) => match self.producers.get(slot(*producer)) {
+                Some(Producer { target, .. }) => {
+                    self.rules.put(caller.now, target, message, unit, &mut self.decision)
+                }
+                None => Err(Refusal::Deleted("the target of this link".into())),
+            },
+            PutTo::Name(name) => self.put_by_name(caller, name, message, unit, out),
+        };
+        if let (Err(_), Some(unit)) = (&result, unit) {
+            // A unit that lost a message must not commit as though it were whole.
+            self.doomed.insert(unit);
+        }
+        let refused = result.is_err();
+        let response = reply.map(|token| Response::Put { token, unit, result });
+        match response {
+            Some(response) if refused => self.answer(caller, response, out),
+            response => self.carry_out_for(caller, response, out),
+        }
+    }
+
+    fn put_by_name(
+        &mut self,
+        caller: &Caller<'_>,
+        name: &str,
+        message: NewMessage,
+        unit: Option<UnitId>,
+        out: &mut Outbound,
+    ) -> Result<(), Refusal> {
+        let target = self.open_target(caller, name, out)?;
+        let result = self.rules.put(caller.now, &target, message, unit, &mut self.decision);
+        self.rules.close_put(&target);
+        result
+    }
+
+    fn open_target(
+        &mut self,
+        caller: &Caller<'_>,
+        name: &str,
+        out: &mut Outbound,
+    ) -> Result<PutTarget, Refusal> {
+        let target =
+            self.rules.open_put(caller.now, caller.connection, name, &mut self.decision)?;
+        self.carry_out_for(caller, None, out);
+        Ok(target)
+    }
+
+    fn settle(
+        &mut self,
+        caller: &Caller<'_>,
+        (consumer, sequence): (ConsumerId, MessageSequence),
+        outcome: Outcome,
+        unit: Option<UnitId>,
+        reply: Option<LinkToken>,
+        out: &mut Outbound,
+    ) {
+        let reply_wanted = reply.is_some();
+        let settlement = Settlement { consumer, sequence, outcome, unit, reply_wanted };
+        let result = self.rules.settle(caller.now, settlement, &mut self.decision);
+        if let (Err(_), Some(unit)) = (&result, unit) {
+            self.doomed.insert(unit);
+        }
+        let refused = result.is_err();
+        let response =
+            reply.map(|link| Response::Settled { link, sequence, unit, outcome, result });
+        match response {
+            Some(response) if refused => self.answer(caller, response, out),
+            response => self.carry_out_for(caller, response, out),
+        }
+    }
+
+    fn credit(&mut self, consumer: ConsumerId, limit: u64, drain: bool) {
+        if let Some(known) = self.consumers.get(&consumer) {
+            let credit = limit.saturating_sub(known.dispatched);
+            self.rules.set_credit(consumer, u32::try_from(credit).unwrap_or(u32::MAX), drain);
+        }
+    }
+
+    fn declare(&mut self, caller: &Caller<'_>) -> Result<UnitId, Refusal> {
+        if self.quiescing {
+            return Err(Refusal::Ending);
+        }
+        self.rules.declare(caller.now, caller.connection)
+    }
+
+    fn discharge(
+        &mut self,
+        caller: &Caller<'_>,
+        token: u64,
+        unit: UnitId,
+        fail: bool,
+        out: &mut Outbound,
+    ) {
+        let doomed = self.doomed.remove(&unit);
+        let connection = caller.connection;
+        let decided =
+            self.rules.discharge(caller.now, connection, unit, fail || doomed, &mut self.decision);
+        let refused = decided.is_err();
+        let result = if doomed && !fail && !refused { Err(Refusal::UnitDoomed) } else { decided };
+        let response = Response::Discharged { token, unit, fail, result };
+        if refused {
+            self.answer(caller, response, out);
+        } else {
+            self.carry_out_for(caller, Some(response), out);
+        }
+    }
+
+    fn open_producer(
+        &mut self,
+        caller: &Caller<'_>,
+        terminus: &Terminus,
+        out: &mut Outbound,
+    ) -> Result<ProducerOpened, Refusal> {
+        if self.quiescing {
+            return Err(Refusal::Ending);
+        }
+        let (name, dynamic) = match terminus {
+            Terminus::Queue(name) => (name.clone(), false),
+            Terminus::Dynamic(model) => (self.make_dynamic(caller, model, out)?.0, true),
+        };
+        let target = self.open_target(caller, &name, out)?;
+        let message_bytes_max = target.message_bytes_max;
+        let connection = caller.connection;
+        let slot = self.producers.insert(Producer { connection, target, dynamic });
+        let producer = ProducerId(slot as u64);
+        Ok(ProducerOpened { producer, address: name, message_bytes_max })
+    }
+
+    fn make_dynamic(
+        &mut self,
+        caller: &Caller<'_>,
+        model: &str,
+        out: &mut Outbound,
+    ) -> Result<(String, QueueId), Refusal> {
+        let made =
+            self.rules.open_dynamic(caller.now, caller.connection, model, &mut self.decision)?;
+        self.carry_out_for(caller, None, out);
+        Ok(made)
+    }
+
+    fn close_producer(&mut self, caller: &Caller<'_>, producer: ProducerId, out: &mut Outbound) {
+        if let Some(producer) = self.producers.try_remove(slot(producer)) {
+            self.rules.close_put(&producer.target);
+            if producer.dynamic {
+                self.delete_dynamic(caller, producer.target.queue, out);
+            }
+        }
+    }
+
+    fn delete_dynamic(&mut self, caller: &Caller<'_>, queue: QueueId, out: &mut Outbound) {
+        // A permanent dynamic queue stays, and so does one that others have open: it then goes with
+        // its connection.
+        let (now, connection) = (caller.now, caller.connection);
+        if self.rules.delete_dynamic(now, connection, queue, &mut self.decision).is_ok() {
+            self.carry_out_for(caller, None, out);
+        }
+    }
+
+    fn open_consumer(
+        &mut self,
+        caller: &Caller<'_>,
+        wanted: Wanted,
+        out: &mut Outbound,
+    ) -> Result<ConsumerOpened, Refusal> {
+        if self.quiescing {
+            return Err(Refusal::Ending);
+        }
+        let (queue, dynamic) = match &wanted.terminus {
+            Terminus::Queue(name) => (name.clone(), None),
+            Terminus::Dynamic(model) => {
+                let (name, queue) = self.make_dynamic(caller, model, out)?;
+                (name, Some(queue))
+            }
+        };
+        let spec = ConsumerSpec {
+            queue,
+            mode: if wanted.browse { ConsumerMode::Browse } else { ConsumerMode::Consume },
+            filter: wanted.selector.map(filter_of),
+            presettled: wanted.presettled,
+            exclusive: wanted.exclusive,
+        };
+        let (now, connection) = (caller.now, caller.connection);
+        let (consumer, _) = self.rules.open_get(now, connection, &spec, &mut self.decision)?;
+        self.carry_out_for(caller, None, out);
+        self.consumers.insert(consumer, Consumer { connection, dispatched: 0, dynamic });
+        Ok(ConsumerOpened { consumer, address: spec.queue })
+    }
+
+    fn close_consumer(
+        &mut self,
+        caller: &Caller<'_>,
+        consumer: ConsumerId,
+        lost: bool,
+        out: &mut Outbound,
+    ) {
+        if let Some(closed) = self.consumers.remove(&consumer) {
+            self.rules.close_get(caller.now, consumer, lost, &mut self.decision);
+            self.carry_out_for(caller, None, out);
+            if let Some(queue) = closed.dynamic {
+                self.delete_dynamic(caller, queue, out);
+            }
+        }
+    }
+
+    fn disconnect(&mut self, caller: &Caller<'_>, lost: bool, out: &mut Outbound) {
+        let connection = caller.connection;
+        let consumers: Vec<ConsumerId> = self
+            .consumers
+            .iter()
+            .filter(|(_, consumer)| consumer.connection == connection)
+            .map(|(id, _)| *id)
+            .collect();
+        for consumer in consumers {
+            self.close_consumer(caller, consumer, lost, out);
+        }
+        let producers: Vec<usize> = self
+            .producers
+            .iter()
+            .filter(|(_, producer)| producer.connection == connection)
+            .map(|(slot, _)| slot)
+            .collect();
+        for slot in producers {
+            self.close_producer(caller, ProducerId(slot as u64), out);
+        }
+        self.rules.disconnect(caller.now, connection, lost, &mut self.decision);
+        self.carry_out_for(caller, None, out);
+        self.connections.remove(&connection);
+    }
+
+    fn carry_out_for(
+        &mut self,
+        caller: &Caller<'_>,
+        response: Option<Response>,
+        out: &mut Outbound,
+    ) {
+        let reply = response.map(|response| (caller.connection, response));
+        self.carry_out(caller.now, reply, caller.journal, out);
+    }
+
+    fn answer(&mut self, caller: &Caller<'_>, response: Response, out: &mut Outbound) {
+        self.decision.clear();
+        out.routed.push(Routed { connection: caller.connection, response });
+    }
+}
+
+/// # Panics
+/// Never on the platforms we build for: a slot came out of a `usize`.
+fn slot(producer: ProducerId) -> usize {
+    usize::try_from(producer.0).unwrap_or(usize::MAX)
+}
+
+fn filter_of(selector: Arc<Selector>) -> Arc<Filter> {
+    let key = selector.index_key().map(|key| match key {
+        IndexKey::CorrelationId(text) => {
+            FilterKey::Correlation(towline_amqp::sections::id_hash(text))
+        }
+        IndexKey::MessageId(text) => FilterKey::MessageId(towline_amqp::sections::id_hash(text)),
+    });
+    Arc::new(Filter { key, condition: selector })
+}

@@ -1,0 +1,429 @@
+//! The instance: requests are decided, facts are logged, durable facts are applied, available messages
+//! are dispatched. Everything that can happen to it comes through [`Instance::step`].
+//!
+//! Invariants: a fact that goes to the log is applied when the log is durable up to its run, never
+//! before; the reply to a forced run waits with it; applying follows log order.
+
+mod decide;
+mod image;
+
+use std::collections::{HashMap, HashSet};
+
+use slab::Slab;
+use towline_core::command::{Define, DefineModel, LocalChanges};
+use towline_core::object::QueueKind;
+use towline_core::{
+    ConnectionId, ConsumerId, Decision, Durability, Effect, Fact, Limits, MessageSequence, Outputs,
+    PutTarget, QueueId, QueueManager, UnitId,
+};
+use towline_types::{Lsn, Payload, Time};
+
+pub use self::image::{ImagePlan, OldBody};
+use crate::journal::Journal;
+use crate::live::LiveExtents;
+use crate::pending::Pending;
+use crate::request::{Request, Response};
+use crate::selection::Contents;
+
+/// Everything that can wake an instance.
+#[derive(Debug)]
+pub enum Input<'a> {
+    /// A connection asks; all are taken.
+    Requests {
+        /// Which.
+        connection: ConnectionId,
+        /// For what, in order.
+        requests: &'a mut Vec<Request>,
+    },
+    /// The log is durable up to here.
+    Durable(Lsn),
+    /// A [`Fetch`] was carried out; `None`: the body cannot be read.
+    Content {
+        /// From the fetch.
+        ticket: FetchTicket,
+        /// What was read.
+        content: Option<Payload>,
+    },
+    /// The content of an [`OldBody`] was read: log it again.
+    Carry {
+        /// Whose.
+        queue: QueueId,
+        /// Which.
+        sequence: MessageSequence,
+        /// What was read.
+        content: Payload,
+    },
+    /// Time passed.
+    Tick,
+    /// The log has no room for new messages, or has it again.
+    LogFull(bool),
+    /// The queue manager ends: no new units of work, no new links.
+    Quiesce,
+    /// Tell all connections to go.
+    End,
+}
+
+/// Names one fetch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FetchTicket {
+    pub(crate) queue: QueueId,
+    pub(crate) sequence: MessageSequence,
+}
+
+/// A body that a selector needs: read it, then step the instance with [`Input::Content`].
+#[derive(Debug)]
+pub struct Fetch {
+    /// Comes back.
+    pub ticket: FetchTicket,
+    /// Where it is.
+    pub body: towline_core::Body,
+}
+
+/// A response and the connection that it is for.
+#[derive(Debug)]
+pub struct Routed {
+    /// For whom.
+    pub connection: ConnectionId,
+    /// What.
+    pub response: Response,
+}
+
+/// What one step yields. The caller owns, empties and reuses it.
+#[derive(Debug, Default)]
+pub struct Outbound {
+    /// For connections, in order.
+    pub routed: Vec<Routed>,
+    /// To be read.
+    pub fetches: Vec<Fetch>,
+}
+
+/// One instance of a queue manager.
+#[derive(Debug)]
+pub struct Instance {
+    pub(crate) name: String,
+    pub(crate) rules: QueueManager,
+    decision: Decision,
+    outputs: Outputs,
+    pending: Pending,
+    durable: Lsn,
+    applied: Lsn,
+    durable_facts: Vec<Fact>,
+    pub(crate) live: LiveExtents,
+    contents: Contents,
+    producers: Slab<Producer>,
+    consumers: HashMap<ConsumerId, Consumer>,
+    pub(crate) connections: HashMap<ConnectionId, Connected>,
+    /// Units of work in which a put or a settlement was refused: they can only be rolled back.
+    doomed: HashSet<UnitId>,
+    quiescing: bool,
+}
+
+#[derive(Debug)]
+struct Producer {
+    connection: ConnectionId,
+    target: PutTarget,
+    /// The queue was made for this link and goes with it.
+    dynamic: bool,
+}
+
+#[derive(Debug)]
+struct Consumer {
+    connection: ConnectionId,
+    /// Messages dispatched to it in all; its credit limit counts from the same zero.
+    dispatched: u64,
+    /// A queue that was made for this link and goes with it.
+    dynamic: Option<QueueId>,
+}
+
+/// What is known of a connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Connected {
+    pub(crate) container: String,
+    pub(crate) user: Option<String>,
+    pub(crate) address: String,
+}
+
+impl Instance {
+    /// A queue manager without objects, on a log with extents of `extent_bytes`.
+    #[must_use]
+    pub fn new(name: &str, limits: Limits, extent_bytes: u64) -> Instance {
+        Instance::around(name, QueueManager::new(limits), extent_bytes)
+    }
+
+    pub(crate) fn around(name: &str, rules: QueueManager, extent_bytes: u64) -> Instance {
+        Instance {
+            name: name.to_owned(),
+            rules,
+            decision: Decision::default(),
+            outputs: Outputs::default(),
+            pending: Pending::default(),
+            durable: Lsn::ZERO,
+            applied: Lsn::ZERO,
+            durable_facts: Vec::new(),
+            live: LiveExtents::new(extent_bytes),
+            contents: Contents::default(),
+            producers: Slab::new(),
+            consumers: HashMap::new(),
+            connections: HashMap::new(),
+            doomed: HashSet::new(),
+            quiescing: false,
+        }
+    }
+
+    /// The one way in.
+    pub fn step(&mut self, now: Time, input: Input<'_>, journal: &dyn Journal, out: &mut Outbound) {
+        match input {
+            Input::Requests { connection, requests } => {
+                for request in requests.drain(..) {
+                    self.request(now, connection, request, journal, out);
+                }
+            }
+            Input::Durable(upto) => self.durable(now, upto, journal, out),
+            Input::Content { ticket, content } => {
+                self.contents.arrived(ticket, content);
+                self.rules.content_arrived(ticket.queue, ticket.sequence);
+            }
+            Input::Carry { queue, sequence, content } => {
+                if self.rules.carry(queue, sequence, content, &mut self.decision) {
+                    self.carry_out(now, None, journal, out);
+                }
+            }
+            Input::Tick => {
+                self.rules.tick(now, &mut self.outputs);
+                self.take_outputs(journal, out);
+            }
+            Input::LogFull(full) => {
+                self.rules.refuse_puts(full.then_some(towline_core::Refusal::LogFull));
+            }
+            Input::Quiesce => self.quiescing = true,
+            Input::End => {
+                for connection in self.connections.keys() {
+                    let (connection, response) = (*connection, Response::Ending);
+                    out.routed.push(Routed { connection, response });
+                }
+            }
+        }
+        self.dispatch(now, journal, out);
+    }
+
+    /// Everything before `tail` is in the queues already.
+    pub(crate) fn resume_at(&mut self, tail: Lsn) {
+        self.durable = tail;
+        self.applied = tail;
+    }
+
+    /// When [`Input::Tick`] must come at the latest.
+    #[must_use]
+    pub fn next_tick(&self) -> Time {
+        self.rules.next_tick()
+    }
+
+    /// Units of work that are open.
+    #[must_use]
+    pub fn units_open(&self) -> usize {
+        self.rules.open_units()
+    }
+
+    /// Runs that are decided and not durable yet.
+    #[must_use]
+    pub fn runs_pending(&self) -> usize {
+        self.pending.len()
+    }
+
+    fn durable(&mut self, now: Time, upto: Lsn, journal: &dyn Journal, out: &mut Outbound) {
+        // Two log writers may report in either order; the later report says it all.
+        self.durable = self.durable.max(upto);
+        let mut facts = std::mem::take(&mut self.durable_facts);
+        while let Some((end, reply)) = self.pending.take_durable(self.durable, &mut facts) {
+            for fact in facts.drain(..) {
+                self.rules.apply(now, fact, &mut self.outputs);
+            }
+            self.applied = self.applied.max(end);
+            if let Some((connection, response)) = reply {
+                out.routed.push(Routed { connection, response });
+            }
+        }
+        self.durable_facts = facts;
+        self.take_outputs(journal, out);
+    }
+
+    pub(crate) fn is_quiescing(&self) -> bool {
+        self.quiescing
+    }
+
+    /// Bytes of one extent of the log.
+    #[must_use]
+    pub fn extent_bytes(&self) -> u64 {
+        self.live.extent_bytes()
+    }
+
+    /// Answers when everything decided so far is durable: what was confirmed stays.
+    pub(crate) fn answer_durable(
+        &mut self,
+        connection: ConnectionId,
+        response: Response,
+        out: &mut Outbound,
+    ) {
+        if self.pending.is_empty() {
+            out.routed.push(Routed { connection, response });
+        } else {
+            self.pending.park(Lsn::ZERO, std::iter::empty(), Some((connection, response)));
+        }
+    }
+
+    /// Carries out what was decided without a caller who waits.
+    pub(crate) fn carry_out_decision(
+        &mut self,
+        now: Time,
+        decision: Decision,
+        journal: &dyn Journal,
+        out: &mut Outbound,
+    ) {
+        self.decision = decision;
+        self.carry_out(now, None, journal, out);
+    }
+
+    /// Carries out what `self.decision` holds; `reply` goes when it is durable, or at once when
+    /// nobody has to wait.
+    fn carry_out(
+        &mut self,
+        now: Time,
+        reply: Option<(ConnectionId, Response)>,
+        journal: &dyn Journal,
+        out: &mut Outbound,
+    ) {
+        let decision = &mut self.decision;
+        let mut reply = reply;
+        match decision.durability {
+            Durability::Memory if decision.behind && !self.pending.is_empty() => {
+                self.pending.park(Lsn::ZERO, decision.facts.drain(..), None);
+            }
+            Durability::Memory => {
+                for fact in decision.facts.drain(..) {
+                    self.rules.apply(now, fact, &mut self.outputs);
+                }
+            }
+            durability @ (Durability::Lazy | Durability::Forced) => {
+                let logged = decision.facts.get_mut(..decision.logged).unwrap_or_default();
+                let end = journal.append(logged, durability);
+                let waits = durability == Durability::Forced;
+                let parked = if waits { reply.take() } else { None };
+                self.pending.park(end, decision.facts.drain(..), parked);
+            }
+        }
+        self.decision.clear();
+        if let Some((connection, response)) = reply {
+            out.routed.push(Routed { connection, response });
+        }
+        self.take_outputs(journal, out);
+    }
+
+    /// Hands available messages to consumers, then does what followed from it.
+    fn dispatch(&mut self, now: Time, journal: &dyn Journal, out: &mut Outbound) {
+        const ROUNDS_MAX: usize = 64;
+        for _ in 0..ROUNDS_MAX {
+            let mut selection = self.contents.selection(journal);
+            let more = self.rules.dispatch(now, &mut selection, &mut self.outputs);
+            self.take_outputs(journal, out);
+            if !more {
+                return;
+            }
+        }
+    }
+
+    /// Logs the facts that nobody asked for, and turns effects into responses.
+    fn take_outputs(&mut self, journal: &dyn Journal, out: &mut Outbound) {
+        while !self.outputs.facts.is_empty() || !self.outputs.effects.is_empty() {
+            let mut effects = std::mem::take(&mut self.outputs.effects);
+            for effect in effects.drain(..) {
+                self.take_effect(effect, out);
+            }
+            if self.outputs.effects.is_empty() {
+                self.outputs.effects = effects;
+            }
+            let mut facts = std::mem::take(&mut self.outputs.facts);
+            for fact in facts.drain(..) {
+                let mut run = [fact];
+                let end = journal.append(&mut run, Durability::Lazy);
+                self.pending.park(end, run.into_iter(), None);
+            }
+            if self.outputs.facts.is_empty() {
+                self.outputs.facts = facts;
+            }
+        }
+    }
+
+    fn take_effect(&mut self, effect: Effect, out: &mut Outbound) {
+        let (connection, response) = match effect {
+            Effect::Deliver(delivery) => {
+                if let Some(consumer) = self.consumers.get_mut(&delivery.consumer) {
+                    consumer.dispatched += 1;
+                }
+                (delivery.connection, Response::Deliver(Box::new(delivery)))
+            }
+            Effect::Stored { location } => return self.live.stored(location),
+            Effect::Removed { location } => return self.live.removed(location),
+            Effect::RemovedMany { locations } => {
+                return locations.into_iter().for_each(|location| self.live.removed(location));
+            }
+            Effect::Fetch { queue, sequence, body } => {
+                let ticket = FetchTicket { queue, sequence };
+                return out.fetches.push(Fetch { ticket, body });
+            }
+            Effect::Drained { connection, consumer } => {
+                (connection, Response::Drained { consumer })
+            }
+            Effect::ConsumerClosed { connection, consumer, reason } => {
+                self.consumers.remove(&consumer);
+                (connection, Response::ConsumerClosed { consumer, reason })
+            }
+            Effect::UnitRolledBack { connection, unit, reason } => {
+                self.doomed.remove(&unit);
+                (connection, Response::UnitRolledBack { unit, reason })
+            }
+        };
+        out.routed.push(Routed { connection, response });
+    }
+}
+
+impl Instance {
+    /// Whether there is no object at all: a queue manager that was just made.
+    #[must_use]
+    pub fn is_new(&self) -> bool {
+        self.rules.definitions().next().is_none()
+    }
+
+    /// Defines a local queue that every new queue manager has.
+    pub fn define_default_queue(
+        &mut self,
+        now: Time,
+        name: &str,
+        description: &str,
+        journal: &dyn Journal,
+        out: &mut Outbound,
+    ) {
+        let changes =
+            LocalChanges { description: Some(description.to_owned()), ..LocalChanges::default() };
+        let define = Define { name: name.to_owned(), replace: false, like: None, changes };
+        let defined = self.rules.define_local(now, &define, &mut self.decision);
+        assert!(defined.is_ok(), "a default queue was refused: {defined:?}");
+        self.carry_out(now, None, journal, out);
+    }
+
+    /// Defines a model queue that every new queue manager has.
+    pub fn define_default_model(
+        &mut self,
+        now: Time,
+        name: &str,
+        kind: QueueKind,
+        journal: &dyn Journal,
+        out: &mut Outbound,
+    ) {
+        let changes = LocalChanges::default();
+        let define = Define { name: name.to_owned(), replace: false, like: None, changes };
+        let model = DefineModel { define, kind: Some(kind) };
+        let defined = self.rules.define_model(now, &model, &mut self.decision);
+        assert!(defined.is_ok(), "a default model was refused: {defined:?}");
+        self.carry_out(now, None, journal, out);
+    }
+}

@@ -1,0 +1,85 @@
+//! Which extents of the log still hold bodies of live messages, so that the others can be reused.
+
+use std::collections::BTreeMap;
+
+use towline_types::{BodyLocation, Lsn};
+
+/// Live bodies and their bytes, extent by extent.
+#[derive(Debug)]
+pub(crate) struct LiveExtents {
+    extent_bytes: u64,
+    live: BTreeMap<u64, Live>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Live {
+    bodies: u64,
+    bytes: u64,
+}
+
+impl LiveExtents {
+    pub(crate) fn new(extent_bytes: u64) -> LiveExtents {
+        assert!(extent_bytes > 0, "an extent has bytes");
+        LiveExtents { extent_bytes, live: BTreeMap::new() }
+    }
+
+    pub(crate) fn extent_bytes(&self) -> u64 {
+        self.extent_bytes
+    }
+
+    pub(crate) fn stored(&mut self, location: BodyLocation) {
+        let live = self.live.entry(location.lsn.0 / self.extent_bytes).or_default();
+        live.bodies += 1;
+        live.bytes += u64::from(location.bytes);
+    }
+
+    /// # Panics
+    /// When the body was not stored: the accounts would never be right again.
+    pub(crate) fn removed(&mut self, location: BodyLocation) {
+        let extent = location.lsn.0 / self.extent_bytes;
+        let Some(live) = self.live.get_mut(&extent) else {
+            assert!(self.live.contains_key(&extent), "a body was removed that was not stored");
+            return;
+        };
+        assert!(live.bodies > 0, "a body was removed that was not stored");
+        live.bodies -= 1;
+        live.bytes -= u64::from(location.bytes);
+        if live.bodies == 0 {
+            self.live.remove(&extent);
+        }
+    }
+
+    /// Start of the oldest extent that still holds a live body; `None` when no body is live.
+    pub(crate) fn oldest(&self) -> Option<Lsn> {
+        self.live.first_key_value().map(|(extent, _)| Lsn(extent * self.extent_bytes))
+    }
+
+    /// Live bytes in all extents.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.live.values().map(|live| live.bytes).sum()
+    }
+
+    /// Start of the extent that `lsn` is in.
+    pub(crate) fn extent_start(&self, lsn: Lsn) -> Lsn {
+        Lsn(lsn.0 - lsn.0 % self.extent_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_extent_is_free_when_its_last_body_is_removed() {
+        let mut live = LiveExtents::new(1_000);
+        let first = BodyLocation { lsn: Lsn(1_500), bytes: 10 };
+        let second = BodyLocation { lsn: Lsn(3_200), bytes: 20 };
+        live.stored(first);
+        live.stored(second);
+        assert_eq!(live.oldest(), Some(Lsn(1_000)));
+        live.removed(first);
+        assert_eq!(live.oldest(), Some(Lsn(3_000)));
+        live.removed(second);
+        assert_eq!((live.oldest(), live.bytes()), (None, 0));
+    }
+}

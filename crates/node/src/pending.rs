@@ -1,0 +1,96 @@
+//! What was decided and is on its way to the log: facts wait here to be applied, replies wait here
+//! to be sent, until the log is durable up to their position.
+
+use std::collections::VecDeque;
+
+use towline_core::{ConnectionId, Fact};
+use towline_types::Lsn;
+
+use crate::request::Response;
+
+/// Decided, not yet durable; in log order.
+#[derive(Debug, Default)]
+pub(crate) struct Pending {
+    runs: VecDeque<Run>,
+    facts: VecDeque<Fact>,
+}
+
+#[derive(Debug)]
+struct Run {
+    end: Lsn,
+    facts: usize,
+    reply: Option<(ConnectionId, Response)>,
+}
+
+impl Pending {
+    /// Parks a run that is durable once the log is durable up to `end`. An `end` before that of the
+    /// run parked last (facts that are not logged) waits for that one.
+    pub(crate) fn park(
+        &mut self,
+        end: Lsn,
+        facts: impl Iterator<Item = Fact>,
+        reply: Option<(ConnectionId, Response)>,
+    ) {
+        let before = self.facts.len();
+        self.facts.extend(facts);
+        let end = self.runs.back().map_or(end, |last| last.end.max(end));
+        self.runs.push_back(Run { end, facts: self.facts.len() - before, reply });
+    }
+
+    /// The next run that is durable: its facts go to `facts`, its end and its reply are returned.
+    pub(crate) fn take_durable(
+        &mut self,
+        durable: Lsn,
+        facts: &mut Vec<Fact>,
+    ) -> Option<(Lsn, Option<(ConnectionId, Response)>)> {
+        if self.runs.front()?.end > durable {
+            return None;
+        }
+        let run = self.runs.pop_front()?;
+        facts.extend(self.facts.drain(..run.facts));
+        Some((run.end, run.reply))
+    }
+
+    /// Whether nothing is on its way.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    /// Number of runs on their way.
+    pub(crate) fn len(&self) -> usize {
+        self.runs.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use towline_core::{MessageSequence, QueueId};
+
+    fn got(sequence: u64) -> Fact {
+        Fact::Got { queue: QueueId(1), sequence: MessageSequence(sequence) }
+    }
+
+    #[test]
+    fn a_run_waits_until_the_log_is_durable_up_to_its_end() {
+        let mut pending = Pending::default();
+        pending.park(Lsn(100), [got(1), got(2)].into_iter(), None);
+        let mut facts = Vec::new();
+        assert!(pending.take_durable(Lsn(99), &mut facts).is_none());
+        assert!(pending.take_durable(Lsn(100), &mut facts).is_some());
+        assert_eq!(facts, [got(1), got(2)]);
+        assert!(pending.is_empty());
+    }
+
+    #[test]
+    fn unlogged_facts_wait_behind_what_was_decided_before_them() {
+        let mut pending = Pending::default();
+        pending.park(Lsn(100), [got(1)].into_iter(), None);
+        pending.park(Lsn::ZERO, [got(2)].into_iter(), None);
+        let mut facts = Vec::new();
+        assert!(pending.take_durable(Lsn(50), &mut facts).is_none());
+        assert!(pending.take_durable(Lsn(100), &mut facts).is_some());
+        assert!(pending.take_durable(Lsn(100), &mut facts).is_some());
+        assert_eq!(facts, [got(1), got(2)]);
+    }
+}

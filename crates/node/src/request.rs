@@ -1,0 +1,267 @@
+//! What a connection asks of the instance, and what it is told. Closed lists: what is not here cannot
+//! happen.
+
+use std::fmt;
+use std::sync::Arc;
+
+use towline_core::selector::Selector;
+use towline_core::{ConsumerId, Delivery, MessageSequence, NewMessage, Outcome, Refusal, UnitId};
+
+/// How a connection names one of its links to itself; opaque to the instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LinkToken(pub u64);
+
+/// One open producer of the instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ProducerId(pub u64);
+
+/// Where messages go to or come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Terminus {
+    /// A queue, an alias, or a name that a rule may define on first use.
+    Queue(String),
+    /// A new queue made from the model queue of this name (AMQP dynamic nodes).
+    Dynamic(String),
+}
+
+/// One thing that a connection asks for. `token`s come back in the [`Response`].
+#[derive(Debug)]
+pub enum Request {
+    /// The peer has logged in. The first request of a connection.
+    Connected {
+        /// Its container id.
+        container: String,
+        /// Who it is; `None`: anonymous.
+        user: Option<String>,
+        /// From where.
+        address: String,
+    },
+    /// Attach a link on which messages arrive.
+    OpenProducer {
+        /// Which link.
+        link: LinkToken,
+        /// Where to.
+        terminus: Terminus,
+    },
+    /// That link is gone; a queue that was made for it goes with it.
+    CloseProducer {
+        /// Which.
+        producer: ProducerId,
+    },
+    /// Put a message.
+    Put {
+        /// Comes back.
+        token: u64,
+        /// Where to.
+        target: PutTo,
+        /// What.
+        message: NewMessage,
+        /// Inside which unit of work.
+        unit: Option<UnitId>,
+        /// Whether anybody waits for the answer (false: the transfer was settled).
+        reply_wanted: bool,
+    },
+    /// Attach a link on which messages leave.
+    OpenConsumer {
+        /// Which link.
+        link: LinkToken,
+        /// Where from.
+        terminus: Terminus,
+        /// Browse: messages stay.
+        browse: bool,
+        /// Only these.
+        selector: Option<Arc<Selector>>,
+        /// Deliveries are settled as they are sent.
+        presettled: bool,
+        /// Asked for alone (`Some(true)`), or shared (`Some(false)`).
+        exclusive: Option<bool>,
+    },
+    /// That link is gone. What was delivered and not settled goes back.
+    CloseConsumer {
+        /// Which.
+        consumer: ConsumerId,
+        /// It broke (the backout counts rise), rather than being closed in order.
+        lost: bool,
+    },
+    /// Messages that this consumer may be sent, counted over the consumer's whole life.
+    Credit {
+        /// Which.
+        consumer: ConsumerId,
+        /// May have been sent this many in all.
+        limit: u64,
+        /// Use up at once what cannot be served.
+        drain: bool,
+    },
+    /// The outcome of a delivery.
+    Settle {
+        /// To which consumer it went.
+        consumer: ConsumerId,
+        /// Which message.
+        sequence: MessageSequence,
+        /// What became of it.
+        outcome: Outcome,
+        /// Inside which unit of work.
+        unit: Option<UnitId>,
+        /// Whether the client waits for the answer.
+        reply: Option<LinkToken>,
+    },
+    /// Begin a unit of work.
+    Declare {
+        /// Comes back.
+        token: u64,
+    },
+    /// End a unit of work.
+    Discharge {
+        /// Comes back.
+        token: u64,
+        /// Which.
+        unit: UnitId,
+        /// Roll back rather than commit.
+        fail: bool,
+    },
+    /// An administration request (see `docs/reference`).
+    Admin {
+        /// The link that the request came on.
+        token: u64,
+        /// `mqsc`, `status`, ...
+        kind: String,
+        /// The text of the request.
+        text: String,
+    },
+    /// The connection ends. Always the last request of a connection.
+    Disconnect {
+        /// It broke, rather than being closed in order.
+        lost: bool,
+    },
+}
+
+/// Where a put goes.
+#[derive(Debug, Clone)]
+pub enum PutTo {
+    /// To the queue that the link was opened for.
+    Producer(ProducerId),
+    /// To the queue that the message names (anonymous terminus).
+    Name(String),
+}
+
+/// One thing that a connection is told.
+#[derive(Debug)]
+pub enum Response {
+    /// Answers `OpenProducer`.
+    ProducerOpened {
+        /// Which link.
+        link: LinkToken,
+        /// How it went.
+        result: Result<ProducerOpened, Refusal>,
+    },
+    /// Answers `OpenConsumer`.
+    ConsumerOpened {
+        /// Which link.
+        link: LinkToken,
+        /// How it went.
+        result: Result<ConsumerOpened, Refusal>,
+    },
+    /// Answers `Put`: durable, or staged in its unit of work, or refused.
+    Put {
+        /// From the request.
+        token: u64,
+        /// From the request.
+        unit: Option<UnitId>,
+        /// How it went.
+        result: Result<(), Refusal>,
+    },
+    /// A message for a consumer.
+    Deliver(Box<Delivery>),
+    /// Answers `Settle`: durable, or staged, or refused.
+    Settled {
+        /// From the request.
+        link: LinkToken,
+        /// From the request.
+        sequence: MessageSequence,
+        /// From the request.
+        unit: Option<UnitId>,
+        /// From the request.
+        outcome: Outcome,
+        /// How it went.
+        result: Result<(), Refusal>,
+    },
+    /// A drain is done.
+    Drained {
+        /// Which.
+        consumer: ConsumerId,
+    },
+    /// The instance closed a consumer.
+    ConsumerClosed {
+        /// Which.
+        consumer: ConsumerId,
+        /// Why.
+        reason: Refusal,
+    },
+    /// Answers `Declare`.
+    Declared {
+        /// From the request.
+        token: u64,
+        /// The new unit.
+        result: Result<UnitId, Refusal>,
+    },
+    /// Answers `Discharge`.
+    Discharged {
+        /// From the request.
+        token: u64,
+        /// From the request.
+        unit: UnitId,
+        /// From the request.
+        fail: bool,
+        /// How it went.
+        result: Result<(), Refusal>,
+    },
+    /// The instance rolled a unit of work back by itself.
+    UnitRolledBack {
+        /// Which.
+        unit: UnitId,
+        /// Why.
+        reason: Refusal,
+    },
+    /// Answers `Admin`.
+    Admin(AdminReply),
+    /// The queue manager ends: close the connection.
+    Ending,
+}
+
+/// Answer to an administration request.
+#[derive(Debug)]
+pub struct AdminReply {
+    /// From the request.
+    pub token: u64,
+    /// A JSON text.
+    pub json: String,
+}
+
+/// What a producer learns when its link opens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProducerOpened {
+    /// Its id.
+    pub producer: ProducerId,
+    /// The address (made by the instance for a dynamic node).
+    pub address: String,
+    /// MAXMSGL.
+    pub message_bytes_max: u64,
+}
+
+/// What a consumer learns when its link opens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConsumerOpened {
+    /// Its id.
+    pub consumer: ConsumerId,
+    /// The address (made by the instance for a dynamic node).
+    pub address: String,
+}
+
+impl fmt::Display for Terminus {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Terminus::Queue(name) => write!(out, "queue '{name}'"),
+            Terminus::Dynamic(model) => write!(out, "a queue made from model '{model}'"),
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! Client and instance face to face, without sockets, disks or clocks: a client's AMQP machine, the
+//! front, the instance, and a log that is durable when the test says so.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+mod rig;
+
+use rig::{Got, Rig, message};
+use towline_amqp::types::{DeliveryState, Outcome};
+
+#[test]
+fn a_persistent_put_is_accepted_only_when_the_log_is_durable() {
+    let mut rig = Rig::new();
+    rig.define("Q");
+    let mut client = rig.connect();
+    let sender = rig.sender(&mut client, "Q");
+    rig.hold_log();
+    rig.send(&mut client, sender, 1, message("one").durable());
+    assert_eq!(rig.outcomes(&mut client), []);
+    rig.release_log(&mut [&mut client]);
+    assert_eq!(rig.outcomes(&mut client), [(1, Some(DeliveryState::Accepted))]);
+}
+
+#[test]
+fn a_message_is_not_visible_before_it_is_durable() {
+    let mut rig = Rig::new();
+    rig.define("Q");
+    let mut client = rig.connect();
+    let sender = rig.sender(&mut client, "Q");
+    let receiver = rig.receiver(&mut client, "Q");
+    rig.credit(&mut client, receiver, 10);
+    rig.hold_log();
+    rig.send(&mut client, sender, 1, message("one").durable());
+    assert_eq!(rig.received(&mut client), []);
+    rig.release_log(&mut [&mut client]);
+    assert_eq!(rig.received(&mut client), [Got::text("one")]);
+}
+
+#[test]
+fn order_is_kept_when_a_non_persistent_put_follows_an_undurable_one() {
+    let mut rig = Rig::new();
+    rig.define("Q");
+    let mut client = rig.connect();
+    let sender = rig.sender(&mut client, "Q");
+    let receiver = rig.receiver(&mut client, "Q");
+    rig.credit(&mut client, receiver, 10);
+    rig.hold_log();
+    rig.send(&mut client, sender, 1, message("one").durable());
+    rig.send(&mut client, sender, 2, message("two"));
+    assert_eq!(rig.received(&mut client), []);
+    rig.release_log(&mut [&mut client]);
+    assert_eq!(rig.received(&mut client), [Got::text("one"), Got::text("two")]);
+}
+
+#[test]
+fn an_accepted_message_does_not_come_back_and_a_released_one_does_uncounted() {
+    let mut rig = Rig::new();
+    rig.define("Q");
+    let mut client = rig.connect();
+    let sender = rig.sender(&mut client, "Q");
+    let receiver = rig.receiver(&mut client, "Q");
+    rig.send(&mut client, sender, 1, message("one").durable());
+    rig.send(&mut client, sender, 2, message("two").durable());
+    rig.credit(&mut client, receiver, 2);
+    let got = rig.received_whole(&mut client);
+    assert_eq!(got.len(), 2);
+    rig.settle(&mut client, got[0].delivery, DeliveryState::Accepted);
+    rig.settle(&mut client, got[1].delivery, DeliveryState::Released);
+    rig.credit(&mut client, receiver, 5);
+    let again = rig.received_whole(&mut client);
+    assert_eq!(again.iter().map(|got| got.body()).collect::<Vec<_>>(), ["two"]);
+    assert_eq!(again[0].delivery_count(), 0);
+}
+
+#[test]
+fn a_failed_delivery_is_counted() {
+    let mut rig = Rig::new();
+    rig.define("Q");
+    let mut client = rig.connect();
+    let sender = rig.sender(&mut client, "Q");
+    let receiver = rig.receiver(&mut client, "Q");
+    rig.send(&mut client, sender, 1, message("one").durable());
+    rig.credit(&mut client, receiver, 1);
+    let got = rig.received_whole(&mut client);
+    let failed = DeliveryState::Modified {
+        delivery_failed: true,
+        undeliverable_here: false,
+        annotations: None,
+    };
+    rig.settle(&mut client, got[0].delivery, failed);
+    rig.credit(&mut client, receiver, 1);
+    assert_eq!(rig.received_whole(&mut client)[0].delivery_count(), 1);
+}
+
+#[test]
+fn a_unit_of_work_is_visible_at_commit_all_at_once() {
+    let mut rig = Rig::new();
+    rig.define("A");
+    rig.define("B");
+    let mut client = rig.connect();
+    let to_a = rig.sender(&mut client, "A");
+    let to_b = rig.sender(&mut client, "B");
+    let from_a = rig.receiver(&mut client, "A");
+    let from_b = rig.receiver(&mut client, "B");
+    rig.credit(&mut client, from_a, 5);
+    rig.credit(&mut client, from_b, 5);
+    let unit = rig.declare(&mut client);
+    rig.send_in(&mut client, to_a, 1, message("a").durable(), &unit);
+    rig.send_in(&mut client, to_b, 2, message("b").durable(), &unit);
+    assert_eq!(rig.received(&mut client), []);
+    assert_eq!(rig.discharge(&mut client, &unit, false), Some(DeliveryState::Accepted));
+    let mut got = rig.received(&mut client);
+    got.sort();
+    assert_eq!(got, [Got::text("a"), Got::text("b")]);
+}
+
+#[test]
+fn a_rolled_back_unit_puts_nothing_and_gives_back_what_it_got() {
+    let mut rig = Rig::new();
+    rig.define("Q");
+    let mut client = rig.connect();
+    let sender = rig.sender(&mut client, "Q");
+    let receiver = rig.receiver(&mut client, "Q");
+    rig.send(&mut client, sender, 1, message("one").durable());
+    rig.credit(&mut client, receiver, 1);
+    let got = rig.received_whole(&mut client);
+    let unit = rig.declare(&mut client);
+    let state = DeliveryState::Transactional { txn_id: unit, outcome: Some(Outcome::Accepted) };
+    rig.settle(&mut client, got[0].delivery, state);
+    rig.send_in(&mut client, sender, 2, message("two").durable(), &unit);
+    assert_eq!(rig.discharge(&mut client, &unit, true), Some(DeliveryState::Accepted));
+    rig.credit(&mut client, receiver, 5);
+    let again = rig.received_whole(&mut client);
+    assert_eq!(again.iter().map(|got| got.body()).collect::<Vec<_>>(), ["one"]);
+    assert_eq!(again[0].delivery_count(), 1);
+}
+
+#[test]
+fn a_unit_with_a_refused_message_cannot_commit() {
+    let mut rig = Rig::new();
+    rig.define("Q");
+    rig.mqsc("ALTER QLOCAL('Q') MAXMSGL(20)");
+    let mut client = rig.connect();
+    let sender = rig.sender(&mut client, "Q");
+    let receiver = rig.receiver(&mut client, "Q");
+    rig.credit(&mut client, receiver, 5);
+    rig.mqsc("ALTER QLOCAL('Q') PUT(DISABLED)");
+    let unit = rig.declare(&mut client);
+    rig.send_in(&mut client, sender, 1, message("x").durable(), &unit);
+    let outcome = rig.discharge(&mut client, &unit, false);
+    assert!(matches!(outcome, Some(DeliveryState::Rejected { .. })), "{outcome:?}");
+    assert_eq!(rig.received(&mut client), []);
+}
+
+#[test]
+fn an_unknown_queue_refuses_the_link_and_the_connection_lives() {
+    let mut rig = Rig::new();
+    rig.define("Q");
+    let mut client = rig.connect();
+    let condition = rig.refused_sender(&mut client, "NO.SUCH.QUEUE");
+    assert_eq!(condition, "amqp:not-found");
+    let sender = rig.sender(&mut client, "Q");
+    rig.send(&mut client, sender, 1, message("one").durable());
+    assert_eq!(rig.outcomes(&mut client), [(1, Some(DeliveryState::Accepted))]);
+}
+
+#[test]
+fn a_selector_chooses_among_messages() {
+    let mut rig = Rig::new();
+    rig.define("Q");
+    let mut client = rig.connect();
+    let sender = rig.sender(&mut client, "Q");
+    for (key, color) in [(1, "red"), (2, "blue"), (3, "red")] {
+        rig.send(&mut client, sender, key, message(color).durable().property("color", color));
+    }
+    let receiver = rig.selecting_receiver(&mut client, "Q", "color = 'red'");
+    rig.credit(&mut client, receiver, 10);
+    assert_eq!(rig.received(&mut client), [Got::text("red"), Got::text("red")]);
+}
+
+#[test]
+fn a_bad_selector_refuses_the_link() {
+    let mut rig = Rig::new();
+    rig.define("Q");
+    let mut client = rig.connect();
+    let condition = rig.refused_selecting_receiver(&mut client, "Q", "color = = 1");
+    assert_eq!(condition, "amqp:invalid-field");
+}
+
+#[test]
+fn a_drain_on_an_empty_queue_is_answered() {
+    let mut rig = Rig::new();
+    rig.define("Q");
+    let mut client = rig.connect();
+    let receiver = rig.receiver(&mut client, "Q");
+    assert!(rig.drain(&mut client, receiver, 10));
+}
+
+#[test]
+fn what_a_lost_connection_held_goes_to_others_and_is_counted() {
+    let mut rig = Rig::new();
+    rig.define("Q");
+    let mut first = rig.connect();
+    let sender = rig.sender(&mut first, "Q");
+    let receiver = rig.receiver(&mut first, "Q");
+    rig.send(&mut first, sender, 1, message("one").durable());
+    rig.credit(&mut first, receiver, 1);
+    assert_eq!(rig.received(&mut first).len(), 1);
+    rig.lose(first);
+    let mut second = rig.connect();
+    let receiver = rig.receiver(&mut second, "Q");
+    rig.credit(&mut second, receiver, 1);
+    let again = rig.received_whole(&mut second);
+    assert_eq!((again[0].body().as_str(), again[0].delivery_count()), ("one", 1));
+}
+
+#[test]
+fn a_dynamic_queue_has_an_address_and_goes_with_its_link() {
+    let mut rig = Rig::new();
+    rig.mqsc("DEFINE QMODEL('SYSTEM.DEFAULT.MODEL.QUEUE') DEFTYPE(TEMPDYN)");
+    let mut client = rig.connect();
+    let (receiver, address) = rig.dynamic_receiver(&mut client);
+    let sender = rig.sender(&mut client, &address);
+    rig.credit(&mut client, receiver, 1);
+    rig.send(&mut client, sender, 1, message("reply"));
+    assert_eq!(rig.received(&mut client), [Got::text("reply")]);
+    rig.detach(&mut client, sender);
+    rig.detach(&mut client, receiver);
+    assert_eq!(rig.refused_sender(&mut client, &address), "amqp:not-found");
+}
+
+#[test]
+fn what_was_committed_is_there_after_a_restart_and_nothing_else() {
+    let mut rig = Rig::new();
+    rig.define("Q");
+    let mut client = rig.connect();
+    let sender = rig.sender(&mut client, "Q");
+    rig.send(&mut client, sender, 1, message("kept").durable());
+    rig.send(&mut client, sender, 2, message("not persistent"));
+    let unit = rig.declare(&mut client);
+    rig.send_in(&mut client, sender, 3, message("not committed").durable(), &unit);
+    rig.hold_log();
+    rig.send(&mut client, sender, 4, message("not durable").durable());
+    let mut rig = rig.restart();
+    let mut client = rig.connect();
+    let receiver = rig.receiver(&mut client, "Q");
+    rig.credit(&mut client, receiver, 10);
+    assert_eq!(rig.received(&mut client), [Got::text("kept")]);
+}

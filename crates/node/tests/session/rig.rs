@@ -1,0 +1,551 @@
+//! The bench on which client and instance stand.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use towline_admin::status::Status;
+use towline_amqp::codec::{Map, Value};
+use towline_amqp::sasl::{Claim, ClientLogin, Mechanism, ScramCredentials};
+use towline_amqp::sections::{Header, MessageBuilder, Sections};
+use towline_amqp::types::{
+    Coordinator, Declare, DeliveryState, Discharge, LinkTarget, Role, SaslCode, Source, Target,
+    TxnId,
+};
+use towline_amqp::types::{CoordinatorCommand, ReceiverSettleMode, SenderSettleMode};
+use towline_amqp::{
+    AttachRequest, ClientOptions, Connection, Event, IncomingId, LinkId, Outgoing, ServerOptions,
+    SessionId, Transfer, coordinator,
+};
+use towline_core::{Body, ConnectionId, Durability, Fact, Limits, record};
+use towline_node::{
+    Front, FrontOptions, Input, Instance, Journal, Logins, Outbound, Request, Response, Restart,
+};
+use towline_types::{BodyLocation, Lsn, Payload, Time};
+
+const EXTENT_BYTES: u64 = 1 << 20;
+
+/// A log in memory.
+#[derive(Default)]
+struct MemoryLog {
+    records: RefCell<Vec<(Lsn, Vec<u8>)>>,
+    tail: Cell<u64>,
+    durable: Cell<u64>,
+    held: Cell<bool>,
+}
+
+impl Journal for MemoryLog {
+    fn append(&self, facts: &mut [Fact], _: Durability) -> Lsn {
+        let count = facts.len();
+        for (index, fact) in facts.iter_mut().enumerate() {
+            let mut bytes = Vec::new();
+            let body_at = record::encode(fact, index + 1 == count, &mut bytes);
+            let at = Lsn(self.tail.get());
+            self.tail.set(at.0 + bytes.len() as u64);
+            if let (Some(range), Fact::Put { message, .. }) = (body_at, fact) {
+                let bytes = u32::try_from(range.len()).unwrap();
+                message.body = Body::Log(BodyLocation { lsn: at.after(range.start as u64), bytes });
+            }
+            self.records.borrow_mut().push((at, bytes));
+        }
+        if !self.held.get() {
+            self.durable.set(self.tail.get());
+        }
+        Lsn(self.tail.get())
+    }
+
+    fn resident(&self, location: BodyLocation) -> Option<Bytes> {
+        let records = self.records.borrow();
+        let (at, bytes) = records.iter().rev().find(|(at, _)| *at <= location.lsn)?;
+        let start = usize::try_from(location.lsn.0 - at.0).unwrap();
+        bytes.get(start..start + location.bytes as usize).map(Bytes::copy_from_slice)
+    }
+
+    fn surroundings(&self, _: Time) -> Status {
+        Status::default()
+    }
+}
+
+struct Anybody;
+
+impl Logins for Anybody {
+    fn scram(&self, _: &str) -> Option<ScramCredentials> {
+        None
+    }
+
+    fn check(&self, _: &Claim) -> SaslCode {
+        SaslCode::Ok
+    }
+
+    fn may_administer(&self, _: Option<&str>) -> bool {
+        true
+    }
+}
+
+/// One client with the server's side of its connection.
+pub(crate) struct Client {
+    machine: Connection,
+    front: Front,
+    id: ConnectionId,
+    session: SessionId,
+    events: Vec<Event>,
+    attached: Vec<(LinkId, Option<Arc<str>>)>,
+    links: u32,
+}
+
+/// A queue manager and the log under it.
+pub(crate) struct Rig {
+    instance: Instance,
+    log: MemoryLog,
+    out: Outbound,
+    waiting: Vec<(ConnectionId, Response)>,
+    now: Time,
+    connections: u64,
+}
+
+/// What a receiver got, for comparison.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Got(String);
+
+impl Got {
+    pub(crate) fn text(text: &str) -> Got {
+        Got(text.to_owned())
+    }
+}
+
+/// A delivery that a receiver got.
+pub(crate) struct Received {
+    pub(crate) delivery: IncomingId,
+    payload: Bytes,
+}
+
+impl Received {
+    pub(crate) fn body(&self) -> String {
+        let sections = Sections::scan(&self.payload).unwrap();
+        let Some(Value::String(text)) = sections.value(&self.payload) else { panic!("not a text") };
+        text.to_owned()
+    }
+
+    pub(crate) fn delivery_count(&self) -> u32 {
+        let sections = Sections::scan(&self.payload).unwrap();
+        sections.header(&self.payload).unwrap().delivery_count.unwrap_or(0)
+    }
+}
+
+/// A message in the making.
+pub(crate) struct Text {
+    body: String,
+    durable: bool,
+    properties: Vec<(String, String)>,
+}
+
+pub(crate) fn message(body: &str) -> Text {
+    Text { body: body.to_owned(), durable: false, properties: Vec::new() }
+}
+
+impl Text {
+    pub(crate) fn durable(mut self) -> Text {
+        self.durable = true;
+        self
+    }
+
+    pub(crate) fn property(mut self, name: &str, value: &str) -> Text {
+        self.properties.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    fn encode(&self) -> Payload {
+        let header = Header { durable: Some(self.durable), ..Header::default() };
+        let mut builder = MessageBuilder::new().header(header);
+        for (name, value) in &self.properties {
+            builder = builder.application_property(name, Value::String(value));
+        }
+        Payload::from(builder.value(Value::String(&self.body)))
+    }
+}
+
+impl Rig {
+    pub(crate) fn new() -> Rig {
+        Rig::around(Instance::new("QMT", Limits::default(), EXTENT_BYTES), MemoryLog::default())
+    }
+
+    fn around(instance: Instance, log: MemoryLog) -> Rig {
+        Rig {
+            instance,
+            log,
+            out: Outbound::default(),
+            waiting: Vec::new(),
+            now: Time(1_700_000_000_000_000),
+            connections: 0,
+        }
+    }
+
+    /// Stops as a crash would, and comes back from what was durable.
+    pub(crate) fn restart(self) -> Rig {
+        let durable = Lsn(self.log.durable.get());
+        let mut restart = Restart::begin("QMT", Limits::default(), EXTENT_BYTES, None).unwrap();
+        let mut records = self.log.records.into_inner();
+        records.retain(|(at, _)| *at < durable);
+        for (at, bytes) in &records {
+            restart.record(*at, bytes).unwrap();
+        }
+        let log = MemoryLog::default();
+        log.records.replace(records);
+        log.tail.set(durable.0);
+        log.durable.set(durable.0);
+        Rig::around(restart.finish(durable), log)
+    }
+
+    pub(crate) fn hold_log(&mut self) {
+        self.log.held.set(true);
+    }
+
+    pub(crate) fn release_log(&mut self, clients: &mut [&mut Client]) {
+        self.log.held.set(false);
+        self.log.durable.set(self.log.tail.get());
+        self.settle_down();
+        for client in clients {
+            self.exchange(client);
+        }
+    }
+
+    pub(crate) fn define(&mut self, queue: &str) {
+        self.mqsc(&format!("DEFINE QLOCAL('{queue}')"));
+    }
+
+    pub(crate) fn mqsc(&mut self, text: &str) {
+        let connection = ConnectionId(0);
+        let mut requests =
+            vec![Request::Admin { token: 0, kind: "mqsc".into(), text: text.into() }];
+        let input = Input::Requests { connection, requests: &mut requests };
+        self.instance.step(self.now, input, &self.log, &mut self.out);
+        self.settle_down();
+        let answered = self.waiting.iter().position(|(id, _)| *id == connection).unwrap();
+        let Response::Admin(reply) = self.waiting.remove(answered).1 else { panic!("an answer") };
+        assert!(reply.json.contains("\"failed\":0,"), "{}", reply.json);
+        assert!(reply.json.contains("\"syntax_errors\":0,"), "{}", reply.json);
+    }
+
+    /// Lets the log be durable until nothing more happens.
+    fn settle_down(&mut self) {
+        for _ in 0..10 {
+            let durable = Lsn(self.log.durable.get());
+            self.instance.step(self.now, Input::Durable(durable), &self.log, &mut self.out);
+        }
+        let routed = self.out.routed.drain(..);
+        self.waiting.extend(routed.map(|routed| (routed.connection, routed.response)));
+    }
+
+    pub(crate) fn connect(&mut self) -> Client {
+        self.connections += 1;
+        let machine = ServerOptions {
+            sasl_mechanisms: vec![Mechanism::Anonymous],
+            nonce: Arc::from("123456789012345678901234"),
+            ..ServerOptions::default()
+        };
+        let options = FrontOptions {
+            machine,
+            logins: Arc::new(Anybody),
+            address: "test".into(),
+            default_model: Arc::from("SYSTEM.DEFAULT.MODEL.QUEUE"),
+        };
+        let client =
+            ClientOptions { login: Some(ClientLogin::Anonymous), ..ClientOptions::default() };
+        let mut machine = Connection::client(client, self.now);
+        let front = Front::new(options, self.now);
+        let session = machine.begin().unwrap();
+        let id = ConnectionId(self.connections);
+        let (events, attached) = (Vec::new(), Vec::new());
+        let mut client = Client { machine, front, id, session, events, attached, links: 0 };
+        self.exchange(&mut client);
+        client
+    }
+
+    pub(crate) fn lose(&mut self, client: Client) {
+        let mut requests = vec![Request::Disconnect { lost: true }];
+        let input = Input::Requests { connection: client.id, requests: &mut requests };
+        self.instance.step(self.now, input, &self.log, &mut self.out);
+        self.settle_down();
+    }
+
+    /// Moves bytes, requests and responses until nothing more happens.
+    pub(crate) fn exchange(&mut self, client: &mut Client) {
+        for _ in 0..50 {
+            let mut requests = Vec::new();
+            let mut input = flush(&mut client.machine);
+            let quiet = input.is_empty();
+            client.front.receive(self.now, &mut input, &mut requests);
+            let input = Input::Requests { connection: client.id, requests: &mut requests };
+            self.instance.step(self.now, input, &self.log, &mut self.out);
+            self.settle_down();
+            let mut responses = Vec::new();
+            self.waiting.retain_mut(|(id, response)| {
+                if *id != client.id {
+                    return true;
+                }
+                responses.push(std::mem::replace(response, Response::Ending));
+                false
+            });
+            for response in responses {
+                let body = match &response {
+                    Response::Deliver(delivery) => Some(self.content(&delivery.body)),
+                    _ => None,
+                };
+                client.front.respond(self.now, response, body, &mut requests);
+            }
+            let mut output = VecDeque::new();
+            client.front.take_output(&mut output, usize::MAX);
+            let mut bytes = BytesMut::new();
+            output.iter().for_each(|piece| bytes.extend_from_slice(piece));
+            let quiet = quiet && bytes.is_empty();
+            client.machine.receive(self.now, &mut bytes);
+            while let Some(event) = client.machine.next_event() {
+                client.events.push(event);
+            }
+            if quiet {
+                return;
+            }
+        }
+        panic!("client and server never come to rest");
+    }
+
+    fn content(&self, body: &Body) -> Payload {
+        match body {
+            Body::Memory(bytes) => Payload::from(bytes.clone()),
+            Body::Log(location) => Payload::from(self.log.resident(*location).unwrap()),
+            other => panic!("no content in {other:?}"),
+        }
+    }
+
+    fn attach(&mut self, client: &mut Client, role: Role, ends: Ends) -> LinkId {
+        client.links += 1;
+        let request = AttachRequest {
+            name: Arc::from(format!("link-{}", client.links)),
+            role,
+            source: Some(Box::new(ends.source)),
+            target: Some(Box::new(ends.target)),
+            sender_settle_mode: SenderSettleMode::Unsettled,
+            receiver_settle_mode: ReceiverSettleMode::First,
+            message_bytes_max: 0,
+            desired_capabilities: Default::default(),
+            properties: Map::default(),
+        };
+        let link = client.machine.attach(client.session, request).unwrap();
+        self.exchange(client);
+        for event in &client.events {
+            if let Event::Attached(attached) = event {
+                let address = attached.source.as_ref().and_then(|source| source.address.clone());
+                client.attached.push((attached.link, address));
+            }
+        }
+        link
+    }
+
+    pub(crate) fn sender(&mut self, client: &mut Client, queue: &str) -> LinkId {
+        let link = self.attach(client, Role::Sender, Ends::to(queue));
+        assert_eq!(refusal(client, link), None);
+        link
+    }
+
+    pub(crate) fn refused_sender(&mut self, client: &mut Client, queue: &str) -> String {
+        let link = self.attach(client, Role::Sender, Ends::to(queue));
+        refusal(client, link).expect("a refusal")
+    }
+
+    pub(crate) fn receiver(&mut self, client: &mut Client, queue: &str) -> LinkId {
+        let link = self.attach(client, Role::Receiver, Ends::from(queue));
+        assert_eq!(refusal(client, link), None);
+        link
+    }
+
+    pub(crate) fn selecting_receiver(
+        &mut self,
+        client: &mut Client,
+        queue: &str,
+        selector: &str,
+    ) -> LinkId {
+        let link = self.attach(client, Role::Receiver, Ends::selecting(queue, selector));
+        assert_eq!(refusal(client, link), None);
+        link
+    }
+
+    pub(crate) fn refused_selecting_receiver(
+        &mut self,
+        client: &mut Client,
+        queue: &str,
+        selector: &str,
+    ) -> String {
+        let link = self.attach(client, Role::Receiver, Ends::selecting(queue, selector));
+        refusal(client, link).expect("a refusal")
+    }
+
+    pub(crate) fn dynamic_receiver(&mut self, client: &mut Client) -> (LinkId, String) {
+        let source = Source { dynamic: true, ..Source::default() };
+        let ends = Ends { source, target: LinkTarget::Target(Target::default()) };
+        let link = self.attach(client, Role::Receiver, ends);
+        let (_, address) = client.attached.iter().find(|(id, _)| *id == link).unwrap();
+        (link, address.as_deref().expect("an address").to_owned())
+    }
+
+    pub(crate) fn detach(&mut self, client: &mut Client, link: LinkId) {
+        client.machine.detach(link, true, None);
+        self.exchange(client);
+    }
+
+    pub(crate) fn credit(&mut self, client: &mut Client, link: LinkId, credit: u32) {
+        client.machine.set_credit(link, credit);
+        self.exchange(client);
+    }
+
+    /// True when the server said that it drained.
+    pub(crate) fn drain(&mut self, client: &mut Client, link: LinkId, credit: u32) -> bool {
+        client.machine.drain(link, credit);
+        self.exchange(client);
+        let drained =
+            |event: &Event| matches!(event, Event::Flow(flow) if flow.link == link && flow.drain);
+        client.events.iter().any(drained)
+    }
+
+    pub(crate) fn send(&mut self, client: &mut Client, link: LinkId, key: u64, text: Text) {
+        let outgoing = Outgoing { content: text.encode(), ..Outgoing::default() };
+        client.machine.send(link, key, outgoing);
+        self.exchange(client);
+    }
+
+    pub(crate) fn send_in(
+        &mut self,
+        client: &mut Client,
+        link: LinkId,
+        key: u64,
+        text: Text,
+        unit: &TxnId,
+    ) {
+        let state = Some(DeliveryState::Transactional { txn_id: *unit, outcome: None });
+        let outgoing = Outgoing { content: text.encode(), state, ..Outgoing::default() };
+        client.machine.send(link, key, outgoing);
+        self.exchange(client);
+    }
+
+    pub(crate) fn outcomes(&mut self, client: &mut Client) -> Vec<(u64, Option<DeliveryState>)> {
+        let events = client.events.drain(..);
+        events
+            .filter_map(|event| match event {
+                Event::Outcome { key, state, .. } => Some((key, state)),
+                _ => None,
+            })
+            .collect()
+    }
+
+    pub(crate) fn received(&mut self, client: &mut Client) -> Vec<Got> {
+        self.received_whole(client).iter().map(|got| Got(got.body())).collect()
+    }
+
+    pub(crate) fn received_whole(&mut self, client: &mut Client) -> Vec<Received> {
+        let events = client.events.drain(..);
+        events
+            .filter_map(|event| match event {
+                Event::Transfer(Transfer { delivery, payload, .. }) => {
+                    Some(Received { delivery, payload: payload.to_contiguous() })
+                }
+                _ => None,
+            })
+            .collect()
+    }
+
+    pub(crate) fn settle(
+        &mut self,
+        client: &mut Client,
+        delivery: IncomingId,
+        state: DeliveryState,
+    ) {
+        client.machine.update_incoming(delivery, Some(state), true);
+        self.exchange(client);
+    }
+
+    pub(crate) fn declare(&mut self, client: &mut Client) -> TxnId {
+        let command = CoordinatorCommand::Declare(Declare);
+        match self.command(client, &command) {
+            Some(DeliveryState::Declared { txn_id }) => txn_id,
+            other => panic!("not declared: {other:?}"),
+        }
+    }
+
+    pub(crate) fn discharge(
+        &mut self,
+        client: &mut Client,
+        unit: &TxnId,
+        fail: bool,
+    ) -> Option<DeliveryState> {
+        let command = CoordinatorCommand::Discharge(Discharge { txn_id: *unit, fail });
+        self.command(client, &command)
+    }
+
+    fn command(
+        &mut self,
+        client: &mut Client,
+        command: &CoordinatorCommand,
+    ) -> Option<DeliveryState> {
+        const KEY: u64 = 999;
+        let target = LinkTarget::Coordinator(Coordinator::default());
+        let link = self.attach(client, Role::Sender, Ends { source: Source::default(), target });
+        let content = Payload::from(coordinator::message(command));
+        client.machine.send(link, KEY, Outgoing { content, ..Outgoing::default() });
+        self.exchange(client);
+        let mut state = None;
+        client.events.retain(|event| match event {
+            Event::Outcome { key: KEY, state: answer, .. } => {
+                state.clone_from(answer);
+                false
+            }
+            _ => true,
+        });
+        state
+    }
+}
+
+struct Ends {
+    source: Source,
+    target: LinkTarget,
+}
+
+impl Ends {
+    fn to(queue: &str) -> Ends {
+        let target = Target { address: Some(Arc::from(queue)), ..Target::default() };
+        Ends { source: Source::default(), target: LinkTarget::Target(target) }
+    }
+
+    fn from(queue: &str) -> Ends {
+        let source = Source { address: Some(Arc::from(queue)), ..Source::default() };
+        Ends { source, target: LinkTarget::Target(Target::default()) }
+    }
+
+    fn selecting(queue: &str, selector: &str) -> Ends {
+        let name = "apache.org:selector-filter:string";
+        let filter = towline_amqp::codec::OwnedValue::described(
+            Value::Symbol(name),
+            Value::String(selector),
+        );
+        let mut ends = Ends::from(queue);
+        ends.source.filter = Map::default().with("jms-selector", filter.view());
+        ends
+    }
+}
+
+fn flush(machine: &mut Connection) -> BytesMut {
+    let mut output = VecDeque::new();
+    machine.take_output(&mut output, usize::MAX);
+    let mut bytes = BytesMut::new();
+    output.iter().for_each(|piece| bytes.extend_from_slice(piece));
+    bytes
+}
+
+/// Why the link was refused, if it was.
+fn refusal(client: &Client, link: LinkId) -> Option<String> {
+    client.events.iter().find_map(|event| match event {
+        Event::Detached { link: gone, error, .. } if *gone == link => {
+            Some(error.as_ref().map(|error| error.condition.to_string()).unwrap_or_default())
+        }
+        _ => None,
+    })
+}

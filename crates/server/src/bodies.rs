@@ -1,0 +1,38 @@
+//! Where the content of a delivery comes from: memory, the log's cache, or the log's extents.
+
+use towline_core::Body;
+use towline_log::{Log, LogError};
+use towline_types::{BodyLocation, Payload};
+
+/// The content when no disk has to be waited for.
+pub(crate) fn resident(log: &Log, body: &Body) -> Option<Payload> {
+    match body {
+        Body::Memory(bytes) => Some(Payload::from(bytes.clone())),
+        Body::Incoming(payload) => Some(payload.clone()),
+        Body::Log(location) => log.resident(*location).map(Payload::from),
+        Body::Chunks(chunks) => collect(chunks, |location| log.resident(location).ok_or(())).ok(),
+        Body::Announced { .. } => None,
+    }
+}
+
+/// The content; waits for the disk.
+pub(crate) fn read(log: &Log, body: &Body) -> Result<Payload, LogError> {
+    match body {
+        Body::Memory(bytes) => Ok(Payload::from(bytes.clone())),
+        Body::Incoming(payload) => Ok(payload.clone()),
+        Body::Log(location) => log.read(*location).map(Payload::from),
+        Body::Chunks(chunks) => collect(chunks, |location| log.read(location)),
+        Body::Announced { .. } => Ok(Payload::Empty),
+    }
+}
+
+fn collect<E>(
+    chunks: &[BodyLocation],
+    get: impl Fn(BodyLocation) -> Result<bytes::Bytes, E>,
+) -> Result<Payload, E> {
+    let mut whole = Payload::Empty;
+    for location in chunks {
+        whole.push(get(*location)?);
+    }
+    Ok(whole)
+}

@@ -1,0 +1,125 @@
+//! Which keys a configuration file may have, so that a wrong one can be told with its line and with
+//! the right one beside it.
+
+use toml::de::{DeTable, DeValue};
+
+/// Table name, whether it repeats (`[[name]]`), its keys.
+const TABLES: &[(&str, &[&str])] = &[
+    (
+        "queue_manager",
+        &[
+            "deadq",
+            "maxmsgl",
+            "maxumsgs",
+            "unit_bytes_max",
+            "unit_age_max_s",
+            "memory_bytes_max",
+            "expired_to_deadq",
+            "expiry_interval_s",
+        ],
+    ),
+    (
+        "listener",
+        &[
+            "address",
+            "certificate",
+            "private_key",
+            "client_authorities",
+            "mechanisms",
+            "allow_plaintext",
+            "allow_anonymous",
+        ],
+    ),
+    ("auto_define", &["pattern", "model"]),
+    (
+        "log",
+        &["extent_bytes", "log_bytes_max", "reserve_bytes", "cache_bytes", "writes_in_flight_max"],
+    ),
+    (
+        "limits",
+        &[
+            "connections_max",
+            "connections_per_address_max",
+            "logins_pending_max",
+            "login_timeout_s",
+            "idle_timeout_s",
+            "io_threads",
+        ],
+    ),
+    ("users", &["file", "administrators"]),
+];
+
+/// Refuses the first key that is not in the table.
+///
+/// # Errors
+/// A text with line, key and suggestion; or the parser's own when the text is not TOML.
+pub(super) fn check(text: &str) -> Result<(), String> {
+    let root = DeTable::parse(text).map_err(|error| error.to_string())?;
+    let names: Vec<&str> = TABLES.iter().map(|(name, _)| *name).collect();
+    for (key, value) in root.get_ref() {
+        let Some((table, keys)) = TABLES.iter().find(|(name, _)| name == key.get_ref()) else {
+            return Err(unknown(text, key.span().start, key.get_ref(), &names, "the file"));
+        };
+        match value.get_ref() {
+            DeValue::Table(entries) => check_table(text, table, entries, keys)?,
+            DeValue::Array(items) => {
+                for item in items.iter() {
+                    if let DeValue::Table(entries) = item.get_ref() {
+                        check_table(text, table, entries, keys)?;
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn check_table(
+    text: &str,
+    table: &str,
+    entries: &DeTable<'_>,
+    keys: &[&str],
+) -> Result<(), String> {
+    for (key, _) in entries {
+        if !keys.contains(&key.get_ref().as_ref()) {
+            let place = format!("[{table}]");
+            return Err(unknown(text, key.span().start, key.get_ref(), keys, &place));
+        }
+    }
+    Ok(())
+}
+
+fn unknown(text: &str, at: usize, key: &str, known: &[&str], place: &str) -> String {
+    let line = text.get(..at).unwrap_or(text).matches('\n').count() + 1;
+    let nearest = known
+        .iter()
+        .map(|name| (strsim::damerau_levenshtein(name, key), *name))
+        .min()
+        .filter(|(distance, name)| *distance <= name.len().max(key.len()) / 2);
+    let hint = nearest.map_or_else(
+        || format!("known keys: {}", known.join(", ")),
+        |(_, name)| format!("did you mean '{name}'?"),
+    );
+    format!("line {line}: unknown key '{key}' in {place}; {hint}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_names_every_key_that_the_configuration_has() {
+        for (table, keys) in TABLES {
+            for key in *keys {
+                let text = if matches!(*table, "listener" | "auto_define") {
+                    format!("[[{table}]]\n{key} = {{}}")
+                } else {
+                    format!("[{table}]\n{key} = {{}}")
+                };
+                let refusal = super::super::Config::parse(&text).unwrap_err().to_string();
+                assert!(!refusal.contains("unknown field"), "{table}.{key}: {refusal}");
+            }
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! The one configuration file. Every value has a safe default, so that no file is needed at all;
+//! unknown keys are refused with their line and a suggestion.
+//!
+//! Attribute names are IBM MQ's where one exists (`deadq`, `maxmsgl`, `maxumsgs`).
+
+mod keys;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Deserialize;
+use towline_types::limits;
+
+/// What the file may say; see docs/reference/config.md.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// The queue manager itself.
+    pub queue_manager: QueueManagerConfig,
+    /// Where clients come in. Empty: one listener on the `--listen` address.
+    pub listener: Vec<ListenerConfig>,
+    /// Queues that are defined on first use.
+    pub auto_define: Vec<AutoDefineConfig>,
+    /// The recovery log.
+    pub log: LogConfig,
+    /// Bounds.
+    pub limits: LimitsConfig,
+    /// Who may come in.
+    pub users: UsersConfig,
+}
+
+/// `[queue_manager]`
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(default, deny_unknown_fields)]
+pub struct QueueManagerConfig {
+    /// DEADQ: where messages go that cannot stay; empty for none.
+    pub deadq: String,
+    /// MAXMSGL in bytes: no message may be longer, whatever its queue says.
+    pub maxmsgl: u64,
+    /// MAXUMSGS: messages in one unit of work.
+    pub maxumsgs: u32,
+    /// Bytes put in one unit of work.
+    pub unit_bytes_max: u64,
+    /// Age in seconds at which an open unit of work is rolled back.
+    pub unit_age_max_s: u64,
+    /// Bytes of non-persistent messages in memory.
+    pub memory_bytes_max: u64,
+    /// Keep expired messages on the dead-letter queue rather than dropping them.
+    pub expired_to_deadq: bool,
+    /// Seconds between scans for expired messages.
+    pub expiry_interval_s: u64,
+}
+
+/// `[[listener]]`
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct ListenerConfig {
+    /// Address and port; port 0 picks a free one.
+    pub address: SocketAddr,
+    /// PEM file with the certificate chain; turns TLS on.
+    #[serde(default)]
+    pub certificate: Option<PathBuf>,
+    /// PEM file with the private key.
+    #[serde(default)]
+    pub private_key: Option<PathBuf>,
+    /// PEM file with the authorities whose client certificates are taken (SASL EXTERNAL).
+    #[serde(default)]
+    pub client_authorities: Option<PathBuf>,
+    /// SASL mechanisms offered. Default: ANONYMOUS on loopback without users; else SCRAM-SHA-256 and
+    /// PLAIN (PLAIN off loopback only inside TLS), EXTERNAL with `client_authorities`.
+    #[serde(default)]
+    pub mechanisms: Option<Vec<String>>,
+    /// Take clients off loopback without TLS. They and their messages can be read and forged by
+    /// anybody on the way.
+    #[serde(default)]
+    pub allow_plaintext: bool,
+    /// Take clients off loopback without a name.
+    #[serde(default)]
+    pub allow_anonymous: bool,
+}
+
+/// `[[auto_define]]`
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct AutoDefineConfig {
+    /// Names that it is for; `*` stands for any characters.
+    pub pattern: String,
+    /// The model queue whose attributes they get.
+    #[serde(default = "default_model")]
+    pub model: String,
+}
+
+/// `[log]`
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(default, deny_unknown_fields)]
+pub struct LogConfig {
+    /// Bytes of one extent, fixed when the queue manager is made.
+    pub extent_bytes: u64,
+    /// Bytes that all extents together may take; 0: as much as the disk has.
+    pub log_bytes_max: u64,
+    /// Bytes kept for gets when puts are refused for lack of log space.
+    pub reserve_bytes: u64,
+    /// Bytes of memory for bodies that were lately written or read.
+    pub cache_bytes: u64,
+    /// Writes to the disk that may be under way at once.
+    pub writes_in_flight_max: usize,
+}
+
+/// `[limits]`
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(default, deny_unknown_fields)]
+pub struct LimitsConfig {
+    /// Connections at once.
+    pub connections_max: usize,
+    /// Connections at once from one address (loopback not counted).
+    pub connections_per_address_max: usize,
+    /// Connections that have not logged in yet.
+    pub logins_pending_max: usize,
+    /// Seconds in which a client must have logged in.
+    pub login_timeout_s: u64,
+    /// Seconds of silence after which a client is dropped; offered as AMQP idle-time-out.
+    pub idle_timeout_s: u64,
+    /// Threads for connections; 0: half of the processors, at least one.
+    pub io_threads: usize,
+}
+
+/// `[users]`
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(default, deny_unknown_fields)]
+pub struct UsersConfig {
+    /// File with one user a line: `name:SCRAM-SHA-256$iterations:salt$stored-key:server-key` (base64),
+    /// as `towline user` writes it.
+    pub file: Option<PathBuf>,
+    /// Users who may administer over a network connection. On the local socket everybody may.
+    pub administrators: Vec<String>,
+}
+
+impl Default for QueueManagerConfig {
+    fn default() -> QueueManagerConfig {
+        QueueManagerConfig {
+            deadq: "DEV.DEAD.LETTER.QUEUE".into(),
+            maxmsgl: limits::MESSAGE_BYTES_MAX,
+            maxumsgs: limits::UNIT_MESSAGES_DEFAULT,
+            unit_bytes_max: limits::UNIT_BYTES_DEFAULT,
+            unit_age_max_s: limits::UNIT_AGE_DEFAULT.as_secs(),
+            memory_bytes_max: 512 * 1024 * 1024,
+            expired_to_deadq: false,
+            expiry_interval_s: 10,
+        }
+    }
+}
+
+impl Default for LogConfig {
+    fn default() -> LogConfig {
+        LogConfig {
+            extent_bytes: 64 * 1024 * 1024,
+            log_bytes_max: 0,
+            reserve_bytes: 16 * 1024 * 1024,
+            cache_bytes: 64 * 1024 * 1024,
+            writes_in_flight_max: 4,
+        }
+    }
+}
+
+impl Default for LimitsConfig {
+    fn default() -> LimitsConfig {
+        LimitsConfig {
+            connections_max: 20_000,
+            connections_per_address_max: 10_000,
+            logins_pending_max: 512,
+            login_timeout_s: 10,
+            idle_timeout_s: 60,
+            io_threads: 0,
+        }
+    }
+}
+
+impl LimitsConfig {
+    /// See `login_timeout_s`.
+    #[must_use]
+    pub fn login_timeout(&self) -> Duration {
+        Duration::from_secs(self.login_timeout_s)
+    }
+
+    /// See `idle_timeout_s`.
+    #[must_use]
+    pub fn idle_timeout(&self) -> Duration {
+        Duration::from_secs(self.idle_timeout_s)
+    }
+}
+
+fn default_model() -> String {
+    crate::defaults::DEFAULT_LOCAL_MODEL.to_owned()
+}
+
+/// Why a configuration was refused; the text names the file and the line.
+#[derive(Debug)]
+pub struct ConfigError(String);
+
+impl std::fmt::Display for ConfigError {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+impl Config {
+    /// Reads and checks the file at `path`.
+    ///
+    /// # Errors
+    /// When it cannot be read, is not TOML, has an unknown key, or a value out of its range.
+    pub fn read(path: &Path) -> Result<Config, ConfigError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| ConfigError(format!("cannot read {}: {error}", path.display())))?;
+        Config::parse(&text).map_err(|ConfigError(why)| {
+            ConfigError(format!("{}: {}", path.display(), why.trim_end()))
+        })
+    }
+
+    /// Checks the text of a configuration file.
+    ///
+    /// # Errors
+    /// As [`Config::read`].
+    pub fn parse(text: &str) -> Result<Config, ConfigError> {
+        keys::check(text).map_err(ConfigError)?;
+        let config: Config =
+            toml::from_str(text).map_err(|error| ConfigError(error.to_string()))?;
+        config.check().map_err(ConfigError)?;
+        Ok(config)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let manager = &self.queue_manager;
+        within("queue_manager.maxmsgl", manager.maxmsgl, 1, limits::MESSAGE_BYTES_MAX)?;
+        within("queue_manager.maxumsgs", u64::from(manager.maxumsgs), 1, 999_999_999)?;
+        within("queue_manager.unit_age_max_s", manager.unit_age_max_s, 1, 7 * 86_400)?;
+        within("queue_manager.expiry_interval_s", manager.expiry_interval_s, 1, 86_400)?;
+        within("log.extent_bytes", self.log.extent_bytes, 4 << 20, 4 << 30)?;
+        if self.log.extent_bytes % 4_096 != 0 {
+            return Err("log.extent_bytes must be a multiple of 4096".into());
+        }
+        if self.log.log_bytes_max != 0 {
+            within(
+                "log.log_bytes_max",
+                self.log.log_bytes_max,
+                4 * self.log.extent_bytes,
+                u64::MAX,
+            )?;
+        }
+        within("log.writes_in_flight_max", self.log.writes_in_flight_max as u64, 1, 16)?;
+        within("limits.login_timeout_s", self.limits.login_timeout_s, 1, 600)?;
+        within("limits.idle_timeout_s", self.limits.idle_timeout_s, 1, 86_400)?;
+        within("limits.io_threads", self.limits.io_threads as u64, 0, 64)?;
+        self.listener.iter().try_for_each(ListenerConfig::check)
+    }
+}
+
+impl ListenerConfig {
+    /// A plain listener, as `--listen` makes it.
+    #[must_use]
+    pub fn plain(address: SocketAddr) -> ListenerConfig {
+        ListenerConfig {
+            address,
+            certificate: None,
+            private_key: None,
+            client_authorities: None,
+            mechanisms: None,
+            allow_plaintext: false,
+            allow_anonymous: false,
+        }
+    }
+
+    /// Checks what a listener must have.
+    ///
+    /// # Errors
+    /// A text that says what is missing and what to do.
+    pub fn check(&self) -> Result<(), String> {
+        let address = self.address;
+        if self.certificate.is_some() != self.private_key.is_some() {
+            return Err(format!("listener {address}: certificate and private_key go together"));
+        }
+        if self.client_authorities.is_some() && self.certificate.is_none() {
+            return Err(format!("listener {address}: client_authorities needs certificate"));
+        }
+        if !address.ip().is_loopback() && self.certificate.is_none() && !self.allow_plaintext {
+            return Err(format!(
+                "listener {address} is not on loopback and has no TLS: set certificate and \
+                 private_key, or allow_plaintext = true if nobody can listen on the way"
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn within(name: &str, value: u64, least: u64, most: u64) -> Result<(), String> {
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    Err(format!("{name} = {value}: must be {least} to {most}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(text: &str) -> String {
+        Config::parse(text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn an_empty_file_is_the_default() {
+        assert_eq!(Config::parse("").unwrap(), Config::default());
+    }
+
+    #[test]
+    fn an_unknown_key_is_refused_with_line_and_suggestion() {
+        let text = "[queue_manager]\ndeadq = \"X\"\nmaxmsg = 5\n";
+        let refusal = refusal(text);
+        assert!(refusal.contains("line 3"), "{refusal}");
+        assert!(refusal.contains("did you mean 'maxmsgl'"), "{refusal}");
+    }
+
+    #[test]
+    fn an_unknown_table_is_refused_with_line_and_suggestion() {
+        let refusal = refusal("\n[limit]\n");
+        assert!(refusal.contains("line 2") && refusal.contains("'limits'"), "{refusal}");
+    }
+
+    #[test]
+    fn a_value_out_of_range_names_the_range() {
+        assert!(refusal("[queue_manager]\nmaxmsgl = 0").contains("must be 1 to 104857600"));
+    }
+
+    #[test]
+    fn a_listener_off_loopback_needs_tls_or_plain_words() {
+        let refusal = refusal("[[listener]]\naddress = \"0.0.0.0:5672\"");
+        assert!(refusal.contains("allow_plaintext"), "{refusal}");
+        let text = "[[listener]]\naddress = \"0.0.0.0:5672\"\nallow_plaintext = true";
+        assert!(Config::parse(text).is_ok());
+    }
+}

@@ -1,0 +1,234 @@
+//! The door of the node: one short lock. Whoever has input steps the instance: a connection's task
+//! with the requests of one read, or a log writer whose write became durable. What comes out goes to
+//! the outboxes of the connections. So a message crosses two threads fewer than with a thread of the
+//! node's own (docs/adr).
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+use towline_core::{ConnectionId, MessageSequence, QueueId};
+use towline_log::{Listener, Log, LogError, Space};
+use towline_node::{Fetch, FetchTicket, Input, Instance, Outbound, Request, Routed};
+use towline_types::{Lsn, Payload, Time};
+
+use crate::clock::Clock;
+use crate::fetcher::Fetcher;
+use crate::journal::LogJournal;
+use crate::outbox::Outbox;
+use crate::status::Surroundings;
+
+/// Shared by all threads of the server.
+pub(crate) struct Door {
+    inner: Mutex<Inner>,
+    /// Set once, between recovery and the first listener.
+    log: OnceLock<Log>,
+    fetcher: Fetcher,
+    surroundings: Surroundings,
+    clock: Clock,
+    halted: AtomicBool,
+}
+
+struct Inner {
+    instance: Instance,
+    outboxes: HashMap<ConnectionId, Arc<Outbox>>,
+    next_connection: u64,
+    out: Outbound,
+}
+
+impl Door {
+    pub(crate) fn new(
+        instance: Instance,
+        fetcher: Fetcher,
+        surroundings: Surroundings,
+        clock: Clock,
+    ) -> Door {
+        let inner = Inner {
+            instance,
+            outboxes: HashMap::new(),
+            next_connection: 1,
+            out: Outbound::default(),
+        };
+        let (inner, log, halted) = (Mutex::new(inner), OnceLock::new(), AtomicBool::new(false));
+        Door { inner, log, fetcher, surroundings, clock, halted }
+    }
+
+    /// The log is running from now on.
+    pub(crate) fn set_log(&self, log: Log) {
+        let set = self.log.set(log);
+        assert!(set.is_ok(), "a door has one log");
+    }
+
+    pub(crate) fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// The log; waits for `set_log`.
+    pub(crate) fn log(&self) -> Log {
+        self.running_log().clone()
+    }
+
+    fn journal(&self) -> LogJournal<'_> {
+        LogJournal { log: self.running_log(), surroundings: &self.surroundings }
+    }
+
+    /// Tells the status which URLs clients can use.
+    pub(crate) fn set_listeners(&self, urls: Vec<String>) {
+        let set = self.surroundings.listeners.set(urls);
+        assert!(set.is_ok(), "listeners are known once");
+    }
+
+    fn running_log(&self) -> &Log {
+        self.log.wait()
+    }
+
+    /// A new connection: its id and its outbox.
+    pub(crate) fn connect(&self) -> (ConnectionId, Arc<Outbox>) {
+        let mut inner = self.inner.lock();
+        let id = ConnectionId(inner.next_connection);
+        inner.next_connection += 1;
+        let outbox = Outbox::new();
+        inner.outboxes.insert(id, Arc::clone(&outbox));
+        (id, outbox)
+    }
+
+    /// The connection is over: its units of work are rolled back, its messages go back.
+    pub(crate) fn disconnect(&self, id: ConnectionId, lost: bool) {
+        let mut requests = vec![Request::Disconnect { lost }];
+        self.step(self.clock.now(), id, &mut requests);
+        self.inner.lock().outboxes.remove(&id);
+    }
+
+    /// Takes all of `requests`; the answers go to the outbox of `connection` (which is not woken:
+    /// the caller looks into it next) and of others (which are).
+    pub(crate) fn step(&self, now: Time, connection: ConnectionId, requests: &mut Vec<Request>) {
+        self.step_instance(now, Some(connection), Input::Requests { connection, requests });
+    }
+
+    /// Whether time-driven work waits.
+    pub(crate) fn tick_is_due(&self) -> bool {
+        self.inner.lock().instance.next_tick() <= self.clock.now()
+    }
+
+    /// Time-driven work: expiry, ages of units of work.
+    pub(crate) fn tick(&self) {
+        self.step_instance(self.clock.now(), None, Input::Tick);
+    }
+
+    /// A body that a selector waits for was read, or cannot be.
+    pub(crate) fn content(&self, ticket: FetchTicket, content: Option<Payload>) {
+        self.step_instance(self.clock.now(), None, Input::Content { ticket, content });
+    }
+
+    /// Logs an old message again, with the content that was read.
+    pub(crate) fn carry(&self, queue: QueueId, sequence: MessageSequence, content: Payload) {
+        self.step_instance(self.clock.now(), None, Input::Carry { queue, sequence, content });
+    }
+
+    /// No new links and units of work from now on.
+    pub(crate) fn quiesce(&self) {
+        self.step_instance(self.clock.now(), None, Input::Quiesce);
+    }
+
+    /// All connections are told to go.
+    pub(crate) fn end(&self) {
+        self.step_instance(self.clock.now(), None, Input::End);
+    }
+
+    /// Defines what a new queue manager starts with, when it has no object at all.
+    pub(crate) fn define_defaults(&self) {
+        let journal = self.journal();
+        let mut inner = self.inner.lock();
+        let Inner { instance, out, .. } = &mut *inner;
+        crate::defaults::define(instance, self.clock.now(), &journal, out);
+    }
+
+    /// Bytes of one extent of the log.
+    pub(crate) fn extent_bytes(&self) -> u64 {
+        self.look(|instance| instance.extent_bytes())
+    }
+
+    /// Runs `look` on the instance, for status and administration.
+    pub(crate) fn look<R>(&self, look: impl FnOnce(&mut Instance) -> R) -> R {
+        look(&mut self.inner.lock().instance)
+    }
+
+    /// A body could not be read: damage that the log reports with its place.
+    pub(crate) fn unreadable_body(&self, error: &LogError) {
+        tracing::error!(id = "TWL7007E", %error, "a message body cannot be read from the log");
+    }
+
+    fn step_instance(&self, now: Time, own: Option<ConnectionId>, input: Input<'_>) {
+        let mut to_wake: Vec<Arc<Outbox>> = Vec::new();
+        let mut unsent: Vec<Fetch> = Vec::new();
+        {
+            let mut inner = self.inner.lock();
+            let Inner { instance, outboxes, out, .. } = &mut *inner;
+            let journal = self.journal();
+            instance.step(now, input, &journal, out);
+            post(out, outboxes, own, &mut to_wake);
+            for fetch in out.fetches.drain(..) {
+                unsent.extend(self.fetcher.send(fetch).err());
+            }
+        }
+        for outbox in to_wake {
+            outbox.wake();
+        }
+        for fetch in unsent {
+            self.content(fetch.ticket, None);
+        }
+    }
+}
+
+/// Puts each response into the outbox of its connection; `own` is not woken.
+fn post(
+    out: &mut Outbound,
+    outboxes: &HashMap<ConnectionId, Arc<Outbox>>,
+    own: Option<ConnectionId>,
+    to_wake: &mut Vec<Arc<Outbox>>,
+) {
+    let mut last: Option<(ConnectionId, &Arc<Outbox>)> = None;
+    for Routed { connection, response } in out.routed.drain(..) {
+        let outbox = match last {
+            Some((known, outbox)) if known == connection => outbox,
+            _ => {
+                let Some(outbox) = outboxes.get(&connection) else { continue };
+                if own != Some(connection) {
+                    to_wake.push(Arc::clone(outbox));
+                }
+                last = Some((connection, outbox));
+                outbox
+            }
+        };
+        outbox.push(response);
+    }
+}
+
+impl Listener for Door {
+    fn durable(&self, upto: Lsn) {
+        self.step_instance(self.clock.now(), None, Input::Durable(upto));
+    }
+
+    fn failed(&self, error: &LogError) {
+        // A failed write or sync is never retried: what the disk holds is unknown from here on, and
+        // recovery at the next start is the only safe reader of it.
+        if !self.halted.swap(true, Ordering::SeqCst) {
+            tracing::error!(id = "TWL7001E", %error, "the recovery log failed; the queue manager halts");
+            std::process::exit(crate::EXIT_LOG_FAILED);
+        }
+    }
+
+    fn space(&self, space: Space) {
+        let full = matches!(space, Space::Full);
+        match space {
+            Space::Ample => tracing::info!(id = "TWL7004I", "the recovery log has room again"),
+            Space::Low => tracing::warn!(id = "TWL7003W", "the recovery log is nearly out of room"),
+            Space::Full => tracing::error!(
+                id = "TWL7002E",
+                "the recovery log has no room: puts are refused until messages are got or the disk has room"
+            ),
+        }
+        self.step_instance(self.clock.now(), None, Input::LogFull(full));
+    }
+}

@@ -1,0 +1,99 @@
+//! What happens without a request: time passes for the node, and extents without live messages are
+//! given back to the log.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use towline_core::CarryCursor;
+use towline_node::OldBody;
+use towline_types::Lsn;
+
+use crate::bodies;
+use crate::door::Door;
+
+/// How often the node is told that time passes (expiry scans, ages of units of work).
+const TICK: Duration = Duration::from_millis(250);
+/// How often the log is looked at.
+const RECLAIM_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Steps the node as time passes, until dropped.
+pub(crate) async fn tick(door: Arc<Door>) {
+    let mut interval = tokio::time::interval(TICK);
+    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        interval.tick().await;
+        if door.tick_is_due() {
+            door.tick();
+        }
+    }
+}
+
+/// Extents that the log may have beyond twice its live bytes before old messages are carried.
+const EXTENTS_SPARE: u64 = 4;
+
+/// Logs the live messages of the oldest extent again when most of the log holds nothing that lives:
+/// one message that nobody gets must not keep all that was logged after it.
+pub(crate) fn carry_if_due(door: &Door, extent_bytes: u64) {
+    let log = door.log();
+    let (live_bytes, keep_from) =
+        door.look(|instance| (instance.live_bytes(), instance.keep_from()));
+    let in_use = log.durable().0.saturating_sub(keep_from.0);
+    if in_use < 2 * live_bytes + EXTENTS_SPARE * extent_bytes {
+        return;
+    }
+    let before = Lsn(keep_from.0.saturating_add(extent_bytes));
+    let mut cursor = CarryCursor::default();
+    let mut found = Vec::new();
+    loop {
+        let done = door.look(|instance| instance.find_old(before, &mut cursor, &mut found));
+        for OldBody { queue, sequence, body } in found.drain(..) {
+            match bodies::read(&log, &body) {
+                Ok(content) => door.carry(queue, sequence, content),
+                Err(error) => door.unreadable_body(&error),
+            }
+        }
+        if done {
+            return;
+        }
+    }
+}
+
+/// Gives extents back as their last message goes, until dropped.
+pub(crate) async fn reclaim(door: Arc<Door>, extent_bytes: u64) {
+    let mut interval = tokio::time::interval(RECLAIM_INTERVAL);
+    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut kept_from = Lsn::ZERO;
+    loop {
+        interval.tick().await;
+        let carrier = Arc::clone(&door);
+        let carried = tokio::task::spawn_blocking(move || carry_if_due(&carrier, extent_bytes));
+        if let Err(error) = carried.await {
+            tracing::error!(id = "TWL7005E", %error, "housekeeping broke off");
+        }
+        let keep_from = door.look(|instance| instance.keep_from());
+        // An image costs two syncs: one for each extent is rare enough.
+        if keep_from.0 < kept_from.0.saturating_add(extent_bytes) {
+            continue;
+        }
+        let worker = Arc::clone(&door);
+        let done = tokio::task::spawn_blocking(move || write_image(&worker)).await;
+        match done {
+            Ok(Ok(upto)) => kept_from = upto,
+            Ok(Err(error)) => {
+                tracing::error!(id = "TWL7005E", %error, "cannot give extents of the log back");
+            }
+            Err(error) => tracing::error!(id = "TWL7005E", %error, "housekeeping broke off"),
+        }
+    }
+}
+
+/// Writes an image and lets go of what lies before it.
+pub(crate) fn write_image(door: &Door) -> Result<Lsn, towline_log::LogError> {
+    let plan = door.look(|instance| instance.plan_image());
+    let log = door.log();
+    // The log takes the position from which it must be read. An extent's header lies before its first
+    // record, so one byte into the extent is before all of them, and inside what must stay.
+    log.write_image(plan.keep_from.after(1), &plan.bytes)?;
+    log.reclaim(plan.keep_from)?;
+    Ok(plan.keep_from)
+}

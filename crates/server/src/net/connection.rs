@@ -1,0 +1,307 @@
+//! One client connection: bytes from the socket to its front, requests to the node, responses back,
+//! bytes to the socket. One task per connection, written as one poll function so that a wake-up
+//! costs one read, one step of the node and one write.
+//!
+//! Back-pressure: it stops reading while the front holds too many bytes that are not durable yet,
+//! and stops taking responses while the socket does not take its output.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Bytes, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, Sleep, sleep_until};
+use towline_core::{Body, ConnectionId};
+use towline_log::Log;
+use towline_node::{Front, Request, Response};
+use towline_types::{Payload, Time};
+
+use crate::bodies;
+use crate::clock::Clock;
+use crate::door::Door;
+use crate::net::admission::Place;
+use crate::net::scratch;
+use crate::outbox::Outbox;
+
+/// Encoded bytes that may wait for the socket before responses wait instead.
+const OUTPUT_BYTES_HIGH: usize = 1024 * 1024;
+/// Bytes taken from the front at once.
+const OUTPUT_BYTES_TAKEN: usize = 256 * 1024;
+/// Undurable bytes of one connection above which it is not read.
+const INCOMING_BYTES_HIGH: usize = 16 * 1024 * 1024;
+/// Pieces given to one vectored write (IOV_MAX is 1,024).
+const WRITE_PIECES_MAX: usize = 512;
+/// Rounds of one poll before the others get their turn.
+const ROUNDS_MAX: usize = 8;
+
+/// How a connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// Both sides closed in order.
+    Orderly,
+    /// The socket broke or the protocol was violated.
+    Lost,
+}
+
+type BodyRead = JoinHandle<Result<Payload, towline_log::LogError>>;
+
+/// The task of one connection.
+pub(crate) struct ConnectionTask<S> {
+    socket: S,
+    front: Front,
+    id: ConnectionId,
+    place: Place,
+    door: Arc<Door>,
+    outbox: Arc<Outbox>,
+    log: Log,
+    clock: Clock,
+    /// Start of a frame whose end has not come yet.
+    partial: BytesMut,
+    requests: Vec<Request>,
+    responses: VecDeque<Response>,
+    output: VecDeque<Bytes>,
+    output_bytes: usize,
+    /// A body that is being read from the log; the responses behind it wait.
+    reading: Option<(BodyRead, Response)>,
+    timer: Pin<Box<Sleep>>,
+    timer_at: Time,
+    end_of_input: bool,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
+    pub(crate) fn new(
+        socket: S,
+        front: Front,
+        id: ConnectionId,
+        place: Place,
+        door: Arc<Door>,
+        outbox: Arc<Outbox>,
+    ) -> ConnectionTask<S> {
+        let clock = door.clock();
+        let log = door.log();
+        let timer_at = front.deadline();
+        ConnectionTask {
+            socket,
+            front,
+            id,
+            place,
+            door,
+            outbox,
+            log,
+            clock,
+            partial: BytesMut::new(),
+            requests: Vec::new(),
+            responses: VecDeque::new(),
+            output: VecDeque::new(),
+            output_bytes: 0,
+            reading: None,
+            timer: Box::pin(sleep_until(instant_of(clock, timer_at))),
+            timer_at,
+            end_of_input: false,
+        }
+    }
+
+    /// Runs until the connection is over, then tells the node.
+    pub(crate) async fn run(mut self) -> End {
+        let end = std::future::poll_fn(|context| self.poll(context)).await;
+        self.door.disconnect(self.id, end == End::Lost);
+        end
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<End> {
+        for _ in 0..ROUNDS_MAX {
+            let now = self.clock.now();
+            let mut progress = self.poll_input(context, now);
+            progress |= self.step_node(now);
+            progress |= self.poll_responses(context, now);
+            progress |= self.poll_timer(context, now);
+            match self.poll_output(context) {
+                Ok(written) => progress |= written,
+                Err(_) => return Poll::Ready(End::Lost),
+            }
+            if let Some(end) = self.finished() {
+                return Poll::Ready(end);
+            }
+            if !progress && self.requests.is_empty() {
+                return Poll::Pending;
+            }
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    fn finished(&self) -> Option<End> {
+        if self.front.is_finished() && self.output.is_empty() && !self.front.has_output() {
+            return Some(if self.front.ended_orderly() { End::Orderly } else { End::Lost });
+        }
+        // Nothing more can come: what was asked for is answered by the node's own bookkeeping.
+        if self.end_of_input { Some(End::Lost) } else { None }
+    }
+
+    /// Reads once, if there is room for what it may bring. True when bytes came.
+    fn poll_input(&mut self, context: &mut Context<'_>, now: Time) -> bool {
+        if self.end_of_input || self.front.is_finished() {
+            return false;
+        }
+        if self.front.incoming_bytes() > INCOMING_BYTES_HIGH
+            || self.output_bytes > OUTPUT_BYTES_HIGH
+        {
+            return false;
+        }
+        let socket = &mut self.socket;
+        let partial = &mut self.partial;
+        let read = scratch::with(|buffer| {
+            buffer.extend_from_slice(partial);
+            let result = std::pin::pin!(socket.read_buf(buffer)).poll(context);
+            let input = buffer.split();
+            (result, input)
+        });
+        let (result, mut input) = read;
+        match result {
+            Poll::Pending => false,
+            Poll::Ready(Ok(0)) | Poll::Ready(Err(_)) => {
+                self.end_of_input = true;
+                true
+            }
+            Poll::Ready(Ok(_)) => {
+                self.front.receive(now, &mut input, &mut self.requests);
+                if self.front.is_logged_in() {
+                    self.place.logged_in();
+                }
+                // A copy of the little that is left: `input` would pin the whole read buffer.
+                self.partial = BytesMut::from(&input[..]);
+                true
+            }
+        }
+    }
+
+    /// Hands what was asked for to the node. The answers come through the outbox, in order.
+    fn step_node(&mut self, now: Time) -> bool {
+        if self.requests.is_empty() {
+            return false;
+        }
+        self.door.step(now, self.id, &mut self.requests);
+        true
+    }
+
+    /// Turns responses into output while there is room for it. True when there was one.
+    fn poll_responses(&mut self, context: &mut Context<'_>, now: Time) -> bool {
+        let mut progress = false;
+        loop {
+            if self.output_bytes > OUTPUT_BYTES_HIGH {
+                return progress;
+            }
+            if let Some((read, _)) = &mut self.reading {
+                let Poll::Ready(result) = Pin::new(read).poll(context) else { return progress };
+                let Some((_, response)) = self.reading.take() else { return progress };
+                match result {
+                    Ok(Ok(body)) => {
+                        self.front.respond(now, response, Some(body), &mut self.requests);
+                    }
+                    Ok(Err(error)) => self.door.unreadable_body(&error),
+                    Err(_) => self.end_of_input = true,
+                }
+                progress = true;
+            }
+            if self.responses.is_empty() {
+                self.outbox.take(&mut self.responses, context.waker());
+            }
+            let Some(response) = self.responses.pop_front() else { return progress };
+            self.respond(now, response);
+            progress = true;
+            self.take_output();
+        }
+    }
+
+    fn respond(&mut self, now: Time, response: Response) {
+        let Response::Deliver(delivery) = &response else {
+            self.front.respond(now, response, None, &mut self.requests);
+            return;
+        };
+        match bodies::resident(&self.log, &delivery.body) {
+            Some(body) => self.front.respond(now, response, Some(body), &mut self.requests),
+            None => {
+                let log = self.log.clone();
+                let body: Body = delivery.body.clone();
+                let read = tokio::task::spawn_blocking(move || bodies::read(&log, &body));
+                self.reading = Some((read, response));
+            }
+        }
+    }
+
+    fn poll_timer(&mut self, context: &mut Context<'_>, now: Time) -> bool {
+        let deadline = self.front.deadline();
+        if deadline <= now {
+            self.front.tick(now, &mut self.requests);
+            return true;
+        }
+        // The timer is moved only when it fired or would be late: deadlines move away all the time.
+        if deadline < self.timer_at || self.timer.as_mut().poll(context).is_ready() {
+            self.timer_at = deadline;
+            self.timer.as_mut().reset(instant_of(self.clock, deadline));
+            return self.timer.as_mut().poll(context).is_ready();
+        }
+        false
+    }
+
+    fn take_output(&mut self) {
+        if self.front.has_output() {
+            let before: usize = self.output.len();
+            self.front.take_output(&mut self.output, OUTPUT_BYTES_TAKEN);
+            self.output_bytes += self.output.iter().skip(before).map(Bytes::len).sum::<usize>();
+        }
+    }
+
+    /// Writes what there is. True when bytes went out.
+    fn poll_output(&mut self, context: &mut Context<'_>) -> io::Result<bool> {
+        let mut progress = false;
+        loop {
+            if self.output_bytes < OUTPUT_BYTES_TAKEN {
+                self.take_output();
+            }
+            if self.output.is_empty() {
+                return Ok(progress);
+            }
+            match self.poll_write(context) {
+                Poll::Pending => return Ok(progress),
+                Poll::Ready(result) => result?,
+            }
+            progress = true;
+        }
+    }
+
+    fn poll_write(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let pieces: Vec<IoSlice<'_>> =
+            self.output.iter().take(WRITE_PIECES_MAX).map(|piece| IoSlice::new(piece)).collect();
+        let written = ready!(Pin::new(&mut self.socket).poll_write_vectored(context, &pieces))?;
+        if written == 0 {
+            return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+        }
+        self.forget_written(written);
+        Poll::Ready(Ok(()))
+    }
+
+    fn forget_written(&mut self, mut written: usize) {
+        self.output_bytes -= written;
+        while let Some(piece) = self.output.front_mut() {
+            if piece.len() > written {
+                bytes::Buf::advance(piece, written);
+                return;
+            }
+            written -= piece.len();
+            self.output.pop_front();
+        }
+    }
+}
+
+fn instant_of(clock: Clock, at: Time) -> Instant {
+    let now = clock.now();
+    // tokio refuses instants decades away.
+    let wait = at.since(now).min(std::time::Duration::from_secs(86_400));
+    Instant::now() + wait
+}

@@ -1,0 +1,138 @@
+//! The documents of the house: those that must exist, decisions named by their date and complete,
+//! and links that lead somewhere. Does *not* follow links out of the project.
+
+use crate::finding::Finding;
+use crate::tree::Tree;
+
+const MUST_EXIST: &[&str] = &[
+    "README.md",
+    "ARCHITECTURE.md",
+    "STYLE.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "SECURITY.md",
+    "LICENSE",
+    "Makefile",
+    ".ci/run",
+    "deny.toml",
+    "clippy.toml",
+    "rustfmt.toml",
+    "rust-toolchain.toml",
+    "docs/glossary.md",
+    "docs/tutorial.md",
+];
+/// What a decision must tell (docs/adr/README.md).
+const DECISION_HEADINGS: &[&str] = &[
+    "## Context",
+    "## Decision",
+    "## Alternatives",
+    "## Consequences",
+    "## How we would notice that it was wrong",
+];
+
+pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
+    let missing = MUST_EXIST.iter().filter(|path| !tree.has(path));
+    let mut findings: Vec<Finding> =
+        missing.map(|path| Finding::file(path, "is missing")).collect();
+    if !tree.text("LICENSE").is_some_and(|text| text.contains("Apache License")) {
+        findings.push(Finding::file("LICENSE", "must be the Apache License 2.0"));
+    }
+    for (path, text) in tree.with_extension("md") {
+        findings.extend(broken_links(tree, path, text));
+        if path.starts_with("docs/adr/") && path != "docs/adr/README.md" {
+            findings.extend(check_decision(path, text));
+        }
+    }
+    findings
+}
+
+fn check_decision(path: &str, text: &str) -> Vec<Finding> {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let mut findings = Vec::new();
+    if !starts_with_a_date(name) {
+        findings
+            .push(Finding::file(path, "the name of a decision starts with its date, YYYY-MM-DD-"));
+    }
+    for heading in DECISION_HEADINGS {
+        if !text.lines().any(|line| line == *heading) {
+            findings.push(Finding::file(path, format!("`{heading}` is missing")));
+        }
+    }
+    findings
+}
+
+fn starts_with_a_date(name: &str) -> bool {
+    let pattern = b"dddd-dd-dd-";
+    name.len() > pattern.len()
+        && name.bytes().zip(pattern).all(|(found, wanted)| match wanted {
+            b'd' => found.is_ascii_digit(),
+            other => found == *other,
+        })
+}
+
+/// Links to files of the project that do not exist.
+fn broken_links(tree: &Tree, path: &str, text: &str) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut in_example = false;
+    for (index, line) in text.lines().enumerate() {
+        in_example ^= line.trim_start().starts_with("```");
+        if in_example {
+            continue;
+        }
+        for link in line.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let target = link.split('#').next().unwrap_or_default();
+            if target.is_empty() || target.contains("://") || target.starts_with("mailto:") {
+                continue;
+            }
+            if !tree.has(&resolve(path, target)) {
+                findings.push(Finding::line(
+                    path,
+                    index + 1,
+                    format!("link to `{link}` leads nowhere"),
+                ));
+            }
+        }
+    }
+    findings
+}
+
+/// A relative link as a path from the root.
+fn resolve(from: &str, target: &str) -> String {
+    let mut parts: Vec<&str> = from.split('/').collect();
+    parts.pop();
+    for part in target.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop();
+            }
+            name => parts.push(name),
+        }
+    }
+    parts.join("/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::tests::tree;
+
+    #[test]
+    fn a_link_that_leads_nowhere_is_found() {
+        let files = tree(&[("docs/a.md", ""), ("README.md", "")]);
+        let text = "[a](../README.md) [b](a.md#part) [c](https://example.org) [d](gone.md)\n\
+                    ```\n[e](gone.md)\n```\n";
+        let found = broken_links(&files, "docs/b.md", text);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].what.contains("gone.md"));
+    }
+
+    #[test]
+    fn a_decision_without_a_date_or_a_part_is_found() {
+        let whole = DECISION_HEADINGS.join("\n");
+        assert_eq!(check_decision("docs/adr/2026-11-21-lock.md", &whole), []);
+        assert_eq!(check_decision("docs/adr/0001-lock.md", &whole).len(), 1);
+        let half = whole.replace("## Alternatives\n", "");
+        assert_eq!(check_decision("docs/adr/2026-11-21-lock.md", &half).len(), 1);
+    }
+}

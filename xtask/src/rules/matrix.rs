@@ -1,0 +1,152 @@
+//! The written dependency matrix: which room may use which. Arrows only go down.
+//!
+//! It is the list in [`MATRIX`]; ARCHITECTURE.md tells the reasons. A new arrow is a change to this
+//! file, and so to be argued for (CONTRIBUTING.md, "Three classes of change").
+
+use toml::Table;
+
+use super::rooms::ROOMS_WITHOUT_IO;
+use crate::finding::Finding;
+use crate::tree::Tree;
+
+/// One room: its folder, and the rooms it may use. From the lowest floor up.
+struct Room {
+    folder: &'static str,
+    may_use: &'static [&'static str],
+    /// Further rooms that its tests, examples and benches may use.
+    tests_may_use: &'static [&'static str],
+}
+
+const MATRIX: &[Room] = &[
+    Room { folder: "crates/types", may_use: &[], tests_may_use: &[] },
+    Room { folder: "crates/core", may_use: &["types"], tests_may_use: &[] },
+    Room { folder: "crates/amqp", may_use: &["types"], tests_may_use: &[] },
+    Room { folder: "crates/log", may_use: &["types"], tests_may_use: &[] },
+    Room { folder: "crates/admin", may_use: &["types", "core"], tests_may_use: &[] },
+    Room {
+        folder: "crates/node",
+        may_use: &["types", "core", "amqp", "admin"],
+        tests_may_use: &["log"],
+    },
+    Room { folder: "crates/client", may_use: &["types", "amqp"], tests_may_use: &[] },
+    Room { folder: "crates/load", may_use: &["types", "amqp"], tests_may_use: &[] },
+    Room {
+        folder: "crates/server",
+        may_use: &["types", "core", "amqp", "log", "admin", "node"],
+        tests_may_use: &["client"],
+    },
+    Room {
+        folder: "crates/cli",
+        may_use: &["types", "core", "admin", "log", "client", "load", "server"],
+        tests_may_use: &[],
+    },
+    // Black box: other people's clients and the command, never our own crates.
+    Room { folder: "tests/e2e", may_use: &[], tests_may_use: &[] },
+    Room { folder: "xtask", may_use: &[], tests_may_use: &[] },
+];
+
+/// Crates of others that the rooms without I/O may use: pure computation, no clock, no socket.
+const PURE_CRATES: &[&str] = &[
+    "base64",
+    "bytes",
+    "crc32c",
+    "hmac",
+    "pbkdf2",
+    "serde",
+    "serde_json",
+    "sha2",
+    "slab",
+    "subtle",
+    "winnow",
+];
+
+pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
+    let manifests = tree.entries.iter().filter_map(|entry| {
+        let folder = entry.path.strip_suffix("/Cargo.toml")?;
+        Some((folder, entry.path.as_str(), entry.text.as_deref()?))
+    });
+    let mut findings = Vec::new();
+    for (folder, path, text) in manifests {
+        let Some(room) = MATRIX.iter().find(|room| room.folder == folder) else {
+            let what = "not in the dependency matrix (xtask/src/rules/matrix.rs)";
+            findings.push(Finding::file(path, what));
+            continue;
+        };
+        match text.parse::<Table>() {
+            Ok(manifest) => findings.extend(check_room(room, path, &manifest)),
+            Err(error) => findings.push(Finding::file(path, error.to_string())),
+        }
+    }
+    findings
+}
+
+fn check_room(room: &Room, path: &str, manifest: &Table) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (section, for_tests) in
+        [("dependencies", false), ("build-dependencies", false), ("dev-dependencies", true)]
+    {
+        let Some(dependencies) = manifest.get(section).and_then(|value| value.as_table()) else {
+            continue;
+        };
+        for name in dependencies.keys() {
+            let refused = match name.strip_prefix("towline-") {
+                Some(used) => !room.may_use(used, for_tests),
+                None => !for_tests && room.is_without_io() && !PURE_CRATES.contains(&name.as_str()),
+            };
+            if refused {
+                let what = format!(
+                    "[{section}] `{name}` is not in the dependency matrix (xtask/src/rules/matrix.rs)"
+                );
+                findings.push(Finding::file(path, what));
+            }
+        }
+    }
+    findings
+}
+
+impl Room {
+    fn may_use(&self, room: &str, for_tests: bool) -> bool {
+        // A room may name itself in dev-dependencies: that is how its tests switch on a feature.
+        let itself = self.folder.rsplit('/').next() == Some(room);
+        self.may_use.contains(&room)
+            || (for_tests && (itself || self.tests_may_use.contains(&room)))
+    }
+
+    fn is_without_io(&self) -> bool {
+        self.folder.rsplit('/').next().is_some_and(|name| ROOMS_WITHOUT_IO.contains(&name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::tests::tree;
+
+    #[test]
+    fn arrows_only_go_down() {
+        for (index, room) in MATRIX.iter().enumerate() {
+            for used in room.may_use {
+                let folder = format!("crates/{used}");
+                let below = MATRIX[..index].iter().any(|other| other.folder == folder);
+                assert!(below, "{} may use {used}, which is not below it", room.folder);
+            }
+        }
+    }
+
+    #[test]
+    fn an_arrow_that_is_not_written_is_found() {
+        let manifest = "[dependencies]\ntowline-log = { workspace = true }\n";
+        assert_eq!(check(&tree(&[("crates/core/Cargo.toml", manifest)])).len(), 1);
+        assert_eq!(check(&tree(&[("crates/server/Cargo.toml", manifest)])), []);
+        assert_eq!(check(&tree(&[("crates/new/Cargo.toml", manifest)])).len(), 1);
+    }
+
+    #[test]
+    fn a_room_without_io_takes_only_pure_crates() {
+        let manifest = "[dependencies]\ntokio = \"1\"\n";
+        assert_eq!(check(&tree(&[("crates/amqp/Cargo.toml", manifest)])).len(), 1);
+        assert_eq!(check(&tree(&[("crates/server/Cargo.toml", manifest)])), []);
+        let for_tests = "[dev-dependencies]\nproptest = \"1\"\n";
+        assert_eq!(check(&tree(&[("crates/amqp/Cargo.toml", for_tests)])), []);
+    }
+}
