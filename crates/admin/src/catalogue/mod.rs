@@ -146,7 +146,9 @@ mod tests {
                 let text = std::fs::read_to_string(&path).unwrap();
                 for (at, _) in text.match_indices("\"TWL") {
                     let id = text.get(at + 1..at + 9).unwrap_or_default();
-                    ids.push((id.into(), path.display().to_string()));
+                    if id.contains(|each: char| each.is_ascii_digit()) {
+                        ids.push((id.into(), path.display().to_string()));
+                    }
                 }
             }
         }
