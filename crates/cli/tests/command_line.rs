@@ -1,6 +1,8 @@
 //! The `towline` command as a person meets it: outputs and exit codes, against a queue manager that
 //! each test starts for itself.
 
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -25,10 +27,15 @@ struct Daemon {
 
 impl Daemon {
     fn start() -> Daemon {
+        Daemon::start_with(&[])
+    }
+
+    fn start_with(arguments: &[&str]) -> Daemon {
         let folder = tempfile::tempdir().unwrap();
         let mut process = Command::new(env!("CARGO_BIN_EXE_towline"))
             .args(["run", "QMT", "--listen", "127.0.0.1:0", "--data"])
             .arg(folder.path())
+            .args(arguments)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
@@ -261,4 +268,29 @@ fn completions_and_manual_pages_are_made_from_the_options() {
     let folder = tempfile::tempdir().unwrap();
     towline(&["man", folder.path().to_str().unwrap()]).assert().success();
     assert!(folder.path().join("towline-put.1").exists());
+}
+
+#[test]
+fn a_user_made_by_the_command_logs_in_and_no_other_password_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = towline(&["user", "alice"]).env("TOWLINE_PASSWORD", "right").assert().success();
+    let users = folder.path().join("users");
+    std::fs::write(&users, text(&line)).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(&users, mode).unwrap();
+    let config = folder.path().join("towline.toml");
+    let lines = format!("[users]\nfile = {users:?}\nadministrators = [\"alice\"]\n");
+    std::fs::write(&config, lines).unwrap();
+    let daemon = Daemon::start_with(&["--config", config.to_str().unwrap()]);
+    let url = daemon.url.replace("amqp://", "amqp://alice@");
+    for mechanism in ["scram", "plain"] {
+        let arguments = ["status", "--url", &url, "--sasl", mechanism];
+        towline(&arguments).env("TOWLINE_PASSWORD", "right").assert().success();
+        towline(&arguments).env("TOWLINE_PASSWORD", "wrong").assert().code(4);
+    }
+    let file = folder.path().join("password");
+    std::fs::write(&file, "right\n").unwrap();
+    let file = file.to_str().unwrap();
+    towline(&["status", "--url", &url, "--password-file", file]).assert().success();
+    towline(&["status", "--url", &daemon.url]).assert().code(4);
 }
