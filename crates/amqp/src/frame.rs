@@ -139,8 +139,8 @@ impl Protocol {
 }
 
 impl FrameHeader {
-    /// Reads a header at the front; `None` when it is not complete. A size over `size_max` is refused
-    /// as soon as the first four bytes are there.
+    /// Reads a header at the front; `None` when it is not complete. A size over `size_max` is
+    /// refused as soon as the first four bytes are there.
     ///
     /// # Errors
     /// When it is not a frame, or too large.
@@ -172,8 +172,8 @@ impl FrameHeader {
 }
 
 impl Frame {
-    /// Takes a whole frame off the front without copying it; `None` when it is not complete (how many
-    /// bytes it wants in all is then in the header, if that is complete).
+    /// Takes a whole frame off the front without copying it; `None` when it is not complete (how
+    /// many bytes it wants in all is then in the header, if that is complete).
     ///
     /// # Errors
     /// When it is not a frame, or larger than `size_max` bytes.
@@ -188,8 +188,8 @@ impl Frame {
     }
 }
 
-/// Appends a frame whose body `write_body` appends. `payload_bytes` bytes follow it on the wire that
-/// are not copied here (the payload of a transfer); the frame's size counts them.
+/// Appends a frame whose body `write_body` appends. `payload_bytes` bytes follow it on the wire
+/// that are not copied here (the payload of a transfer); the frame's size counts them.
 ///
 /// # Panics
 /// When the frame comes out at 4 GiB or more.

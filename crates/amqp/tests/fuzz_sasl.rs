@@ -94,8 +94,8 @@ fn nobody_logs_in_by_any_sequence_of_spoiled_messages() {
                 }
                 Ok(ServerStep::Send(_)) | Err(_) => {}
             }
-            // A proof costs thousands of hashes: the frames cannot ask for more than 10,000,000, and
-            // here not for more than one.
+            // A proof costs thousands of hashes: the frames cannot ask for more than 10,000,000,
+            // and here not for more than one.
             if proofs == 0 || !matches!(frame, SaslFrame::Challenge(_)) {
                 proofs += usize::from(matches!(frame, SaslFrame::Challenge(_)));
                 assert_ne!(client.receive(&frame), Ok(ClientStep::Finished));

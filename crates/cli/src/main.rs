@@ -1,2 +1,51 @@
-//! The `towline` command.
-fn main() {}
+//! The `towline` command: starts a queue manager, administers it, puts and gets messages.
+//!
+//! Only arguments, terminals and exit codes: what the commands do is in the rooms below (`server`,
+//! `client`, `admin`, `log`, `load`).
+//!
+//! Reading order: `arguments` (all options), `failure` (exit codes), `reach` (how a queue manager is
+//! found), then one module for each command.
+
+#![forbid(unsafe_code)]
+
+mod arguments;
+mod failure;
+mod generate;
+mod get;
+mod log;
+mod mqsc;
+mod progress;
+mod put;
+mod reach;
+mod run;
+mod show;
+mod status;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use arguments::{Command, Towline};
+use failure::Failure;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let (json, result) = match Towline::parse().command {
+        Command::Run(arguments) => (false, run::run(&arguments)),
+        Command::Mqsc(arguments) => (arguments.reach.json, mqsc::run(&arguments)),
+        Command::Put(arguments) => (arguments.reach.json, put::run(&arguments)),
+        Command::Get(arguments) => (arguments.take.reach.json, get::get(&arguments)),
+        Command::Browse(arguments) => (arguments.take.reach.json, get::browse(&arguments)),
+        Command::Status(arguments) => (arguments.reach.json, status::run(&arguments)),
+        Command::Log { command } => (command.is_json(), log::run(&command)),
+        Command::Load(arguments) => return towline_load::run(arguments),
+        Command::Completions { shell } => (false, generate::completions(shell)),
+        Command::Man { folder } => (false, generate::manual(folder.as_deref())),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(json),
+    }
+}

@@ -1,8 +1,8 @@
 //! Administration: a request to the node `$admin`, and its reply, on the same session.
 //!
 //! A request is a message with a string body, a correlation id and the application property `kind`;
-//! the reply has the same correlation id and a body of JSON text. When the property `failed` of the
-//! reply is true, the body is an error message instead.
+//! the reply has the same correlation id and a body of JSON text. What the JSON says is for the
+//! caller.
 
 use std::time::Instant;
 
@@ -26,7 +26,7 @@ impl Client {
     /// Sends a request and waits for its reply. Kinds are the server's: `mqsc`, `status`.
     ///
     /// # Errors
-    /// [`Error::Refused`] when the server does not let us, or does not know the kind.
+    /// [`Error::Refused`] when the server does not let us.
     pub fn ask_admin(&mut self, kind: &str, body: &str) -> Result<Reply, Error> {
         let (sender, mut receiver) = self.admin_links()?;
         let correlation_id = self.fresh("request");
@@ -53,14 +53,9 @@ impl Client {
             if reply.correlation_id.as_deref() != Some(&correlation_id) {
                 continue;
             }
-            let failed = reply.property("failed") == Some(&Property::Boolean(true));
             let Body::Text(body) = reply.body else {
                 return Err(Error::Unexpected("a reply that is not text".into()));
             };
-            if failed {
-                let condition = "amqp:internal-error".into();
-                return Err(Error::Refused { condition, description: body });
-            }
             return Ok(Reply { body });
         }
     }

@@ -49,3 +49,6 @@ pub use request::{
     Outcome, PutTarget, Selection, Settlement,
 };
 pub use status::{ConnectionStatus, QueueStatus};
+
+#[cfg(test)]
+mod tests;

@@ -89,25 +89,12 @@ impl fmt::Display for Refusal {
                 "message of {bytes} bytes is longer than MAXMSGL({bytes_max}) of '{queue}'"
             ),
             R::QueueInUse(name) => write!(out, "queue '{name}' is in use by an exclusive consumer"),
-            R::UnitTooManyMessages { messages_max } => write!(
-                out,
-                "more than {messages_max} messages in one unit of work; commit more often, or raise MAXUMSGS"
-            ),
-            R::UnitTooLarge { bytes_max } => write!(
-                out,
-                "more than {bytes_max} bytes in one unit of work; commit more often, or raise unit_bytes_max"
-            ),
-            R::UnitTooOld { seconds_max } => write!(
-                out,
-                "unit of work was open for more than {seconds_max} s and was rolled back"
-            ),
-            R::UnknownUnit => write!(out, "no such unit of work is open on this connection"),
-            R::UnitDoomed => {
-                write!(out, "a message of this unit of work was refused; it was rolled back")
-            }
-            R::TooManyUnits { units_max } => {
-                write!(out, "more than {units_max} units of work open on this connection")
-            }
+            R::UnitTooManyMessages { .. }
+            | R::UnitTooLarge { .. }
+            | R::UnitTooOld { .. }
+            | R::UnknownUnit
+            | R::UnitDoomed
+            | R::TooManyUnits { .. } => self.write_unit(out),
             R::AlreadyExists(name) => {
                 write!(out, "object '{name}' exists already; use REPLACE to change it")
             }
@@ -134,6 +121,33 @@ impl fmt::Display for Refusal {
             R::Ending => write!(out, "the queue manager is ending"),
             R::NotAuthorized(what) => write!(out, "not authorized: {what}"),
             R::Deleted(name) => write!(out, "object '{name}' was deleted"),
+        }
+    }
+}
+
+impl Refusal {
+    /// The text of a refusal that concerns units of work.
+    fn write_unit(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::UnitTooManyMessages { messages_max } => write!(
+                out,
+                "more than {messages_max} messages in one unit of work; commit more often, or raise MAXUMSGS"
+            ),
+            Refusal::UnitTooLarge { bytes_max } => write!(
+                out,
+                "more than {bytes_max} bytes in one unit of work; commit more often, or raise unit_bytes_max"
+            ),
+            Refusal::UnitTooOld { seconds_max } => write!(
+                out,
+                "unit of work was open for more than {seconds_max} s and was rolled back"
+            ),
+            Refusal::TooManyUnits { units_max } => {
+                write!(out, "more than {units_max} units of work open on this connection")
+            }
+            Refusal::UnitDoomed => {
+                write!(out, "a message of this unit of work was refused; it was rolled back")
+            }
+            _ => write!(out, "no such unit of work is open on this connection"),
         }
     }
 }

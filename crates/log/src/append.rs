@@ -16,7 +16,7 @@ use crate::error::LogError;
 use crate::format::BATCH_HEADER_BYTES;
 use crate::log::Urgency;
 use crate::record::prefix_bytes;
-use crate::shared::{Opened, Phase, Shared, State, hold, wait};
+use crate::shared::{Opened, Phase, Shared, State, hold};
 
 /// A run being appended: an atomic sequence of records. Replay yields all of it or nothing.
 /// Dropped without [`Appender::commit`], the run is given up.
@@ -35,7 +35,7 @@ impl<'a> Appender<'a> {
     pub(crate) fn new(shared: &'a Shared) -> Appender<'a> {
         let mut state = shared.state();
         while state.appending {
-            state = wait(&shared.appenders, state);
+            state = shared.wait_as_appender(state);
         }
         state.appending = true;
         Appender { shared, state: Some(state), began: None, failed: None }
@@ -116,8 +116,7 @@ impl<'a> Appender<'a> {
         } else {
             self.shared.wake_writer(&state);
         }
-        drop(state);
-        self.shared.appenders.notify_all();
+        self.shared.wake_appenders(&state);
         Ok(end)
     }
 
@@ -201,7 +200,6 @@ impl Drop for Appender<'_> {
             let dropped = state.give_up(index, bytes);
             self.shared.unsynced.fetch_sub(dropped as u64, Ordering::Relaxed);
         }
-        drop(state);
-        self.shared.appenders.notify_all();
+        self.shared.wake_appenders(&state);
     }
 }

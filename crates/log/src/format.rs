@@ -305,3 +305,102 @@ fn put(bytes: &mut [u8], offset: usize, value: &[u8]) {
     assert!(place.end <= bytes.len(), "a field lies outside its header");
     bytes[place].copy_from_slice(value);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: LogId = LogId(0x0f0e_0d0c_0b0a_0908_0706_0504_0302_0100);
+
+    fn hex(bytes: &[u8]) -> String {
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// The golden bytes of version 1: when this test must change, so must the version.
+    #[test]
+    fn version_1_is_these_bytes() {
+        let extent = ExtentHeader { log_id: ID, sequence: 3, extent_bytes: 0x0400_0000 }.encode();
+        assert_eq!(hex(&extent[..52]), GOLDEN_EXTENT);
+        assert!(extent[52..].iter().all(|byte| *byte == 0));
+        let image = ImageHeader { log_id: ID, at: Lsn(0x1234), bytes: 5, checksum: 7 }.encode();
+        assert_eq!(hex(&image[..56]), GOLDEN_IMAGE);
+        let mut batch = BatchHeader {
+            payload_bytes: 5,
+            checksum: 0,
+            previous: 0x0102_0304,
+            lsn: Lsn(0x1000),
+            term: 2,
+            unsynced: 1,
+            index: 9,
+        };
+        batch.checksum = batch.sum(payload_sum(ID, b"hello"));
+        assert_eq!(hex(&batch.encode()), GOLDEN_BATCH);
+        assert_eq!(batch.proves_durable_before(), 8);
+        assert_eq!(ExtentHeader::decode(&extent).unwrap().sequence, 3);
+        assert_eq!(ImageHeader::decode(&image).unwrap().at, Lsn(0x1234));
+        assert_eq!(BatchHeader::decode(&batch.encode()), Some(batch));
+    }
+
+    #[test]
+    fn a_header_with_any_bit_flipped_is_refused() {
+        let block = ExtentHeader { log_id: ID, sequence: 1, extent_bytes: 1 << 26 }.encode();
+        let image = ImageHeader { log_id: ID, at: Lsn(1), bytes: 1, checksum: 1 }.encode();
+        for bit in 0..52 * 8 {
+            let mut flipped = block;
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(ExtentHeader::decode(&flipped), Err(BadHeader::Damaged));
+            let mut flipped = image;
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(ImageHeader::decode(&flipped), Err(BadHeader::Damaged));
+        }
+        for length in 0..52 {
+            assert!(ExtentHeader::decode(&block[..length]).is_err());
+            assert!(ImageHeader::decode(&image[..length]).is_err());
+        }
+    }
+
+    #[test]
+    fn a_batch_of_another_log_or_with_any_bit_flipped_has_another_checksum() {
+        let (payload_bytes, previous, lsn) = (5, 0, Lsn(4_096));
+        let (term, unsynced, index, checksum) = (1, 0, 1, 0);
+        let header = BatchHeader { payload_bytes, checksum, previous, lsn, term, unsynced, index };
+        let sum = header.sum(payload_sum(ID, b"hello"));
+        assert_ne!(sum, header.sum(payload_sum(LogId(1), b"hello")));
+        for bit in 0..40 {
+            let mut payload = *b"hello";
+            payload[bit / 8] ^= 1 << (bit % 8);
+            assert_ne!(sum, header.sum(payload_sum(ID, &payload)));
+        }
+        let bytes = header.encode();
+        for bit in (0..64).chain(96..320) {
+            let mut flipped = bytes;
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            if let Some(header) = BatchHeader::decode(&flipped) {
+                assert_ne!(sum, header.sum(payload_sum(ID, b"hello")), "bit {bit}");
+            }
+        }
+    }
+
+    #[test]
+    fn names_are_read_as_they_are_written_and_no_others() {
+        assert_eq!(extent_name(0x2f), "extent-000000000000002f");
+        assert_eq!(number_in_name("extent-", &extent_name(u64::MAX)), Some(u64::MAX));
+        for wrong in ["extent-", "extent-2f", "extent-000000000000002F", "extent-+00000000000002f"]
+        {
+            assert_eq!(number_in_name("extent-", wrong), None, "{wrong}");
+        }
+    }
+
+    const GOLDEN_EXTENT: &str = concat!(
+        "544f574c494e45580100000000000000000102030405060708090a0b0c0d0e0f",
+        "03000000000000000000000400000000026d814c"
+    );
+    const GOLDEN_IMAGE: &str = concat!(
+        "544f574c494e45490100000000000000000102030405060708090a0b0c0d0e0f",
+        "3412000000000000050000000000000007000000e4e69a51"
+    );
+    const GOLDEN_BATCH: &str = concat!(
+        "5442010005000000d0f245420403020100100000000000000200000001000000",
+        "0900000000000000"
+    );
+}

@@ -4,11 +4,12 @@
 
 use std::time::Duration;
 
+use crate::format::size;
 use crate::stats::LatencySummary;
 
 /// Buckets for each power of two.
 const PARTS: u64 = 8;
-const BUCKETS: usize = 64 * PARTS as usize;
+const BUCKETS: usize = size(64 * PARTS);
 
 /// Figures of batches written since start.
 #[derive(Debug)]
@@ -85,11 +86,11 @@ impl Written {
 
 fn bucket_of(us: u64) -> usize {
     if us < PARTS {
-        return crate::format::size(us);
+        return size(us);
     }
     let power = u64::from(us.ilog2());
     let part = (us >> (power - 3)) - PARTS;
-    crate::format::size((power - 2) * PARTS + part)
+    size((power - 2) * PARTS + part)
 }
 
 /// Largest value that falls into the bucket.

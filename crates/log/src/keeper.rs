@@ -48,7 +48,12 @@ pub(crate) fn run(shared: &Arc<Shared>) {
             Chore::Prepare { sequence, spare } => {
                 let prepared = prepare_next(shared, sequence, spare.as_deref());
                 refused = prepared.as_ref().is_err_and(is_full);
-                if refused { Ok(take_back(shared, spare)) } else { prepared }
+                if refused {
+                    take_back(shared, spare);
+                    Ok(())
+                } else {
+                    prepared
+                }
             }
             Chore::Tell(space) => {
                 shared.listener.space(space);
@@ -68,8 +73,7 @@ fn take_back(shared: &Shared, spare: Option<String>) {
     state.extents.disk_room = 0;
     state.extents.spares.extend(spare);
     state.extents.recycling = false;
-    drop(state);
-    shared.appenders.notify_all();
+    shared.wake_appenders(&state);
 }
 
 fn next(shared: &Shared, refused: &mut bool) -> Chore {
@@ -117,8 +121,7 @@ fn fill(shared: &Shared, extent: &Extent, from: u64) -> io::Result<()> {
         assert_eq!(state.extents.filled_to, from, "only the keeper fills");
         state.extents.filled_to = to;
     }
-    drop(state);
-    shared.appenders.notify_all();
+    shared.wake_appenders(&state);
     Ok(())
 }
 
@@ -145,12 +148,12 @@ fn prepare_next(shared: &Shared, sequence: u64, spare: Option<&str>) -> io::Resu
     assert_eq!(state.extents.next_sequence(), sequence, "only the keeper makes extents ready");
     state.extents.ready.push_back(Arc::new(Extent { sequence, file }));
     state.extents.recycling = false;
-    drop(state);
-    shared.appenders.notify_all();
+    shared.wake_appenders(&state);
     Ok(())
 }
 
-/// Gives a used file of full length a new header and name. What else is in it is worthless by its positions.
+/// Gives a used file of full length a new header and name. What else is in it is worthless: it
+/// carries other positions.
 fn recycle(disk: &dyn Disk, spare: &str, header: ExtentHeader) -> io::Result<Arc<dyn DiskFile>> {
     let file = disk.open(spare)?;
     write_header(file.as_ref(), header)?;
@@ -209,3 +212,6 @@ fn is_full(error: &io::Error) -> bool {
 fn ignore_absent(error: io::Error) -> io::Result<()> {
     if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,7 +15,7 @@ use crate::append::Appender;
 use crate::error::LogError;
 pub use crate::extents::Space;
 use crate::format::BATCH_HEADER_BYTES;
-use crate::shared::{Opened, Phase, Shared, hold, wait};
+use crate::shared::{Opened, Phase, Shared, hold};
 use crate::stats::Stats;
 use crate::{image, keeper, read, reclaim, writer};
 
@@ -196,8 +196,8 @@ impl Log {
             state.phase = Phase::Closing;
             shared.writers.notify_all();
             shared.appenders.notify_all();
-            while !(state.is_quiet() && !state.appending) && state.phase == Phase::Closing {
-                state = wait(&shared.appenders, state);
+            while (state.appending || !state.is_quiet()) && state.phase == Phase::Closing {
+                state = shared.wait_as_appender(state);
             }
             state.drop_empty();
             let (opened, result) = shared.open_batch(state, BATCH_HEADER_BYTES);
@@ -207,7 +207,7 @@ impl Log {
                 shared.writers.notify_one();
             }
             while !state.is_quiet() && state.phase == Phase::Closing {
-                state = wait(&shared.appenders, state);
+                state = shared.wait_as_appender(state);
             }
             if state.phase == Phase::Closing {
                 state.phase = Phase::Stopped;

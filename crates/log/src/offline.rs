@@ -241,3 +241,50 @@ impl Walk<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::log::Urgency;
+    use crate::options::Options;
+    use crate::testing::{Watch, append, start};
+
+    #[test]
+    fn a_dump_shows_what_the_filter_lets_through_beside_a_running_log() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk: Arc<dyn Disk> = Arc::new(LinuxDisk::open(folder.path()).unwrap());
+        let watch = Watch::new();
+        let log = start(&disk, Options::small(), &watch);
+        let mut ends = Vec::new();
+        for byte in 0..4 {
+            let (_, end) = append(&log, &[vec![byte; 10], vec![byte; 20]], Urgency::Forced);
+            watch.wait_durable(end);
+            ends.push(end);
+        }
+        log.write_image(ends[0], b"image").unwrap();
+        let shown = |filter| {
+            let mut shown = Vec::new();
+            let mut show = |item: Item<'_>| match item {
+                Item::Image { at, bytes } => shown.push(format!("image {at} {bytes}")),
+                Item::Batch { index, term, .. } => shown.push(format!("batch {index} {term}")),
+                Item::Record { last, bytes, .. } => {
+                    shown.push(format!("record {} {last}", bytes.len()));
+                }
+                Item::GivenUp { .. } => shown.push("given up".into()),
+                Item::Finding(finding) => shown.push(finding.to_string()),
+            };
+            dump(folder.path(), filter, &mut show).unwrap();
+            shown
+        };
+        assert_eq!(shown(Filter::default()).len(), 1 + 4 * 3);
+        let image = format!("image {} 5", ends[0]);
+        let some = shown(Filter { from: ends[1], to: ends[2] });
+        assert_eq!(some, [image.as_str(), "batch 3 1", "record 10 false", "record 20 true"]);
+        let report = verify(folder.path()).unwrap();
+        assert_eq!((report.batches, report.records, report.images), (4, 8, 1));
+        assert_eq!(report.last, Some(ends[3]));
+        assert!(report.is_sound() && report.findings.is_empty());
+    }
+}

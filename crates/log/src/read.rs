@@ -86,7 +86,7 @@ impl Search<'_> {
                     let whole = if end > piece.from + piece.bytes.len() as u64 {
                         self.load(at, end)?
                     } else {
-                        piece.from_here(at)
+                        piece.rest_from(at)
                     };
                     if let Some(body) = self.keep(whole, at) {
                         return Ok(body);
@@ -165,7 +165,7 @@ impl Search<'_> {
 
 impl Piece {
     /// A copy of the piece from `at` on.
-    fn from_here(&self, at: u64) -> Piece {
+    fn rest_from(&self, at: u64) -> Piece {
         let rest = self.bytes.bytes().get(size(at - self.from)..).unwrap_or(&[]);
         let mut bytes = Aligned::with_capacity(rest.len());
         bytes.append_to().extend_from_slice(rest);

@@ -33,11 +33,12 @@ pub(crate) fn reclaim(shared: &Shared, keep_from: Lsn) -> Result<(), LogError> {
         let gone = if keep_file { disk.rename(&name, &spare) } else { disk.remove(&name) };
         gone.and_then(|()| disk.sync_names())
             .map_err(|e| LogError::io("let an extent go", &name, e))?;
+        let mut state = shared.state();
         if keep_file {
-            shared.state().extents.spares.push(spare);
+            state.extents.spares.push(spare);
         }
+        shared.wake_appenders(&state);
         shared.keeper.notify_one();
-        shared.appenders.notify_all();
     }
     Ok(())
 }

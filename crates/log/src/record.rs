@@ -164,6 +164,9 @@ pub(crate) struct Runs {
     term: u32,
 }
 
+/// Who takes records.
+pub(crate) type Receiver<'a, E> = dyn FnMut(Lsn, &[u8]) -> Result<(), E> + 'a;
+
 /// Why [`Runs::feed`] ended.
 #[derive(Debug)]
 pub(crate) enum Halt<E> {
@@ -182,7 +185,7 @@ impl Runs {
         (term, lsn): (u32, Lsn),
         payload: &[u8],
         from: Lsn,
-        record: &mut dyn FnMut(Lsn, &[u8]) -> Result<(), E>,
+        record: &mut Receiver<'_, E>,
     ) -> Result<u64, Halt<E>> {
         if term != self.term {
             // Another process (or leader) wrote from here on: it did not finish what was begun.
@@ -288,7 +291,7 @@ mod tests {
     fn no_bytes_make_the_walk_fail_otherwise_than_by_saying_so() {
         let mut random = crate::disk::Random(11);
         for _ in 0..2_000 {
-            let length = random.below(40) as usize;
+            let length = crate::format::size(random.below(40));
             let bytes: Vec<u8> = (0..length).map(|_| random.next_u64().to_le_bytes()[0]).collect();
             let total: usize = Records::new(&bytes).flatten().map(|found| found.bytes.len()).sum();
             assert!(total <= length);

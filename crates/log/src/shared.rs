@@ -110,6 +110,8 @@ pub(crate) struct State {
     pub(crate) tail: Lsn,
     pub(crate) commits: u64,
     pub(crate) writers_idle: usize,
+    /// Appenders (and a shutdown) that wait for something.
+    pub(crate) appenders_waiting: usize,
     pub(crate) extents: Extents,
     /// What the listener was last told about room.
     pub(crate) space: Space,
@@ -154,6 +156,8 @@ impl Shared {
         let bytes = batch.bytes();
         state.sealed_bytes -= bytes;
         let unsynced = u32::try_from(state.flights.len()).unwrap_or(u32::MAX);
+        let first = state.flights.front().map_or(batch.index, |flight| flight.index);
+        assert_eq!(first + u64::from(unsynced), batch.index, "flights follow each other");
         state.flights.push_back(Flight {
             index: batch.index,
             end: batch.end(),
@@ -161,7 +165,7 @@ impl Shared {
             forced: batch.forced,
             done: false,
         });
-        self.appenders.notify_all();
+        self.wake_appenders(state);
         Job::Write { batch, unsynced }
     }
 
@@ -181,6 +185,24 @@ impl Shared {
         if wake {
             self.writers.notify_one();
         }
+    }
+
+    /// Wakes those who wait for a turn, for room, or for writers.
+    pub(crate) fn wake_appenders(&self, state: &State) {
+        if state.appenders_waiting > 0 {
+            self.appenders.notify_all();
+        }
+    }
+
+    /// Waits until something changed for appenders.
+    pub(crate) fn wait_as_appender<'a>(
+        &self,
+        mut state: MutexGuard<'a, State>,
+    ) -> MutexGuard<'a, State> {
+        state.appenders_waiting += 1;
+        state = wait(&self.appenders, state);
+        state.appenders_waiting -= 1;
+        state
     }
 
     /// Opens a batch with room for `need` bytes, header included; waits for the keeper if needed.
@@ -211,7 +233,7 @@ impl Shared {
                 }
                 Room::Wait => {
                     self.keeper.notify_one();
-                    state = wait(&self.appenders, state);
+                    state = self.wait_as_appender(state);
                 }
                 Room::Nowhere => {
                     self.keeper.notify_one();
@@ -227,7 +249,7 @@ impl Shared {
         mut state: MutexGuard<'a, State>,
     ) -> MutexGuard<'a, State> {
         while state.sealed_bytes > SEALED_BYTES_MAX && state.phase == Phase::Running {
-            state = wait(&self.appenders, state);
+            state = self.wait_as_appender(state);
         }
         state
     }
@@ -336,8 +358,8 @@ impl State {
     /// Whether the threads are to end.
     pub(crate) fn is_ending(&self) -> bool {
         match self.phase {
-            Phase::Running => false,
-            Phase::Closing | Phase::Stopped | Phase::Failed => true,
+            Phase::Running | Phase::Closing => false,
+            Phase::Stopped | Phase::Failed => true,
         }
     }
 

@@ -58,9 +58,15 @@ impl Watch {
         seen.failures[0].clone()
     }
 
+    /// Waits until `space` is told, or takes it from what was told since the last such call.
     pub(crate) fn wait_space(&self, space: Space) {
         let mut seen = hold(&self.seen);
-        while seen.spaces.last() != Some(&space) {
+        loop {
+            let found = seen.spaces.iter().position(|told| *told == space);
+            if let Some(found) = found {
+                seen.spaces.drain(..=found);
+                return;
+            }
             seen = wait(&self.changed, seen);
         }
     }

@@ -129,7 +129,7 @@ fn finish(shared: &Shared, index: u64, lsn: Lsn, done: Done) {
             return;
         }
         if state.phase == Phase::Closing {
-            shared.appenders.notify_all();
+            shared.wake_appenders(&state);
         }
     }
     report(shared);

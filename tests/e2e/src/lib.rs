@@ -1,1 +1,39 @@
-//! Black-box tests.
+//! Black-box tests: the real daemon, other people's clients, faulty disks and hostile peers.
+//!
+//! Here is what the test files in `tests/` stand on, in reading order: [`chance`] (seeds),
+//! [`wait`] (levels, not edges), [`place`] (where programs are), [`daemon`] (start, kill, ask),
+//! [`program`] (clients in other languages), [`wire`] (raw AMQP bytes), [`peer`] (a hostile or a
+//! plain peer on one socket), [`lossy`] (a file system that forgets), [`history`] (who was told
+//! what), [`workload`] (producers and movers for the kill tests), [`extent`] (the log's bytes),
+//! [`papers`] (certificates). Nothing here is part of the product, and the product's crates are
+//! not used: what is tested is what a stranger sees.
+
+pub mod chance;
+pub mod daemon;
+pub mod extent;
+pub mod history;
+pub mod lossy;
+pub mod papers;
+pub mod peer;
+pub mod place;
+pub mod program;
+pub mod wait;
+pub mod wire;
+pub mod workload;
+
+/// What a test or a support function gives back: the reason in words when it did not work.
+pub type Try<T = ()> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+/// Ends a function that gives back [`Try`] with a reason.
+#[macro_export]
+macro_rules! fail {
+    ($($words:tt)*) => { return Err(format!($($words)*).into()) };
+}
+
+/// Ends a function that gives back [`Try`] with a reason unless the condition holds.
+#[macro_export]
+macro_rules! require {
+    ($condition:expr, $($words:tt)*) => {
+        if !$condition { return Err(format!($($words)*).into()) }
+    };
+}

@@ -1,7 +1,8 @@
 //! Walks one value, however nested, and says how long it is or why it is not well formed.
 //!
-//! Not here: what the value means. Invariants: no recursion (a stack of fixed size), and work linear
-//! in the bytes, because every item but those of an array without element bytes takes at least one.
+//! Not here: what the value means. Invariants: no recursion (a stack of fixed size), and work
+//! linear in the bytes, because every item but those of an array without element bytes takes at
+//! least one.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
@@ -22,7 +23,8 @@ pub fn check(bytes: &[u8]) -> Result<(), DecodeError> {
     if length == bytes.len() { Ok(()) } else { Err(DecodeError::Excess) }
 }
 
-/// Length in bytes of the value at the start of `bytes`, all of it checked; at most `levels` levels.
+/// Length in bytes of the value at the start of `bytes`, all of it checked; at most `levels`
+/// levels.
 pub(super) fn value_length(bytes: &[u8], levels: usize) -> Result<usize, DecodeError> {
     let mut walk = Walk {
         reader: Reader::new(bytes),
@@ -49,7 +51,8 @@ struct Level<'a> {
     remaining: u32,
     /// Format code of all items (of an array).
     element: Option<u8>,
-    /// What follows the level in the level above; `None`: a described value, without an end of its own.
+    /// What follows the level in the level above; `None`: a described value, without an end of its
+    /// own.
     outside: Option<&'a [u8]>,
     /// Nesting that it counts for: an array of described elements counts for both.
     cost: usize,

@@ -333,7 +333,8 @@ impl<'b> FieldsWriter<'b> {
     }
 }
 
-/// Writes size and count of a list whose items begin at `start`, three bytes behind its constructor.
+/// Writes size and count of a list whose items begin at `start`, three bytes behind its
+/// constructor.
 fn close_list(out: &mut BytesMut, start: usize, count: u32) {
     let bytes = out.len().saturating_sub(start);
     if count == 0 {

@@ -141,8 +141,8 @@ impl<'a> Reader<'a> {
         size == Ok(self.rest.len().saturating_add(missing))
     }
 
-    /// The bytes of the text that comes next: its bytes are not looked at. `None`, and nothing read,
-    /// when no string (nor symbol) comes next.
+    /// The bytes of the text that comes next: its bytes are not looked at. `None`, and nothing
+    /// read, when no string (nor symbol) comes next.
     #[inline]
     fn raw_text(&mut self) -> Read<Option<&'a [u8]>> {
         let narrow = match self.peek() {
@@ -342,8 +342,9 @@ impl<'a> Reader<'a> {
             ARRAY_32 => self.sized(false)?,
             found => return Err(DecodeError::WrongType { expected: "array", found }),
         };
-        // Also where an element has no bytes: the limit of work is the bytes that came. The sum over
-        // a frame is then within the frame's bytes, because each array pays with bytes of its own.
+        // Also where an element has no bytes: the limit of work is the bytes that came. The sum
+        // over a frame is then within the frame's bytes, because each array pays with bytes of its
+        // own.
         if count > body.len() {
             return Err(DecodeError::InvalidCount);
         }

@@ -161,7 +161,8 @@ fn nesting_is_limited_over_arrays_and_their_descriptors() {
     let arrays = |depth: usize| {
         let mut value = BytesMut::from(&b"\x40"[..]);
         for _ in 0..depth {
-            // What is a constructor in front of a value is the shared constructor of an array of one.
+            // What is a constructor in front of a value is the shared constructor of an array of
+            // one.
             let inner = value.split();
             value.put_u8(0xf0);
             value.put_u32(u32::try_from(inner.len() + 4).unwrap());
@@ -372,7 +373,10 @@ proptest! {
     }
 
     #[test]
-    fn a_value_that_is_cut_short_is_refused(bytes in any_value(), cut in any::<prop::sample::Index>()) {
+    fn a_value_that_is_cut_short_is_refused(
+        bytes in any_value(),
+        cut in any::<prop::sample::Index>(),
+    ) {
         let cut = cut.index(bytes.len());
         prop_assert!(check(&bytes[..cut]).is_err());
     }

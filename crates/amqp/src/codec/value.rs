@@ -1,7 +1,7 @@
 //! One value of any type, borrowed from the bytes that it came in or from what is to be written.
 //!
-//! Compound values are views: they hold the bytes of their items and read them one by one. Reading a
-//! value checks its own size and count only; its items are checked when they are read, or all at
+//! Compound values are views: they hold the bytes of their items and read them one by one. Reading
+//! a value checks its own size and count only; its items are checked when they are read, or all at
 //! once by [`super::check`].
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]

@@ -154,7 +154,8 @@ pub fn string(out: &mut BytesMut, value: &str) {
 /// A symbol.
 ///
 /// # Panics
-/// When it is not ASCII: symbols of ours are constants, those of peers are checked when they come in.
+/// When it is not ASCII: symbols of ours are constants, those of peers are checked when they come
+/// in.
 pub fn symbol(out: &mut BytesMut, value: &str) {
     assert!(value.is_ascii(), "a symbol is ASCII");
     sized(out, SYMBOL_8, SYMBOL_32, value.as_bytes());

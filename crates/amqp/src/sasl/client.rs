@@ -4,8 +4,8 @@
 //!   Waiting --mechanisms--> Begun --outcome--> Finished
 //!   Waiting --mechanisms--> First --challenge--> Proven --outcome--> Finished      (SCRAM)
 //! ```
-//! Some servers send SCRAM's last message as a challenge of its own, and wait for an empty response;
-//! others in the outcome. Both are taken.
+//! Some servers send SCRAM's last message as a challenge of its own, and wait for an empty
+//! response; others in the outcome. Both are taken.
 
 use std::fmt;
 use std::sync::Arc;
@@ -141,7 +141,8 @@ impl SaslClient {
                 Ok(respond(Bytes::new()))
             }
             (State::Begun, SaslFrame::Challenge(challenge)) if challenge.challenge.is_empty() => {
-                // A server that overlooked the initial response asks for it with an empty challenge.
+                // A server that overlooked the initial response asks for it with an empty
+                // challenge.
                 self.state = State::Begun;
                 Ok(respond(self.initial()))
             }

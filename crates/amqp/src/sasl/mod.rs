@@ -5,8 +5,8 @@
 //! frames' bytes (`types`, `frame`). Nonces are arguments.
 //!
 //! Invariants: one exchange with one mechanism; a frame out of turn ends it. An unknown user looks
-//! like a wrong password, down to the salt. Proofs are compared in constant time. Nothing here shows
-//! a password in its `Debug` form.
+//! like a wrong password, down to the salt. Proofs are compared in constant time. Nothing here
+//! shows a password in its `Debug` form.
 
 mod client;
 mod scram;

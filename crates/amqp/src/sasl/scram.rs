@@ -1,7 +1,7 @@
 //! SCRAM-SHA-256 (RFC 5802, RFC 7677): keys, proofs, and the text of the messages.
 //!
-//! Without channel binding, and without SASLprep: names and passwords are compared as the UTF-8 that
-//! the client sent, and control characters in a name are refused.
+//! Without channel binding, and without SASLprep: names and passwords are compared as the UTF-8
+//! that the client sent, and control characters in a name are refused.
 
 use std::fmt;
 use std::sync::Arc;

@@ -113,8 +113,9 @@ struct Challenged {
 
 impl SaslServer {
     /// A machine that offers `mechanisms`, the preferred one first; EXTERNAL only when there is an
-    /// `identity` of a TLS certificate. `nonce` must never have been used before; `salt_secret` makes
-    /// the salts of users that do not exist, and should stay the same for the life of the server.
+    /// `identity` of a TLS certificate. `nonce` must never have been used before; `salt_secret`
+    /// makes the salts of users that do not exist, and should stay the same for the life of the
+    /// server.
     ///
     /// # Panics
     /// When SCRAM is offered and the nonce is shorter than 18 characters, or not printable ASCII

@@ -1,7 +1,7 @@
 //! Message and correlation ids (AMQP 3.2.11 to 3.2.14) and their canonical text.
 //!
-//! An id may be a ulong, a uuid, a binary or a string; JMS clients show all of them as text and turn
-//! the text back into the same id (AMQP JMS mapping, "JMSMessageID and JMSCorrelationID"):
+//! An id may be a ulong, a uuid, a binary or a string; JMS clients show all of them as text and
+//! turn the text back into the same id (AMQP JMS mapping, "JMSMessageID and JMSCorrelationID"):
 //!
 //! ```text
 //!   as it came          as a message id                    as a correlation id

@@ -11,9 +11,10 @@
 //!   footer                  0x78  map  /
 //! ```
 //!
-//! [`Sections::scan`] finds the sections without copying or looking inside; [`Sections::scan_checked`]
-//! also checks every byte, which a queue manager does once, at put. Views ([`Header`],
-//! [`Properties`], [`PropertyValue`]) read what they are asked for. [`MessageBuilder`] writes.
+//! [`Sections::scan`] finds the sections without copying or looking inside;
+//! [`Sections::scan_checked`] also checks every byte, which a queue manager does once, at put.
+//! Views ([`Header`], [`Properties`], [`PropertyValue`]) read what they are asked for.
+//! [`MessageBuilder`] writes.
 //!
 //! Not here: what priority or expiry mean. Invariant: sections are in the order above, each at most
 //! once but for the body's; a message without any body section is taken (some clients send such),

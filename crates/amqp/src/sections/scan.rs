@@ -69,8 +69,8 @@ pub struct Sections {
     pub footer: Option<Span>,
 }
 
-/// The header section (3.2.1). Absent fields are `None`; their defaults (not durable, priority 4, no
-/// expiry, not the first acquirer, count 0) are for the reader to apply.
+/// The header section (3.2.1). Absent fields are `None`; their defaults (not durable, priority 4,
+/// no expiry, not the first acquirer, count 0) are for the reader to apply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
     /// Survives a restart.
@@ -129,8 +129,8 @@ impl Span {
 }
 
 impl Sections {
-    /// Finds the sections of a message. What is in them is not looked at (but for a body of one AMQP
-    /// value, which must be walked to find its end).
+    /// Finds the sections of a message. What is in them is not looked at (but for a body of one
+    /// AMQP value, which must be walked to find its end).
     ///
     /// # Errors
     /// When something else than a section stands there, a section ends early, or they are out of
@@ -139,8 +139,8 @@ impl Sections {
         scan(message, false, 0)
     }
 
-    /// Finds the sections and checks all that is in them, so that nobody who reads the message later
-    /// can fail.
+    /// Finds the sections and checks all that is in them, so that nobody who reads the message
+    /// later can fail.
     ///
     /// # Errors
     /// As [`Sections::scan`], and when anything in the message is not well formed.
@@ -148,9 +148,9 @@ impl Sections {
         scan(message, true, 0)
     }
 
-    /// [`Sections::scan_checked`] of a message that came in several frames. Also returns the bytes to
-    /// hand to the views: the first piece, when all but the end of the last data section is in it
-    /// (then nothing is copied, and [`Sections::data`] has nothing to show); a copy of the whole
+    /// [`Sections::scan_checked`] of a message that came in several frames. Also returns the bytes
+    /// to hand to the views: the first piece, when all but the end of the last data section is in
+    /// it (then nothing is copied, and [`Sections::data`] has nothing to show); a copy of the whole
     /// message otherwise.
     ///
     /// # Errors
@@ -207,8 +207,8 @@ impl Sections {
         map_of(self.message_annotations, message)
     }
 
-    /// One application property, by its name; `None` when there is none (or before it something that
-    /// is not well formed).
+    /// One application property, by its name; `None` when there is none (or before it something
+    /// that is not well formed).
     #[must_use]
     pub fn application_property<'m>(
         &self,
@@ -261,8 +261,8 @@ fn map_of(span: Option<Span>, message: &[u8]) -> Option<MapView<'_>> {
     }
 }
 
-/// `beyond` bytes of the message are elsewhere; they may only be the rest of a data section that ends
-/// the message.
+/// `beyond` bytes of the message are elsewhere; they may only be the rest of a data section that
+/// ends the message.
 fn scan(message: &[u8], checked: bool, beyond: usize) -> Result<Sections, DecodeError> {
     let whole = u32::try_from(message.len().saturating_add(beyond));
     let whole = whole.map_err(|_| DecodeError::TooLong)?;
@@ -296,7 +296,8 @@ fn position(message: &[u8], reader: &Reader<'_>) -> u32 {
     u32::try_from(read).unwrap_or(u32::MAX)
 }
 
-/// The place of a section in the order; sections of the same place exclude each other. 0: the start.
+/// The place of a section in the order; sections of the same place exclude each other. 0: the
+/// start.
 fn rank(code: u8) -> Result<u8, DecodeError> {
     match code {
         0 => Ok(0),

@@ -119,7 +119,8 @@ pub struct Attach {
 /// Windows and link credit (2.7.4). The properties field is checked and dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flow {
-    /// Next transfer id that the sender of this expects; `None` before it has seen the peer's begin.
+    /// Next transfer id that the sender of this expects; `None` before it has seen the peer's
+    /// begin.
     pub next_incoming_id: Option<u32>,
     /// Transfer frames that the sender of this can take.
     pub incoming_window: u32,

@@ -61,7 +61,8 @@ pub struct Source {
     pub dynamic_node_properties: Map,
     /// Consume or browse; `None`: as the node does.
     pub distribution_mode: Option<DistributionMode>,
-    /// Filters by name (symbol to described value), for example `apache.org:selector-filter:string`.
+    /// Filters by name (symbol to described value), for example
+    /// `apache.org:selector-filter:string`.
     pub filter: Map,
     /// Outcome of a delivery settled without one.
     pub default_outcome: Option<Outcome>,

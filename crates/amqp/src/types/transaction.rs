@@ -62,8 +62,8 @@ impl Composite for Discharge {
 }
 
 impl CoordinatorCommand {
-    /// Reads the amqp-value section of a message to a coordinator. Sections before it (a header, for
-    /// example) must have been taken off.
+    /// Reads the amqp-value section of a message to a coordinator. Sections before it (a header,
+    /// for example) must have been taken off.
     ///
     /// # Errors
     /// When another value stands there.

@@ -326,7 +326,8 @@ impl Performative {
     /// follows is the payload of a transfer.
     ///
     /// # Errors
-    /// When it is none of the nine or not well formed, and when bytes follow one that has no payload.
+    /// When it is none of the nine or not well formed, and when bytes follow one that has no
+    /// payload.
     pub fn decode(body: &[u8]) -> Result<(Performative, usize), DecodeError> {
         let reader = &mut Reader::new(body);
         let code = u8::try_from(descriptor(reader)?).map_err(|_| DecodeError::UnknownDescriptor)?;

@@ -266,6 +266,12 @@ impl Lane {
             .filter(|entry| entry.state != State::Gone)
     }
 
+    /// How many blocks it takes.
+    #[cfg(test)]
+    pub(crate) fn blocks(&self) -> usize {
+        self.blocks.len()
+    }
+
     /// Panics when an invariant of the module's description is broken.
     pub(crate) fn audit(&self) {
         let mut before = None;

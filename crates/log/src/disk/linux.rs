@@ -177,6 +177,9 @@ impl DiskFile for LinuxFile {
 }
 
 fn make_folder(folder: &Path) -> io::Result<()> {
+    if folder.is_dir() {
+        return Ok(());
+    }
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     // The folder's own name must survive a power cut as the files in it do.
     match folder.parent().filter(|parent| !parent.as_os_str().is_empty()) {

@@ -355,3 +355,45 @@ fn a_damaged_body_is_never_given_out() {
     memory.inject(Fault { on: FaultOn::Read, prefix: String::new(), after: 0, times: 9, error });
     assert!(matches!(log.read(location), Err(LogError::Io { .. })));
 }
+
+#[test]
+fn appenders_on_many_threads_lose_nothing_and_mix_nothing() {
+    let (_, disk) = memory();
+    let watch = Watch::new();
+    let options = Options { log_bytes_max: 1 << 30, ..Options::small() };
+    let log = start(&disk, options.clone(), &watch);
+    let append_many = |thread: u8| {
+        let mut ends = Vec::new();
+        for run in 0_u8..100 {
+            let records: Vec<Vec<u8>> = (0..3).map(|part| vec![thread, run, part]).collect();
+            let (_, end) = append(&log, &records, Urgency::Forced);
+            ends.push(end);
+            if run % 10 == 0 {
+                watch.wait_durable(end);
+            }
+        }
+        ends.last().copied().unwrap()
+    };
+    let last = thread::scope(|scope| {
+        let threads: Vec<_> = (0..8)
+            .map(|thread| {
+                let append_many = &append_many;
+                scope.spawn(move || append_many(thread))
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).max().unwrap()
+    });
+    watch.wait_durable(last);
+    log.shutdown();
+    let (_, _, found) = recover(&disk, options).unwrap();
+    assert_eq!(found.len(), 8 * 100 * 3);
+    let mut next = [0_u8; 8];
+    for run in found.chunks(3) {
+        let (thread, number) = (run[0].1[0], run[0].1[1]);
+        assert_eq!(number, next[usize::from(thread)]);
+        next[usize::from(thread)] += 1;
+        for (part, record) in (0_u8..).zip(run) {
+            assert_eq!(record.1, [thread, number, part]);
+        }
+    }
+}

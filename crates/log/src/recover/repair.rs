@@ -104,6 +104,7 @@ impl Recovery {
             tail: end,
             commits: 0,
             writers_idle: 0,
+            appenders_waiting: 0,
             extents,
             space: Space::Ample,
             pool: Vec::new(),

@@ -268,3 +268,106 @@ fn a_client_takes_no_links_and_no_sessions_that_it_did_not_begin() {
     peer.send("@1 begin remote-channel=6");
     peer.expect("close error=amqp:not-allowed");
 }
+
+#[test]
+fn a_name_is_free_as_soon_as_we_detached_the_link() {
+    let (mut peer, link) = sending_peer(1);
+    peer.connection.detach(link, true, None);
+    peer.expect("detach handle=0");
+    peer.send("attach name=in handle=1 role=sender target=q");
+    assert_ne!(attached(&mut peer).link, link);
+    peer.no_event();
+}
+
+#[test]
+fn what_waits_for_a_window_goes_with_its_link() {
+    let mut peer = Peer::opened();
+    peer.send("begin incoming-window=0");
+    peer.expect("begin");
+    peer.event();
+    for name in ["a", "b"] {
+        let handle = u32::from(name == "b");
+        peer.send(&format!("attach name={name} handle={handle} role=receiver source=q"));
+        let request = attached(&mut peer);
+        accept(&mut peer.connection, &request, 0);
+        peer.expect("attach");
+        peer.connection.send(request.link, 1, Outgoing::default());
+    }
+    peer.send("detach handle=0 closed");
+    peer.expect("detach handle=0");
+    peer.send("flow next-incoming-id=0 incoming-window=10");
+    // The delivery id that the other one would have had is not left out.
+    peer.expect("transfer handle=1 delivery-id=0");
+    peer.expect_nothing();
+}
+
+#[test]
+fn links_and_deliveries_that_are_gone_do_not_count() {
+    let mut peer = Peer::opened();
+    // More links than one connection may have, and more unfinished deliveries than a session may.
+    for round in 0..60 {
+        peer.send("begin");
+        peer.expect("begin");
+        peer.event();
+        for handle in 0..200 {
+            peer.send(&format!("attach name={handle} handle={handle} role=sender target=q"));
+            let request = attached(&mut peer);
+            if handle < 5 {
+                accept(&mut peer.connection, &request, 0);
+                peer.connection.set_credit(request.link, 1);
+                peer.expect("attach");
+                peer.expect("flow");
+                peer.send(&format!("transfer handle={handle} delivery-id=1 tag=t more"));
+                peer.send(&format!("detach handle={handle}"));
+                peer.expect("detach");
+                assert!(matches!(peer.event(), Event::Detached { .. }), "round {round}");
+            }
+        }
+        peer.send("end");
+        peer.expect("end");
+        assert!(matches!(peer.event(), Event::SessionEnded { .. }), "round {round}");
+    }
+}
+
+#[test]
+fn unfinished_deliveries_of_links_that_are_gone_do_not_count() {
+    let mut peer = Peer::begun();
+    for round in 0..300 {
+        peer.send("attach name=a handle=0 role=sender target=q");
+        let request = attached(&mut peer);
+        accept(&mut peer.connection, &request, 0);
+        peer.connection.set_credit(request.link, 1);
+        peer.expect("attach");
+        peer.expect("flow");
+        peer.send(&format!("transfer handle=0 delivery-id={round} tag=t more"));
+        peer.send("detach handle=0");
+        assert!(matches!(peer.event(), Event::Detached { .. }), "round {round}");
+        peer.expect("detach");
+    }
+}
+
+#[test]
+fn a_client_may_attach_a_name_again_before_the_detach_is_answered() {
+    let mut peer = client();
+    let session = peer.connection.begin().unwrap();
+    let link = peer.connection.attach(session, request(Role::Receiver)).unwrap();
+    peer.connection.detach(link, false, None);
+    let again = peer.connection.attach(session, request(Role::Receiver)).unwrap();
+    for line in ["begin", "attach handle=0", "detach handle=0", "attach handle=1"] {
+        peer.expect(line);
+    }
+    peer.send_header(Protocol::Amqp);
+    for line in [
+        "open",
+        "begin remote-channel=0",
+        "attach name=l handle=0 role=sender source=q initial-delivery-count=0",
+        "detach handle=0",
+        "attach name=l handle=0 role=sender source=q initial-delivery-count=0",
+    ] {
+        peer.send(line);
+    }
+    peer.event();
+    peer.event();
+    assert!(matches!(peer.event(), Event::Detached { link: gone, .. } if gone == link));
+    assert_eq!(attached(&mut peer).link, again);
+}

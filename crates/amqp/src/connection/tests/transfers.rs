@@ -344,3 +344,30 @@ fn our_drain_ends_when_the_peer_gave_the_credit_back() {
     let frame = peer.expect("flow handle=0 delivery-count=5 link-credit=2");
     assert!(!frame.contains("drain"), "{frame}");
 }
+
+#[test]
+fn what_waits_for_a_window_has_its_credit_but_is_not_counted_as_sent() {
+    let mut peer = Peer::opened();
+    peer.send("begin incoming-window=0");
+    peer.expect("begin");
+    peer.event();
+    peer.send("attach name=out handle=0 role=receiver source=q");
+    let request = attached(&mut peer);
+    accept(&mut peer.connection, &request, 0);
+    peer.expect("attach");
+    peer.connection.send(request.link, 1, outgoing("x"));
+    peer.send("flow incoming-window=0 handle=0 link-credit=5 echo");
+    assert!(matches!(peer.event(), Event::Flow(Flow { credit: 4, sends: 1, .. })));
+    peer.expect("flow handle=0 delivery-count=0 link-credit=5 available=1");
+}
+
+#[test]
+fn credit_given_back_is_gone() {
+    let (mut peer, link) = sending_peer(5);
+    peer.connection.drain(link, 5);
+    peer.expect("flow drain");
+    peer.send("flow handle=0 delivery-count=5 link-credit=0 drain");
+    assert!(matches!(peer.event(), Event::Flow(Flow { drain: true, .. })));
+    peer.send("transfer handle=0 delivery-id=0 tag=t payload=x");
+    assert!(matches!(peer.event(), Event::Detached { by_peer: false, .. }));
+}

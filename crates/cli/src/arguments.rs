@@ -1,0 +1,307 @@
+//! All options of all commands. No logic: what they mean together is checked where they are used.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use towline_load::LoadArgs;
+
+const EXIT_CODES: &str =
+    "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no message, 4 cannot connect.";
+
+/// A transactional queue manager: AMQP 1.0 in, a recovery log under it.
+#[derive(Debug, Parser)]
+#[command(name = "towline", version, about, after_help = EXIT_CODES, max_term_width = 100)]
+pub(crate) struct Towline {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Start a queue manager and serve until it is told to end
+    Run(Run),
+    /// Administer a queue manager in MQSC: from a file, from standard input, or interactively
+    Mqsc(Mqsc),
+    /// Put messages
+    Put(Put),
+    /// Get messages: they are removed from the queue
+    Get(Get),
+    /// Look at messages: they stay in the queue
+    Browse(Browse),
+    /// Show what a queue manager is doing
+    Status(Status),
+    /// Look at a recovery log while no queue manager uses it
+    Log {
+        #[command(subcommand)]
+        command: Log,
+    },
+    /// Drive any AMQP 1.0 broker with a load, and measure
+    Load(LoadArgs),
+    /// Print the completions of a shell
+    Completions {
+        /// Which shell
+        #[arg(value_enum)]
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page, or write those of all commands into a folder
+    Man {
+        /// A folder, made when it is not there
+        folder: Option<PathBuf>,
+    },
+}
+
+/// How to find a queue manager and how to answer.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Reach {
+    /// Data folder of a queue manager on this machine (its local socket is in it)
+    #[arg(
+        long,
+        value_name = "DIR",
+        default_value = "./data/QM1",
+        env = "TOWLINE_DATA",
+        conflicts_with = "url"
+    )]
+    pub(crate) data: PathBuf,
+    /// Address of a queue manager: amqp://[user@]host[:port] or amqps://...
+    #[arg(long, value_name = "URL", env = "TOWLINE_URL")]
+    pub(crate) url: Option<String>,
+    /// File whose first line is the password (else TOWLINE_PASSWORD, else a prompt)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) password_file: Option<PathBuf>,
+    /// SASL mechanism [default: scram with a user, anonymous without]
+    #[arg(long, value_enum)]
+    pub(crate) sasl: Option<Mechanism>,
+    /// Certificates to trust with amqps://, a PEM file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ca: Option<PathBuf>,
+    /// Our own certificate chain, a PEM file
+    #[arg(long, value_name = "FILE", requires = "key")]
+    pub(crate) cert: Option<PathBuf>,
+    /// The key of our certificate, a PEM file
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    pub(crate) key: Option<PathBuf>,
+    /// How long an answer is waited for
+    #[arg(long, value_name = "SECONDS", default_value_t = 30.0, value_parser = seconds)]
+    pub(crate) timeout: f64,
+    /// Answer in JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Mechanism {
+    Anonymous,
+    Plain,
+    Scram,
+    External,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Run {
+    /// Name of the queue manager
+    #[arg(default_value = "QM1")]
+    pub(crate) name: String,
+    /// Folder of its data, made when it is not there [default: ./data/NAME]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+    /// Where clients come in; port 0 picks a free one
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:5672")]
+    pub(crate) listen: SocketAddr,
+    /// Configuration, a TOML file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Define queues of such names on their first use; * at the end stands for anything
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) auto_define: Option<String>,
+    /// Microseconds added to each sync of the log, for experiments
+    #[arg(long, value_name = "N", default_value_t = 0, hide = true)]
+    pub(crate) log_sync_delay_us: u64,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Mqsc {
+    /// Read commands from a file
+    #[arg(short, long, value_name = "FILE", conflicts_with = "command")]
+    pub(crate) file: Option<PathBuf>,
+    /// Run a command; may be given more than once
+    #[arg(short, long, value_name = "COMMAND")]
+    pub(crate) command: Vec<String>,
+    #[command(flatten)]
+    pub(crate) reach: Reach,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Put {
+    /// Queue: NAME or queue://NAME
+    pub(crate) queue: String,
+    /// The message [default: standard input]
+    #[arg(conflicts_with = "file")]
+    pub(crate) body: Option<String>,
+    /// Put the content of a file as one message; may be given more than once
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) file: Vec<PathBuf>,
+    /// Put each line of the files or of standard input as a message of its own
+    #[arg(long)]
+    pub(crate) lines: bool,
+    /// Application property; true, false and numbers keep their type, 'text' in quotes is text
+    #[arg(short, long = "property", value_name = "NAME=VALUE")]
+    pub(crate) properties: Vec<String>,
+    /// Correlation id
+    #[arg(long, value_name = "ID")]
+    pub(crate) correlation_id: Option<String>,
+    /// Message id
+    #[arg(long, value_name = "ID")]
+    pub(crate) message_id: Option<String>,
+    /// Where an answer is to go
+    #[arg(long, value_name = "QUEUE")]
+    pub(crate) reply_to: Option<String>,
+    /// Subject
+    #[arg(long)]
+    pub(crate) subject: Option<String>,
+    /// Priority, 9 is first [default: as the queue says]
+    #[arg(long, value_parser = clap::value_parser!(u8).range(0..=9))]
+    pub(crate) priority: Option<u8>,
+    /// Seconds that the message lives [default: for ever]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) ttl: Option<f64>,
+    /// The message survives a restart (this is the default)
+    #[arg(long, conflicts_with = "non_persistent")]
+    pub(crate) persistent: bool,
+    /// The message lives in memory only
+    #[arg(long)]
+    pub(crate) non_persistent: bool,
+    /// Put everything so many times
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) count: u64,
+    /// Commit each N messages as a unit of work
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) transaction: Option<u64>,
+    #[command(flatten)]
+    pub(crate) reach: Reach,
+}
+
+/// What get and browse have in common.
+#[derive(Args, Debug)]
+pub(crate) struct Take {
+    /// Queue: NAME or queue://NAME
+    pub(crate) queue: String,
+    /// Wait so long for each message
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.0, value_parser = seconds)]
+    pub(crate) wait: f64,
+    /// Only messages that a JMS selector lets through
+    #[arg(long)]
+    pub(crate) selector: Option<String>,
+    /// Only messages with this correlation id
+    #[arg(long, value_name = "ID")]
+    pub(crate) correlation_id: Option<String>,
+    /// Write each body to a file of its own in a folder
+    #[arg(short, long, value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
+    /// Show header and properties too
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+    /// Go on for ever
+    #[arg(long, conflicts_with = "wait")]
+    pub(crate) follow: bool,
+    #[command(flatten)]
+    pub(crate) reach: Reach,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Get {
+    #[command(flatten)]
+    pub(crate) take: Take,
+    /// Get so many messages at most
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with_all = ["all", "follow"])]
+    pub(crate) count: u64,
+    /// Get all that there are
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Commit each N messages as a unit of work
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) transaction: Option<u64>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Browse {
+    #[command(flatten)]
+    pub(crate) take: Take,
+    /// Look at so many messages at most [default: all]
+    #[arg(long, value_name = "N")]
+    pub(crate) count: Option<u64>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Status {
+    #[command(flatten)]
+    pub(crate) reach: Reach,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Log {
+    /// Print batches and records
+    Dump {
+        #[command(flatten)]
+        place: LogPlace,
+        /// From this position on: <a:b:c:d>, 0x... or a number
+        #[arg(long, value_name = "LSN")]
+        from: Option<String>,
+        /// Up to this position
+        #[arg(long, value_name = "LSN")]
+        to: Option<String>,
+    },
+    /// Check every batch; 0 when the log is sound
+    Verify {
+        #[command(flatten)]
+        place: LogPlace,
+    },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct LogPlace {
+    /// Data folder of the queue manager
+    #[arg(long, value_name = "DIR", default_value = "./data/QM1", env = "TOWLINE_DATA")]
+    pub(crate) data: PathBuf,
+    /// Answer in JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl Log {
+    pub(crate) fn is_json(&self) -> bool {
+        match self {
+            Log::Dump { place, .. } | Log::Verify { place } => place.json,
+        }
+    }
+}
+
+/// Seconds from 0 to a year.
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.0..=31_536_000.0).contains(&seconds) => Ok(seconds),
+        Ok(_) | Err(_) => Err("seconds from 0 to 31536000 were expected".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn options_do_not_contradict_each_other() {
+        Towline::command().debug_assert();
+    }
+
+    #[test]
+    fn run_needs_none_of_its_arguments() {
+        let Command::Run(run) = Towline::parse_from(["towline", "run"]).command else {
+            panic!("run");
+        };
+        assert_eq!(run.name, "QM1");
+        assert_eq!(run.listen.to_string(), "127.0.0.1:5672");
+        assert_eq!(run.data, None);
+    }
+}

@@ -1,0 +1,71 @@
+//! Why a command failed, and its exit code.
+
+use std::fmt::Display;
+use std::process::ExitCode;
+
+use towline_client::Error;
+
+/// Why a command failed.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// 1: it was tried.
+    Failed(String),
+    /// 1: it was tried, and what there is to say was said.
+    Silent,
+    /// 2: the options do not make sense.
+    Usage(String),
+    /// 3: there is no message.
+    NoMessage,
+    /// 4: there is nobody to talk to.
+    CannotConnect(String),
+}
+
+impl Failure {
+    /// A failure in the words of whatever caused it.
+    pub(crate) fn failed(reason: impl Display) -> Failure {
+        Failure::Failed(reason.to_string())
+    }
+
+    /// A failure about something that has a name.
+    pub(crate) fn about(name: impl Display, reason: impl Display) -> Failure {
+        Failure::Failed(format!("{name}: {reason}"))
+    }
+
+    /// Says it, and gives the exit code.
+    pub(crate) fn report(self, json: bool) -> ExitCode {
+        let (code, text) = match self {
+            Failure::Failed(text) => (1, Some(text)),
+            Failure::Silent => (1, None),
+            Failure::Usage(text) => (2, Some(text)),
+            Failure::NoMessage => (3, json.then(|| "no message".to_owned())),
+            Failure::CannotConnect(text) => (4, Some(text)),
+        };
+        match text {
+            Some(text) if json => {
+                println!("{}", serde_json::json!({ "error": text, "exit_code": code }));
+            }
+            Some(text) => eprintln!("towline: {text}"),
+            None => {}
+        }
+        ExitCode::from(code)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        match error {
+            Error::CannotConnect { .. } => Failure::CannotConnect(error.to_string()),
+            Error::Refused { .. }
+            | Error::Lost(_)
+            | Error::NoAnswer { .. }
+            | Error::Unexpected(_)
+            | Error::Io(_) => Failure::Failed(error.to_string()),
+        }
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Failure {
+        Failure::failed(error)
+    }
+}

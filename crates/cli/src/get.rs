@@ -1,0 +1,169 @@
+//! `towline get` and `towline browse`.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use towline_client::{Client, Delivery, Message, Receiver, ReceiverOptions, Unit};
+
+use crate::arguments::{Browse, Get, Take};
+use crate::failure::Failure;
+use crate::{progress, show};
+
+/// Messages on their way at one time.
+const WINDOW: u32 = 100;
+/// The same while following: they would count a backout when the command is interrupted.
+const WINDOW_FOLLOW: u32 = 10;
+
+/// What is the same for every message of a run.
+struct Taker<'a> {
+    take: &'a Take,
+    browse: bool,
+    /// Messages at most; `None`: no end.
+    total: Option<u64>,
+    batch: Option<u64>,
+}
+
+/// Runs `towline get`.
+pub(crate) fn get(arguments: &Get) -> Result<(), Failure> {
+    let endless = arguments.all || arguments.take.follow;
+    let total = (!endless).then_some(arguments.count);
+    let taker = Taker { take: &arguments.take, browse: false, total, batch: arguments.transaction };
+    taker.run()
+}
+
+/// Runs `towline browse`.
+pub(crate) fn browse(arguments: &Browse) -> Result<(), Failure> {
+    let taker = Taker { take: &arguments.take, browse: true, total: arguments.count, batch: None };
+    taker.run()
+}
+
+impl Taker<'_> {
+    fn run(&self) -> Result<(), Failure> {
+        let take = self.take;
+        if let Some(folder) = &take.output {
+            std::fs::create_dir_all(folder)
+                .map_err(|error| Failure::about(folder.display(), error))?;
+        }
+        let options = ReceiverOptions {
+            browse: self.browse,
+            selector: selector(take.selector.as_deref(), take.correlation_id.as_deref()),
+            window: if take.follow { WINDOW_FOLLOW } else { WINDOW },
+            total: self.total,
+        };
+        let mut client = take.reach.connect()?;
+        let mut receiver = client.receiver(&take.queue, &options)?;
+        let count = self.messages(&mut client, &mut receiver)?;
+        client.close_receiver(&receiver)?;
+        client.close()?;
+        if count == 0 && self.total != Some(0) { Err(Failure::NoMessage) } else { Ok(()) }
+    }
+
+    /// Takes messages until there are no more, or enough; gives how many there were.
+    fn messages(&self, client: &mut Client, receiver: &mut Receiver) -> Result<u64, Failure> {
+        let wait = (!self.take.follow).then(|| Duration::from_secs_f64(self.take.wait));
+        let bar = progress::bar(self.total, self.take.reach.json);
+        let mut count = 0_u64;
+        let mut unit = None;
+        while self.total.is_none_or(|total| count < total) {
+            let Some(delivery) = client.receive(receiver, wait)? else { break };
+            count = count.saturating_add(1);
+            self.write(count, &delivery)?;
+            bar.inc(1);
+            if self.browse {
+                continue;
+            }
+            if self.batch.is_some() && unit.is_none() {
+                unit = Some(client.declare()?);
+            }
+            client.accept(&delivery, unit.as_ref())?;
+            if self.batch.is_some_and(|batch| count.is_multiple_of(batch)) {
+                commit(client, unit.take())?;
+            }
+        }
+        commit(client, unit)?;
+        bar.finish_and_clear();
+        Ok(count)
+    }
+
+    /// Shows a message before it is accepted: what was accepted is gone from the queue.
+    fn write(&self, number: u64, delivery: &Delivery) -> Result<(), Failure> {
+        let message = delivery.message()?;
+        if let Some(folder) = &self.take.output {
+            let path = save(folder, number, &message)?;
+            if !self.take.reach.json {
+                return if self.take.verbose { show::head(&message) } else { Ok(()) };
+            }
+            return show::json(&show::described(&message, Some(&path)));
+        }
+        if self.take.reach.json {
+            return show::json(&show::described(&message, None));
+        }
+        if self.take.verbose {
+            show::head(&message)?;
+        }
+        show::body(&message)
+    }
+}
+
+fn commit(client: &mut Client, unit: Option<Unit>) -> Result<(), Failure> {
+    match unit {
+        Some(unit) => Ok(client.commit(unit)?),
+        None => Ok(()),
+    }
+}
+
+/// Writes a body to a file that was not there before.
+fn save(folder: &Path, number: u64, message: &Message) -> Result<PathBuf, Failure> {
+    let mut suffix = 0_u32;
+    loop {
+        let name = match suffix {
+            0 => format!("message-{number:06}"),
+            _ => format!("message-{number:06}-{suffix}"),
+        };
+        let path = folder.join(name);
+        match std::fs::File::create_new(&path) {
+            Ok(mut file) => {
+                let written = file.write_all(show::bytes(message)).and_then(|()| file.sync_all());
+                written.map_err(|error| Failure::about(path.display(), error))?;
+                return Ok(path);
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+                suffix = suffix.saturating_add(1);
+            }
+            Err(error) => return Err(Failure::about(path.display(), error)),
+        }
+    }
+}
+
+/// A selector that asks for both.
+fn selector(selector: Option<&str>, correlation_id: Option<&str>) -> Option<String> {
+    let by_id = correlation_id.map(|id| format!("JMSCorrelationID = '{}'", id.replace('\'', "''")));
+    match (by_id, selector) {
+        (Some(by_id), Some(selector)) => Some(format!("{by_id} AND ({selector})")),
+        (Some(one), None) => Some(one),
+        (None, selector) => selector.map(ToOwned::to_owned),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_correlation_id_becomes_a_selector_that_an_index_can_serve() {
+        assert_eq!(selector(None, Some("it's")).unwrap(), "JMSCorrelationID = 'it''s'");
+        let both = selector(Some("a = 1 OR b = 2"), Some("x")).unwrap();
+        assert_eq!(both, "JMSCorrelationID = 'x' AND (a = 1 OR b = 2)");
+        assert_eq!(selector(Some("a = 1"), None).unwrap(), "a = 1");
+        assert_eq!(selector(None, None), None);
+    }
+
+    #[test]
+    fn a_file_that_is_there_is_never_overwritten() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = save(folder.path(), 1, &Message::default()).unwrap();
+        let second = save(folder.path(), 1, &Message::default()).unwrap();
+        assert_ne!(first, second);
+    }
+}

@@ -1,0 +1,209 @@
+//! `towline log`: a recovery log at rest, shown and checked.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use towline_core::{Body, Fact, record};
+use towline_log::offline::{self, Filter, Item, VerifyReport};
+use towline_log::{Finding, LogError};
+use towline_types::Lsn;
+
+use crate::arguments::{Log, LogPlace};
+use crate::failure::Failure;
+use crate::show;
+
+/// Runs the command.
+pub(crate) fn run(command: &Log) -> Result<(), Failure> {
+    match command {
+        Log::Dump { place, from, to } => dump(place, from.as_deref(), to.as_deref()),
+        Log::Verify { place } => verify(place),
+    }
+}
+
+/// The log inside a data folder.
+fn folder(place: &LogPlace) -> Result<PathBuf, Failure> {
+    let folder = place.data.join("log");
+    if folder.is_dir() {
+        Ok(folder)
+    } else {
+        Err(Failure::about(folder.display(), "there is no recovery log"))
+    }
+}
+
+fn failed(folder: &Path) -> impl Fn(LogError) -> Failure {
+    move |error| Failure::about(folder.display(), error)
+}
+
+fn dump(place: &LogPlace, from: Option<&str>, to: Option<&str>) -> Result<(), Failure> {
+    let folder = folder(place)?;
+    let all = Filter::default();
+    let filter =
+        Filter { from: from.map_or(Ok(all.from), position)?, to: to.map_or(Ok(all.to), position)? };
+    let mut result = Ok(());
+    let shown = offline::dump(&folder, filter, &mut |item| {
+        // The first failure to write (a closed pipe, mostly) is the one that counts.
+        if result.is_ok() {
+            result =
+                if place.json { show::json(&as_json(&item)) } else { show::line(&as_text(&item)) };
+        }
+    });
+    shown.map_err(failed(&folder))?;
+    result
+}
+
+/// `<a:b:c:d>`, `0x...` or a plain number.
+fn position(text: &str) -> Result<Lsn, Failure> {
+    let wrong = || Failure::Usage(format!("{text}: <a:b:c:d>, 0x... or a number was expected"));
+    if let Some(words) = text.strip_prefix('<').and_then(|rest| rest.strip_suffix('>')) {
+        let words: Result<Vec<u16>, _> = words.split(':').map(str::parse::<u16>).collect();
+        let words = words.ok().filter(|words| words.len() == 4).ok_or_else(wrong)?;
+        return Ok(Lsn(words.iter().fold(0, |sum, word| (sum << 16) | u64::from(*word))));
+    }
+    let number = match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    number.map(Lsn).map_err(|_| wrong())
+}
+
+fn as_text(item: &Item<'_>) -> String {
+    match item {
+        Item::Image { at, bytes } => format!("{at} image, {bytes} bytes"),
+        Item::Batch { lsn, index, term, bytes, .. } => {
+            format!("{lsn} batch {index}, term {term}, {bytes} bytes")
+        }
+        Item::Record { lsn, last, bytes } => {
+            let end = if *last { "" } else { " ..." };
+            match record::decode(bytes, *lsn) {
+                Ok((fact, _)) => format!("  {lsn} {}{end}", describe(&fact)),
+                Err(error) => format!("  {lsn} not understood: {error}"),
+            }
+        }
+        Item::GivenUp { lsn } => format!("  {lsn} the run so far was given up"),
+        Item::Finding(finding) => format!("! {finding}"),
+    }
+}
+
+fn as_json(item: &Item<'_>) -> Value {
+    match item {
+        Item::Image { at, bytes } => {
+            json!({ "kind": "image", "lsn": at.to_string(), "bytes": bytes })
+        }
+        Item::Batch { lsn, index, term, bytes, .. } => json!({
+            "kind": "batch", "lsn": lsn.to_string(), "index": index, "term": term, "bytes": bytes,
+        }),
+        Item::Record { lsn, last, bytes } => {
+            let fact = record::decode(bytes, *lsn);
+            let fact = fact.map_or_else(|error| error.to_string(), |(fact, _)| describe(&fact));
+            json!({
+                "kind": "record", "lsn": lsn.to_string(), "last": last, "bytes": bytes.len(),
+                "fact": fact,
+            })
+        }
+        Item::GivenUp { lsn } => json!({ "kind": "given_up", "lsn": lsn.to_string() }),
+        Item::Finding(finding) => {
+            let mut value = found(finding);
+            if let Value::Object(fields) = &mut value {
+                fields.insert("kind".into(), "finding".into());
+            }
+            value
+        }
+    }
+}
+
+fn found(finding: &Finding) -> Value {
+    json!({
+        "extent": finding.extent,
+        "file": finding.file,
+        "offset": finding.offset,
+        "lsn": finding.lsn.to_string(),
+        "what": finding.what.text(),
+    })
+}
+
+/// A fact in one line, without the content of messages.
+fn describe(fact: &Fact) -> String {
+    match fact {
+        Fact::Put { queue, sequence, message } => {
+            let header = &message.header;
+            let (bytes, priority) = (length(&message.body), header.priority);
+            let kind = if header.persistent { "persistent" } else { "non-persistent" };
+            format!("put {} in queue {}: {kind}, priority {priority}, {bytes}", sequence.0, queue.0)
+        }
+        Fact::Got { queue, sequence } => format!("got {} from queue {}", sequence.0, queue.0),
+        Fact::BackedOut { queue, sequence, count } => {
+            format!("backed out {} in queue {}: count {count}", sequence.0, queue.0)
+        }
+        Fact::Expired { queue, sequence } => {
+            format!("expired {} in queue {}", sequence.0, queue.0)
+        }
+        Fact::Committed { operations } => format!("committed {operations} operations"),
+        Fact::BodyChunk { body, index, chunk } => {
+            format!("chunk {index} of body {}: {}", body.0, length(chunk))
+        }
+        Fact::Deleted { queue } => format!("deleted queue {}", queue.0),
+        Fact::Cleared { queue, upto } => format!("cleared queue {} up to {}", queue.0, upto.0),
+        // Seldom, and best seen whole.
+        other => format!("{other:?}"),
+    }
+}
+
+fn length(body: &Body) -> String {
+    match body {
+        Body::Incoming(payload) => format!("{} bytes", payload.len()),
+        Body::Memory(bytes) => format!("{} bytes", bytes.len()),
+        Body::Log(location) => format!("{} bytes at {}", location.bytes, location.lsn),
+        Body::Chunks(chunks) => format!("{} chunks", chunks.len()),
+        Body::Announced { body, chunks, bytes } => {
+            format!("{bytes} bytes in {chunks} chunks of body {}", body.0)
+        }
+    }
+}
+
+fn verify(place: &LogPlace) -> Result<(), Failure> {
+    let folder = folder(place)?;
+    let report = offline::verify(&folder).map_err(failed(&folder))?;
+    let sound = report.is_sound();
+    if place.json {
+        let position = |lsn: Option<Lsn>| lsn.map(|lsn| lsn.to_string());
+        let findings: Vec<Value> = report.findings.iter().map(found).collect();
+        show::json(&json!({
+            "sound": sound,
+            "batches": report.batches,
+            "records": report.records,
+            "first_lsn": position(report.first),
+            "last_lsn": position(report.last),
+            "findings": findings,
+        }))?;
+    } else {
+        summary(&report, sound)?;
+    }
+    if sound { Ok(()) } else { Err(Failure::Silent) }
+}
+
+fn summary(report: &VerifyReport, sound: bool) -> Result<(), Failure> {
+    for finding in &report.findings {
+        show::line(&format!("! {finding}"))?;
+    }
+    let VerifyReport { batches, records, .. } = report;
+    if let (Some(first), Some(last)) = (report.first, report.last) {
+        show::line(&format!("{batches} batches, {records} records, from {first} to {last}"))?;
+    }
+    show::line(if sound { "The log is sound." } else { "The log is damaged." })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_are_read_in_all_their_spellings() {
+        let lsn = Lsn(0x0000_0485_a042_e772);
+        for text in ["<0:1157:41026:59250>", "0x00000485a042e772", "4971965900658"] {
+            assert_eq!(position(text).unwrap(), Lsn(lsn.0), "{text}");
+        }
+        for text in ["<1:2:3>", "<1:2:3:70000>", "0xg", "", "-1"] {
+            assert!(position(text).is_err(), "{text}");
+        }
+    }
+}

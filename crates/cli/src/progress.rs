@@ -1,0 +1,30 @@
+//! A bar for runs that take long; nothing when nobody looks.
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// Runs shorter than this many messages have no bar.
+const WORTH_IT: u64 = 1_000;
+
+/// A bar over `total` messages (`None`: it is not known how many there will be).
+pub(crate) fn bar(total: Option<u64>, json: bool) -> ProgressBar {
+    let worth_it = total.is_none_or(|total| total >= WORTH_IT);
+    // Messages themselves go to standard output: a bar between them would be a mess.
+    let alone = !std::io::stdout().is_terminal() || total.is_some();
+    if json || !worth_it || !alone || !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let template = match total {
+        Some(_) => "{bar:30} {human_pos}/{human_len} messages, {per_sec}, {eta} left",
+        None => "{spinner} {human_pos} messages, {per_sec}",
+    };
+    let bar = total.map_or_else(ProgressBar::new_spinner, ProgressBar::new);
+    bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(5));
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
+}

@@ -1,0 +1,102 @@
+//! How a queue manager is found and logged in to.
+//!
+//! A password comes from a file, from TOWLINE_PASSWORD or from the terminal, never from an argument:
+//! everybody on the machine can read those.
+
+use std::io::{BufRead, IsTerminal, Write};
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
+use towline_client::{Client, Options, Place, Sasl};
+
+use crate::arguments::{Mechanism, Reach};
+use crate::failure::Failure;
+
+/// Name of the socket in a data folder.
+pub(crate) const SOCKET: &str = "towline.sock";
+
+impl Reach {
+    /// Connects.
+    pub(crate) fn connect(&self) -> Result<Client, Failure> {
+        let place = self.place()?;
+        Ok(Client::connect(&place, &self.options(&place)?)?)
+    }
+
+    fn place(&self) -> Result<Place, Failure> {
+        match &self.url {
+            Some(url) => {
+                Place::parse(url).map_err(|reason| Failure::Usage(format!("--url {url}: {reason}")))
+            }
+            None => Ok(Place::Local(self.data.join(SOCKET))),
+        }
+    }
+
+    fn options(&self, place: &Place) -> Result<Options, Failure> {
+        let sasl = self.sasl.map(|mechanism| match mechanism {
+            Mechanism::Anonymous => Sasl::Anonymous,
+            Mechanism::Plain => Sasl::Plain,
+            Mechanism::Scram => Sasl::Scram,
+            Mechanism::External => Sasl::External,
+        });
+        let user = match place {
+            Place::Remote { user: Some(user), .. } => Some(user.as_str()),
+            Place::Remote { user: None, .. } | Place::Local(_) => None,
+        };
+        let wanted = match sasl {
+            Some(Sasl::Anonymous | Sasl::External) => None,
+            Some(Sasl::Plain | Sasl::Scram) | None => user,
+        };
+        let password = match wanted {
+            Some(user) => Some(self.password(user)?),
+            None => None,
+        };
+        Ok(Options {
+            container: "towline".into(),
+            password,
+            sasl,
+            certificate_authorities: self.ca.clone(),
+            certificate: self.cert.clone().zip(self.key.clone()),
+            timeout: Duration::from_secs_f64(self.timeout.max(0.001)),
+        })
+    }
+
+    fn password(&self, user: &str) -> Result<String, Failure> {
+        if let Some(file) = &self.password_file {
+            return first_line(file);
+        }
+        if let Ok(password) = std::env::var("TOWLINE_PASSWORD") {
+            return Ok(password);
+        }
+        prompt(user)
+    }
+}
+
+fn first_line(file: &Path) -> Result<String, Failure> {
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| Failure::Usage(format!("{}: {error}", file.display())))?;
+    Ok(text.lines().next().unwrap_or_default().to_owned())
+}
+
+/// Asks at the terminal, without showing what is typed.
+fn prompt(user: &str) -> Result<String, Failure> {
+    let input = std::io::stdin();
+    if !input.is_terminal() {
+        let message = "a password is needed: --password-file FILE or TOWLINE_PASSWORD";
+        return Err(Failure::Usage(message.into()));
+    }
+    let shown = tcgetattr(&input).map_err(Failure::failed)?;
+    let mut hidden = shown.clone();
+    hidden.local_modes.remove(LocalModes::ECHO);
+    let mut errors = std::io::stderr();
+    write!(errors, "Password of {user}: ")?;
+    errors.flush()?;
+    tcsetattr(&input, OptionalActions::Flush, &hidden).map_err(Failure::failed)?;
+    let mut line = String::new();
+    let read = input.lock().read_line(&mut line);
+    let restored = tcsetattr(&input, OptionalActions::Flush, &shown);
+    writeln!(errors)?;
+    read?;
+    restored.map_err(Failure::failed)?;
+    Ok(line.trim_end_matches(['\r', '\n']).to_owned())
+}

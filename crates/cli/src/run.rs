@@ -1,0 +1,31 @@
+//! `towline run`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use towline_server::RunArgs;
+
+use crate::arguments::Run;
+use crate::failure::Failure;
+
+/// Runs a queue manager until it is told to end.
+pub(crate) fn run(arguments: &Run) -> Result<(), Failure> {
+    let name = &arguments.name;
+    let data = match &arguments.data {
+        Some(data) => data.clone(),
+        // A name becomes part of a path here, so it must not lead anywhere else.
+        None if name.contains('/') || name == "." || name == ".." => {
+            return Err(Failure::Usage(format!("{name}: such a name needs --data DIR")));
+        }
+        None => PathBuf::from("./data").join(name),
+    };
+    let told = RunArgs {
+        name: name.clone(),
+        data,
+        listen: arguments.listen,
+        config: arguments.config.clone(),
+        auto_define: arguments.auto_define.clone(),
+        log_sync_delay: Duration::from_micros(arguments.log_sync_delay_us),
+    };
+    towline_server::run(&told).map_err(Failure::failed)
+}

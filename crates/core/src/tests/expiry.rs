@@ -1,0 +1,137 @@
+//! Expiry: never delivered late, discarded when met or by the scan.
+
+use std::time::Duration;
+
+use towline_types::Time;
+
+use super::rig::{Rig, message, persistent, spec};
+use crate::{ConsumerSpec, DeadLetterReason, Limits, NewMessage, Outcome};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn expiring(base: NewMessage, at: Time) -> NewMessage {
+    NewMessage { expires_at: Some(at), ..base }
+}
+
+#[test]
+fn a_message_is_not_delivered_at_or_after_its_expiry() {
+    let mut rig = Rig::new();
+    rig.define("Q");
+    let at = rig.now + SECOND;
+    for base in [persistent("a"), message("b")] {
+        rig.put_with("Q", expiring(base, at)).unwrap();
+    }
+    rig.put("Q", "c");
+    rig.now = at;
+    assert_eq!(rig.depth("Q"), 3, "it counts until it is met");
+    rig.consumer("Q", 10);
+    assert_eq!(rig.delivered(), ["c"]);
+    assert_eq!((rig.depth("Q"), rig.status("Q").totals.expired), (1, 2));
+    assert_eq!((rig.stored.len(), rig.core.memory_bytes()), (0, 1));
+    assert_eq!(rig.restart(None, rig.log.len()).depth("Q"), 0);
+    rig.core.audit();
+}
+
+#[test]
+fn a_message_just_before_its_expiry_is_delivered_and_can_be_settled_after_it() {
+    let mut rig = Rig::new();
+    rig.define("Q");
+    let at = rig.now + SECOND;
+    rig.put_with("Q", expiring(persistent("a"), at)).unwrap();
+    rig.consumer("Q", 10);
+    rig.now = Time(at.0 - 1);
+    let got = rig.dispatch();
+    assert_eq!(got[0].expires_at, Some(at));
+    rig.now = at + SECOND;
+    rig.settle(&got[0], Outcome::Accepted);
+    assert_eq!(rig.status("Q").totals.gets, 1);
+}
+
+#[test]
+fn a_browse_and_a_filter_discard_what_they_meet() {
+    let mut rig = Rig::new();
+    rig.define("Q");
+    let at = rig.now + SECOND;
+    rig.put_with("Q", expiring(message("x"), at)).unwrap();
+    rig.now = at;
+    assert!(rig.browse("Q").is_empty());
+    assert_eq!(rig.depth("Q"), 0);
+    rig.put_with("Q", expiring(persistent("x"), at)).unwrap();
+    let filter = super::rig::first_byte(b'x', None);
+    let id = rig.open_get(&ConsumerSpec { filter, ..spec("Q") }).unwrap();
+    rig.core.set_credit(id, 1, false);
+    assert!(rig.delivered().is_empty());
+    assert_eq!(rig.depth("Q"), 0);
+    rig.core.audit();
+}
+
+#[test]
+fn the_scan_finds_what_nobody_gets_in_bounded_steps() {
+    let mut rig = Rig::new();
+    rig.define("Q");
+    rig.define("R");
+    let at = rig.now + SECOND;
+    for number in 0..5_000 {
+        let base = if number % 2 == 0 { message("a") } else { persistent("a") };
+        let name = if number % 3 == 0 { "R" } else { "Q" };
+        rig.put_with(name, expiring(base, at)).unwrap();
+    }
+    rig.put("Q", "stays");
+    rig.dispatch();
+    rig.tick();
+    rig.now = rig.now + Duration::from_secs(300);
+    assert!(rig.core.next_tick() <= rig.now);
+    rig.tick();
+    let left = rig.depth("Q") + rig.depth("R");
+    assert!(left > 1 && left < 5_001, "one step does a part");
+    let mut steps = 0;
+    while rig.core.next_tick() <= rig.now {
+        rig.tick();
+        rig.dispatch();
+        steps += 1;
+        assert!(steps < 100, "the scan ends");
+    }
+    assert_eq!((rig.depth("Q"), rig.depth("R")), (1, 0));
+    rig.core.audit();
+}
+
+#[test]
+fn a_held_message_that_expired_is_discarded_when_it_comes_back() {
+    let mut rig = Rig::new();
+    rig.define("Q");
+    let at = rig.now + SECOND;
+    rig.put_with("Q", expiring(persistent("a"), at)).unwrap();
+    rig.consumer("Q", 5);
+    let got = rig.dispatch();
+    rig.now = at;
+    rig.settle(&got[0], Outcome::Released);
+    assert!(rig.delivered().is_empty());
+    assert_eq!(rig.depth("Q"), 0);
+    rig.core.audit();
+}
+
+#[test]
+fn expired_messages_go_to_the_dead_letter_queue_when_configured_and_stay_there() {
+    let limits = Limits {
+        expired_to_dead_letter: true,
+        dead_letter_queue: "DLQ".to_owned(),
+        ..Limits::default()
+    };
+    let mut rig = Rig::with(limits);
+    rig.define("DLQ");
+    rig.define("Q");
+    let at = rig.now + SECOND;
+    rig.put_with("Q", expiring(persistent("a"), at)).unwrap();
+    rig.put_with("Q", expiring(message("b"), at)).unwrap();
+    rig.now = at + SECOND;
+    rig.consumer("Q", 1);
+    assert!(rig.delivered().is_empty());
+    rig.consumer("DLQ", 5);
+    let got = rig.dispatch();
+    assert_eq!(got.len(), 2);
+    for delivery in got {
+        assert_eq!(delivery.dead_letter.unwrap().reason, DeadLetterReason::Expired);
+        assert_eq!(delivery.expires_at, None);
+    }
+    rig.core.audit();
+}

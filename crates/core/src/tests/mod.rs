@@ -1,0 +1,12 @@
+//! The rules, each proved by name through the public interface, over a pretended log (`rig`).
+
+mod deliveries;
+mod expiry;
+mod filters;
+mod history;
+mod objects;
+mod puts;
+mod replay;
+mod rig;
+mod settlements;
+mod units;

@@ -1,0 +1,234 @@
+//! Replay over images, carrying forward, and what is refused as damage.
+
+use bytes::Bytes;
+use towline_types::{BodyLocation, Lsn, Payload, Time};
+
+use super::rig::{Rig, persistent};
+use crate::object::{LocalChanges, ObjectType};
+use crate::{
+    Body, BodyId, CarryCursor, Decision, Fact, Header, Limits, Message, MessageSequence,
+    NewMessage, Outcome, Outputs, QueueId, QueueManager,
+};
+
+fn put_fact(sequence: u64) -> Fact {
+    let body = Body::Log(BodyLocation { lsn: Lsn(sequence * 100), bytes: 10 });
+    let header = Header { persistent: true, put_at: Time(5), ..Header::default() };
+    let message = Box::new(Message { header, body, backout_count: 0, dead_letter: None });
+    Fact::Put { queue: QueueId(1), sequence: MessageSequence(sequence), message }
+}
+
+fn got(sequence: u64) -> Fact {
+    Fact::Got { queue: QueueId(1), sequence: MessageSequence(sequence) }
+}
+
+/// An image of a queue manager with queue 1 and sequences below 10 used.
+fn imaged() -> QueueManager {
+    let mut rig = Rig::new();
+    rig.define("Q");
+    for _ in 1..10 {
+        rig.put("Q", "x");
+    }
+    QueueManager::restore(&rig.core.snapshot(), Limits::default()).unwrap()
+}
+
+#[test]
+fn an_image_and_the_log_make_what_the_log_alone_makes() {
+    let mut rig = Rig::new();
+    rig.define("Q");
+    rig.define("GONE");
+    rig.put_persistent("GONE", "x");
+    for content in ["a", "b", "c", "d"] {
+        rig.put_persistent("Q", content);
+    }
+    rig.consumer("Q", 2);
+    let held = rig.dispatch();
+    rig.settle(&held[0], Outcome::Accepted);
+    rig.core.delete(rig.now, "GONE", ObjectType::Local, true, &mut rig.decision).unwrap();
+    rig.carry_out();
+    let (image, at) = (rig.core.snapshot(), rig.log.len());
+    rig.settle(&held[1], Outcome::Accepted);
+    rig.put_persistent("Q", "e");
+    rig.define_with("LATER", LocalChanges::default()).unwrap();
+    let mut full = rig.restart(None, rig.log.len());
+    let mut short = rig.restart(Some((&image, at)), rig.log.len());
+    for again in [&mut full, &mut short] {
+        assert_eq!(again.browse("Q"), ["c", "d", "e"]);
+        assert_eq!(again.status("Q").totals, rig.status("Q").totals);
+        assert_eq!(again.stored, rig.stored);
+        assert_eq!(again.core.definitions().count(), 2);
+        again.core.audit();
+        again.put_persistent("Q", "f");
+        assert_eq!(again.browse("Q"), ["c", "d", "e", "f"], "sequences go on");
+    }
+}
+
+#[test]
+fn facts_before_the_image_are_judged_by_the_table() {
+    let mut core = imaged();
+    let mut outputs = Outputs::default();
+    let mut replay = |fact| core.replay(fact, true, &mut outputs);
+    replay(got(3)).unwrap();
+    replay(put_fact(4)).unwrap();
+    replay(got(4)).unwrap();
+    replay(put_fact(5)).unwrap();
+    let unknown_queue = Fact::Got { queue: QueueId(77), sequence: MessageSequence(500) };
+    replay(unknown_queue).unwrap();
+    replay(Fact::Deleted { queue: QueueId(1) }).unwrap();
+    replay(got(10)).unwrap_err();
+    let status = core.queue_status("Q").unwrap();
+    assert_eq!((status.depth, status.totals.puts), (1, 9), "not counted twice");
+    core.audit();
+}
+
+#[test]
+fn facts_after_the_image_that_fit_nothing_are_damage() {
+    for fact in [
+        got(10),
+        Fact::Got { queue: QueueId(2), sequence: MessageSequence(1) },
+        Fact::Deleted { queue: QueueId(2) },
+        Fact::Cleared { queue: QueueId(2), upto: MessageSequence(1) },
+        Fact::BodyChunk {
+            body: BodyId(1),
+            index: 1,
+            chunk: Body::Log(BodyLocation { lsn: Lsn(1), bytes: 1 }),
+        },
+    ] {
+        let refused = imaged().replay(fact.clone(), false, &mut Outputs::default());
+        assert!(refused.is_err(), "{fact:?}");
+    }
+    let mut core = imaged();
+    core.replay(got(9), false, &mut Outputs::default()).unwrap();
+    core.audit();
+}
+
+#[test]
+fn a_non_persistent_message_in_the_log_is_damage() {
+    let mut fact = put_fact(20);
+    if let Fact::Put { message, .. } = &mut fact {
+        message.header.persistent = false;
+    }
+    assert!(imaged().replay(fact, false, &mut Outputs::default()).is_err());
+}
+
+#[test]
+fn a_put_whose_chunks_are_gone_is_skipped_before_the_image_and_damage_after_it() {
+    let announced = |sequence| {
+        let mut fact = put_fact(sequence);
+        if let Fact::Put { message, .. } = &mut fact {
+            message.body = Body::Announced { body: BodyId(3), chunks: 2, bytes: 2 };
+        }
+        fact
+    };
+    let chunk = |index| Fact::BodyChunk {
+        body: BodyId(3),
+        index,
+        chunk: Body::Log(BodyLocation { lsn: Lsn(u64::from(index)), bytes: 1 }),
+    };
+    let mut core = imaged();
+    let mut outputs = Outputs::default();
+    core.replay(chunk(1), true, &mut outputs).unwrap();
+    core.replay(announced(5), true, &mut outputs).unwrap();
+    assert_eq!((core.queue_status("Q").unwrap().depth, outputs.effects.len()), (0, 0));
+    core.replay(chunk(0), false, &mut outputs).unwrap();
+    assert!(core.replay(announced(11), false, &mut outputs).is_err());
+}
+
+#[test]
+fn chunks_that_no_put_refers_to_are_given_back_at_the_end() {
+    let mut core = imaged();
+    let mut outputs = Outputs::default();
+    let location = BodyLocation { lsn: Lsn(7), bytes: 1 };
+    let chunk = Fact::BodyChunk { body: BodyId(3), index: 0, chunk: Body::Log(location) };
+    core.replay(chunk, false, &mut outputs).unwrap();
+    core.replay_end(&mut outputs);
+    let texts: Vec<String> = outputs.effects.iter().map(|effect| format!("{effect:?}")).collect();
+    assert!(texts[0].starts_with("Stored") && texts[1].starts_with("Removed"), "{texts:?}");
+}
+
+#[test]
+fn damaged_images_are_refused_and_never_panic() {
+    let mut rig = Rig::new();
+    rig.define("Q");
+    super::objects::define_alias(&mut rig, "A", "Q", None);
+    let image = rig.core.snapshot();
+    QueueManager::restore(&image, Limits::default()).unwrap();
+    for end in 0..image.len() {
+        assert!(QueueManager::restore(&image[..end], Limits::default()).is_err());
+    }
+    for at in 0..image.len() {
+        for bit in 0..8 {
+            let mut bad = image.clone();
+            bad[at] ^= 1 << bit;
+            if let Ok(core) = QueueManager::restore(&bad, Limits::default()) {
+                core.audit();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_message_carried_forward_keeps_its_place_count_and_reason() {
+    let limits = Limits { dead_letter_queue: "DLQ".to_owned(), ..Limits::default() };
+    let mut rig = Rig::with(limits);
+    rig.define("Q");
+    rig.define("DLQ");
+    rig.put_persistent("Q", "dead");
+    let long = "x".repeat(600_000);
+    for content in ["a", "b", &long, "c"] {
+        rig.put_persistent("Q", content);
+    }
+    rig.consumer("Q", 2);
+    let held = rig.dispatch();
+    rig.settle(&held[0], Outcome::Rejected);
+    rig.settle(&held[1], Outcome::Modified { failed: true, undeliverable_here: false });
+    let border = rig.log.last().unwrap().at.after(1);
+    let (mut cursor, mut found) = (CarryCursor::default(), Vec::new());
+    while !rig.core.find_old(border, &mut cursor, 1, &mut found) {}
+    assert_eq!(found.len(), 5);
+    for (queue, sequence, body) in found {
+        let content = Payload::from(Bytes::from(rig.cold.content(&body)));
+        assert!(rig.core.carry(queue, sequence, content, &mut rig.decision));
+        rig.carry_out();
+    }
+    assert!(rig.stored.iter().all(|location| location.lsn >= border), "the old extent is free");
+    let check = |rig: &mut Rig| {
+        assert_eq!(rig.browse("Q"), ["a", "b", &long, "c"]);
+        rig.consumer("Q", 9);
+        assert_eq!(rig.dispatch()[0].backout_count, 1);
+        rig.consumer("DLQ", 9);
+        let dead = rig.dispatch();
+        assert_eq!(dead[0].dead_letter.as_ref().unwrap().origin, "Q");
+        rig.core.audit();
+    };
+    let (image, at) = (rig.core.snapshot(), rig.log.len());
+    check(&mut rig.restart(None, at));
+    // The extent of the first records is reused: only definitions would be missed, and the image has
+    // them.
+    let mut tail = rig.restart(Some((&image, at)), at);
+    check(&mut tail);
+    let mut reused = Rig::over(QueueManager::restore(&image, rig.core.limits().clone()).unwrap());
+    for record in rig.log.iter().filter(|record| record.at >= border) {
+        let (fact, _) = crate::record::decode(&record.bytes, record.at).unwrap();
+        reused.core.replay(fact, true, &mut reused.outputs).unwrap();
+    }
+    reused.core.replay_end(&mut reused.outputs);
+    reused.core.audit();
+    assert_eq!((reused.depth("Q"), reused.depth("DLQ")), (4, 1));
+}
+
+#[test]
+fn a_message_whose_end_is_on_its_way_is_not_carried() {
+    let mut rig = Rig::new();
+    rig.define("Q");
+    rig.put_with("Q", NewMessage { ..persistent("a") }).unwrap();
+    rig.consumer("Q", 1);
+    let held = rig.dispatch();
+    rig.instant = false;
+    rig.settle(&held[0], Outcome::Accepted);
+    let content = Payload::from(Bytes::from("a"));
+    let (queue, sequence) = (held[0].queue, held[0].sequence);
+    let mut decision = Decision::default();
+    assert!(!rig.core.carry(queue, sequence, content.clone(), &mut decision));
+    rig.sync();
+    assert!(!rig.core.carry(queue, sequence, content, &mut decision));
+}

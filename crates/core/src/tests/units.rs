@@ -1,0 +1,253 @@
+//! Units of work: all or nothing, and their limits.
+
+use std::time::Duration;
+
+use super::rig::{CLIENT, OTHER, Rig, message, persistent};
+use crate::object::LocalChanges;
+use crate::{Durability, Effect, Fact, Limits, Outcome, PutTarget, Refusal};
+
+fn two_queues(limits: Limits) -> (Rig, PutTarget, PutTarget) {
+    let mut rig = Rig::with(limits);
+    rig.define("Q");
+    rig.define("R");
+    let targets = (rig.open_put("Q").unwrap(), rig.open_put("R").unwrap());
+    (rig, targets.0, targets.1)
+}
+
+#[test]
+fn a_unit_is_visible_all_at_once_when_its_commit_is_durable() {
+    let (mut rig, q, r) = two_queues(Limits::default());
+    rig.put_persistent("Q", "in");
+    rig.consumer("Q", 10);
+    let got = rig.dispatch();
+    let unit = rig.declare();
+    rig.send(&q, persistent("a"), Some(unit)).unwrap();
+    rig.send(&r, message("b"), Some(unit)).unwrap();
+    rig.settle_in(&got[0], Outcome::Accepted, Some(unit)).unwrap();
+    assert!(rig.delivered().is_empty() && rig.browse("R").is_empty());
+    assert_eq!((rig.status("Q").uncommitted, rig.status("R").uncommitted), (2, 1));
+    rig.core.audit();
+    rig.instant = false;
+    rig.discharge(unit, false).unwrap();
+    assert_eq!(rig.last_durability, Durability::Forced);
+    assert!(matches!(rig.last_facts[2], Fact::Committed { operations: 2 }));
+    assert_eq!(rig.last_facts.len(), 4, "the non-persistent put follows, unlogged");
+    assert!(rig.delivered().is_empty() && rig.browse("R").is_empty());
+    rig.sync();
+    assert_eq!((rig.delivered(), rig.browse("R")), (vec!["a".to_owned()], vec!["b".to_owned()]));
+    assert_eq!(rig.depth("Q"), 1, "the message got is gone");
+    let again = rig.restart(None, rig.log.len());
+    assert_eq!((again.depth("Q"), again.depth("R")), (1, 0));
+    rig.core.audit();
+}
+
+#[test]
+fn a_torn_unit_never_happened() {
+    let (mut rig, q, _) = two_queues(Limits::default());
+    let unit = rig.declare();
+    for content in ["a", "b", "c"] {
+        rig.send(&q, persistent(content), Some(unit)).unwrap();
+    }
+    let before = rig.log.len();
+    rig.discharge(unit, false).unwrap();
+    for records in before..rig.log.len() {
+        assert_eq!(rig.restart(None, records).depth("Q"), 0);
+    }
+    assert_eq!(rig.restart(None, rig.log.len()).depth("Q"), 3);
+}
+
+#[test]
+fn rollback_drops_puts_and_returns_gets_to_their_places_with_a_backout() {
+    let (mut rig, q, _) = two_queues(Limits::default());
+    for content in ["a", "b", "c"] {
+        rig.put_persistent("Q", content);
+    }
+    rig.consumer("Q", 2);
+    let got = rig.dispatch();
+    let unit = rig.declare();
+    rig.settle_in(&got[1], Outcome::Accepted, Some(unit)).unwrap();
+    rig.settle_in(&got[0], Outcome::Released, Some(unit)).unwrap();
+    rig.send(&q, persistent("d"), Some(unit)).unwrap();
+    rig.discharge(unit, true).unwrap();
+    assert_eq!(rig.last_durability, Durability::Lazy);
+    assert_eq!(rig.browse("Q"), ["a", "b", "c"]);
+    rig.consumer("Q", 3);
+    let counts: Vec<u32> = rig.dispatch().iter().map(|got| got.backout_count).collect();
+    assert_eq!(counts, [1, 1, 0]);
+    assert_eq!(rig.core.memory_bytes(), 0);
+    rig.core.audit();
+}
+
+#[test]
+fn a_unit_of_non_persistent_work_needs_no_log() {
+    let (mut rig, q, _) = two_queues(Limits::default());
+    rig.put("Q", "a");
+    rig.consumer("Q", 1);
+    let got = rig.dispatch();
+    rig.instant = false;
+    let unit = rig.declare();
+    rig.settle_in(&got[0], Outcome::Accepted, Some(unit)).unwrap();
+    rig.send(&q, message("b"), Some(unit)).unwrap();
+    rig.send(&q, message("c"), Some(unit)).unwrap();
+    rig.discharge(unit, false).unwrap();
+    assert_eq!((rig.last_durability, rig.last_behind), (Durability::Memory, false));
+    assert_eq!(rig.browse("Q"), ["b", "c"]);
+    rig.put_persistent("Q", "d");
+    let unit = rig.declare();
+    rig.send(&q, message("e"), Some(unit)).unwrap();
+    rig.discharge(unit, false).unwrap();
+    assert!(rig.last_behind, "it must not overtake what is on its way");
+    rig.sync();
+    assert_eq!(rig.browse("Q"), ["b", "c", "d", "e"]);
+    rig.core.audit();
+}
+
+#[test]
+fn refusals_in_a_unit_take_effect_at_commit() {
+    let limits = Limits { dead_letter_queue: "R".to_owned(), ..Limits::default() };
+    let (mut rig, _, _) = two_queues(limits);
+    for content in ["a", "b", "c"] {
+        rig.put_persistent("Q", content);
+    }
+    let consumer = rig.consumer("Q", 3);
+    let got = rig.dispatch();
+    let unit = rig.declare();
+    let failed = Outcome::Modified { failed: true, undeliverable_here: false };
+    for (delivery, outcome) in got.iter().zip([Outcome::Rejected, failed, Outcome::Released]) {
+        rig.settle_in(delivery, outcome, Some(unit)).unwrap();
+    }
+    rig.core.set_credit(consumer, 5, false);
+    assert!(rig.delivered().is_empty(), "they stay with the unit");
+    rig.discharge(unit, false).unwrap();
+    let counts: Vec<u32> = rig.dispatch().iter().map(|got| got.backout_count).collect();
+    assert_eq!((counts, rig.browse("R")), (vec![1, 0], vec!["a".to_owned()]));
+    rig.core.audit();
+}
+
+#[test]
+fn a_unit_has_limits() {
+    let limits = Limits {
+        unit_messages_max: 2,
+        unit_bytes_max: 5,
+        units_per_connection_max: 2,
+        ..Limits::default()
+    };
+    let (mut rig, q, _) = two_queues(limits);
+    let unit = rig.declare();
+    rig.send(&q, message("abc"), Some(unit)).unwrap();
+    let too_large = Refusal::UnitTooLarge { bytes_max: 5 };
+    assert_eq!(rig.send(&q, message("def"), Some(unit)), Err(too_large));
+    rig.send(&q, message("d"), Some(unit)).unwrap();
+    let too_many = Refusal::UnitTooManyMessages { messages_max: 2 };
+    assert_eq!(rig.send(&q, message("e"), Some(unit)), Err(too_many.clone()));
+    rig.put("Q", "x");
+    rig.consumer("Q", 1);
+    let got = rig.dispatch();
+    assert_eq!(rig.settle_in(&got[0], Outcome::Accepted, Some(unit)), Err(too_many));
+    rig.settle(&got[0], Outcome::Accepted);
+    rig.declare();
+    let refused = rig.core.declare(rig.now, CLIENT).unwrap_err();
+    assert_eq!(refused, Refusal::TooManyUnits { units_max: 2 });
+    rig.discharge(unit, false).unwrap();
+    assert_eq!(rig.depth("Q"), 2);
+    rig.core.audit();
+}
+
+#[test]
+fn places_in_a_queue_are_reserved_when_a_put_is_staged() {
+    let (mut rig, q, _) = two_queues(Limits::default());
+    rig.alter("Q", &LocalChanges { depth_max: Some(1), ..LocalChanges::default() });
+    let unit = rig.declare();
+    rig.send(&q, message("a"), Some(unit)).unwrap();
+    assert!(matches!(rig.put_with("Q", message("b")), Err(Refusal::QueueFull { .. })));
+    rig.discharge(unit, true).unwrap();
+    rig.put("Q", "b");
+    rig.core.audit();
+}
+
+#[test]
+fn a_unit_belongs_to_its_connection() {
+    let (mut rig, _, _) = two_queues(Limits::default());
+    let unit = rig.declare();
+    let theirs = rig.core.discharge(rig.now, OTHER, unit, false, &mut rig.decision);
+    assert_eq!(theirs, Err(Refusal::UnknownUnit));
+    let target = rig.core.open_put(rig.now, OTHER, "Q", &mut rig.decision).unwrap();
+    assert_eq!(rig.send(&target, message("a"), Some(unit)), Err(Refusal::UnknownUnit));
+    rig.discharge(unit, false).unwrap();
+    assert_eq!(rig.discharge(unit, false), Err(Refusal::UnknownUnit));
+    rig.core.audit();
+}
+
+#[test]
+fn a_unit_that_is_too_old_is_rolled_back_and_says_so_once() {
+    let limits = Limits { unit_age_max: Duration::from_secs(5), ..Limits::default() };
+    let (mut rig, q, _) = two_queues(limits);
+    rig.put_persistent("Q", "a");
+    rig.consumer("Q", 1);
+    let got = rig.dispatch();
+    let (old, other) = (rig.declare(), rig.declare());
+    rig.settle_in(&got[0], Outcome::Accepted, Some(old)).unwrap();
+    rig.send(&q, persistent("b"), Some(old)).unwrap();
+    rig.tick();
+    assert!(rig.effects.is_empty());
+    assert_eq!(rig.core.next_tick(), rig.now + Duration::from_secs(5));
+    rig.now = rig.now + Duration::from_secs(5);
+    rig.tick();
+    let too_old = Refusal::UnitTooOld { seconds_max: 5 };
+    let told = rig.effects.iter().filter(
+        |effect| matches!(effect, Effect::UnitRolledBack { reason, .. } if *reason == too_old),
+    );
+    assert_eq!(told.count(), 2);
+    assert_eq!(rig.browse("Q"), ["a"]);
+    assert_eq!(rig.send(&q, message("c"), Some(old)), Err(too_old.clone()));
+    assert_eq!(rig.discharge(old, false), Err(too_old));
+    assert_eq!(rig.discharge(old, false), Err(Refusal::UnknownUnit));
+    rig.discharge(other, true).unwrap();
+    assert_eq!(rig.core.open_units(), 0);
+    rig.core.audit();
+}
+
+#[test]
+fn a_connection_that_ends_rolls_its_units_back() {
+    for lost in [false, true] {
+        let (mut rig, q, _) = two_queues(Limits::default());
+        rig.put("Q", "a");
+        rig.consumer("Q", 1);
+        let got = rig.dispatch();
+        let unit = rig.declare();
+        rig.settle_in(&got[0], Outcome::Accepted, Some(unit)).unwrap();
+        rig.send(&q, message("b"), Some(unit)).unwrap();
+        rig.disconnect(CLIENT, lost);
+        rig.consumer("Q", 2);
+        let got = rig.dispatch();
+        assert_eq!((got.len(), got[0].backout_count), (1, 1));
+        rig.core.audit();
+    }
+}
+
+#[test]
+fn a_commit_with_puts_is_refused_while_puts_are_and_the_unit_stays() {
+    let (mut rig, q, _) = two_queues(Limits::default());
+    let unit = rig.declare();
+    rig.send(&q, persistent("a"), Some(unit)).unwrap();
+    rig.core.refuse_puts(Some(Refusal::LogFull));
+    assert_eq!(rig.discharge(unit, false), Err(Refusal::LogFull));
+    rig.core.refuse_puts(None);
+    rig.discharge(unit, false).unwrap();
+    assert_eq!(rig.depth("Q"), 1);
+}
+
+#[test]
+fn a_get_in_a_unit_outlives_its_consumer() {
+    let (mut rig, _, _) = two_queues(Limits::default());
+    rig.put_persistent("Q", "a");
+    let consumer = rig.consumer("Q", 1);
+    let got = rig.dispatch();
+    let unit = rig.declare();
+    rig.settle_in(&got[0], Outcome::Accepted, Some(unit)).unwrap();
+    rig.close(consumer, false);
+    assert!(rig.browse("Q").is_empty());
+    rig.discharge(unit, false).unwrap();
+    assert_eq!(rig.depth("Q"), 0);
+    rig.core.audit();
+}

@@ -1,0 +1,137 @@
+//! Room: what happens when the log or the disk is full, and when room comes back.
+
+use std::sync::Arc;
+
+use towline_types::Lsn;
+
+use crate::disk::{Disk, Fault, FaultOn, MemoryDisk};
+use crate::error::LogError;
+use crate::extents::Space;
+use crate::log::{Log, Urgency};
+use crate::options::{EXTENT_BYTES_MIN, Options};
+use crate::testing::{Record, Watch, append, recover, start};
+
+/// Five extents, one of them the reserve.
+fn five_extents() -> Options {
+    Options {
+        log_bytes_max: 5 * EXTENT_BYTES_MIN,
+        reserve_bytes: EXTENT_BYTES_MIN,
+        ..Options::small()
+    }
+}
+
+fn try_append(log: &Log, byte: u8) -> Result<(Record, Lsn), LogError> {
+    let record = vec![byte; 20_000];
+    let mut appender = log.appender();
+    let place = appender.record(record.len(), |buffer| buffer.extend_from_slice(&record));
+    appender.commit(Urgency::Forced).map(|end| ((place, record), end))
+}
+
+/// Appends durable runs until the log says no; returns them, and the space seen before each.
+fn fill(log: &Log, watch: &Watch) -> (Vec<Record>, Vec<Space>) {
+    let mut written = Vec::new();
+    let mut spaces = Vec::new();
+    loop {
+        spaces.push(log.space());
+        match try_append(log, written.len().to_le_bytes()[0]) {
+            Ok((record, end)) => {
+                watch.wait_durable(end);
+                written.push(record);
+            }
+            Err(LogError::Full) => return (written, spaces),
+            Err(other) => panic!("{other}"),
+        }
+    }
+}
+
+fn check_full_and_back(disk: &MemoryDisk, options: &Options, give_room: impl FnOnce(&Log, Lsn)) {
+    let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+    let watch = Watch::new();
+    let log = start(&shared, options.clone(), &watch);
+    let (mut written, spaces) = fill(&log, &watch);
+    watch.wait_space(Space::Full);
+    // Ample, then Low, then Full for the whole of the reserve, then refused.
+    let count = |space| spaces.iter().filter(|seen| **seen == space).count();
+    assert!(spaces.is_sorted_by_key(|space| *space as u8), "{spaces:?}");
+    assert!(count(Space::Ample) > 10 && count(Space::Low) > 5, "{spaces:?}");
+    let reserve_runs = usize::try_from(options.reserve_bytes).unwrap() / 24_576;
+    assert!(count(Space::Full) >= reserve_runs, "{spaces:?}");
+    assert!(matches!(try_append(&log, 0), Err(LogError::Full)));
+    assert_eq!(log.unsynced_bytes(), 0);
+
+    give_room(&log, log.durable());
+    watch.wait_space(Space::Ample);
+    let from = log.image_at().unwrap_or(Lsn::ZERO);
+    written.retain(|(place, _)| *place > from);
+    let (record, end) = try_append(&log, 99).unwrap();
+    watch.wait_durable(end);
+    written.push(record);
+    drop(log);
+    let (_, report, found) = recover(&shared, options.clone()).unwrap();
+    assert_eq!(report.findings, []);
+    assert!(found == written, "nothing that was acknowledged is lost");
+    assert_eq!(watch.failures(), 0);
+}
+
+#[test]
+fn at_log_bytes_max_the_reserve_stays_usable_and_reclaim_gives_room() {
+    check_full_and_back(&MemoryDisk::new(), &five_extents(), |log, durable| {
+        log.write_image(durable, b"all of it").unwrap();
+        log.reclaim(durable).unwrap();
+    });
+}
+
+#[test]
+fn on_a_full_disk_the_same_holds_and_room_is_noticed_when_it_comes_back() {
+    let disk = MemoryDisk::new();
+    disk.set_capacity(Some(5 * EXTENT_BYTES_MIN + 8_192));
+    check_full_and_back(&disk, &Options::small(), |_, _| disk.set_capacity(None));
+}
+
+#[test]
+fn a_disk_that_refuses_a_file_although_it_has_room_is_asked_again() {
+    let disk = MemoryDisk::new();
+    let watch = Watch::new();
+    let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+    let (recovery, _, _) = recover(&shared, Options::small()).unwrap();
+    let error = std::io::ErrorKind::StorageFull;
+    let on = FaultOn::Reserve;
+    disk.inject(Fault { on, prefix: String::new(), after: 0, times: 3, error });
+    let log = recovery.start(Arc::clone(&watch) as Arc<dyn crate::Listener>).unwrap();
+    // What is left of the first extent is less than the reserve and one extent.
+    watch.wait_space(Space::Full);
+    watch.wait_space(Space::Ample);
+    for _ in 0..30 {
+        watch.wait_durable(append(&log, &[vec![1; 20_000]], Urgency::Forced).1);
+    }
+    assert_eq!(watch.failures(), 0);
+    assert!(!disk.files().contains_key("new"));
+}
+
+#[test]
+fn without_an_image_nothing_is_let_go() {
+    let disk = MemoryDisk::new();
+    let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+    let watch = Watch::new();
+    let log = start(&shared, five_extents(), &watch);
+    let (written, _) = fill(&log, &watch);
+    log.reclaim(log.durable()).unwrap();
+    assert!(log.stats().extents >= 4);
+    drop(log);
+    assert!(recover(&shared, five_extents()).unwrap().2 == written);
+}
+
+#[test]
+fn a_body_in_a_reclaimed_extent_is_gone() {
+    let disk = MemoryDisk::new();
+    let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+    let watch = Watch::new();
+    let options = Options { cache_bytes: 0, ..five_extents() };
+    let log = start(&shared, options, &watch);
+    let (written, _) = fill(&log, &watch);
+    let location = towline_types::BodyLocation { lsn: written[0].0, bytes: 20_000 };
+    assert_eq!(log.read(location).unwrap(), written[0].1);
+    log.write_image(log.durable(), b"").unwrap();
+    log.reclaim(log.durable()).unwrap();
+    assert!(matches!(log.read(location), Err(LogError::Gone { lsn }) if lsn == location.lsn));
+}

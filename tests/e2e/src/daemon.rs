@@ -1,0 +1,376 @@
+//! The daemon as a child process: start it, wait for `ready`, ask it, kill it, start it again.
+//!
+//! A [`Daemon`] that is dropped is killed. Its standard error goes to `daemon.log` in the test's
+//! scratch folder and is shown when something fails. Not here: any AMQP.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::{Try, fail, place, require, wait};
+
+/// Far above what a start takes; a start that takes longer is hung.
+const START_LIMIT: Duration = Duration::from_secs(60);
+/// Far above what an orderly stop takes.
+const STOP_LIMIT: Duration = Duration::from_secs(30);
+
+/// A scratch folder and how to start a daemon in it; keeps the data from start to start.
+pub struct Site {
+    /// Name of the queue manager.
+    pub name: String,
+    /// Its data folder.
+    pub data: PathBuf,
+    /// Text of the configuration file; none when empty.
+    pub config: String,
+    /// Where to listen: a free port unless a test sets what an earlier start got.
+    pub listen: String,
+    /// Further arguments of `towline run`.
+    pub arguments: Vec<String>,
+    scratch: TempDir,
+}
+
+impl Site {
+    /// A fresh site whose daemon defines queues of any name on first use.
+    ///
+    /// # Errors
+    /// When the scratch folder cannot be made.
+    pub fn open() -> Try<Self> {
+        let mut site = Self::closed()?;
+        site.arguments = vec!["--auto-define".into(), "*".into()];
+        Ok(site)
+    }
+
+    /// A fresh site whose daemon knows only the queues that are defined.
+    ///
+    /// # Errors
+    /// When the scratch folder cannot be made.
+    pub fn closed() -> Try<Self> {
+        let below = place::target_folder()?.join("e2e").join("scratch");
+        fs::create_dir_all(&below)?;
+        let scratch = tempfile::Builder::new().prefix("site-").tempdir_in(below)?;
+        let data = scratch.path().join("data");
+        let (config, arguments) = (String::new(), Vec::new());
+        let (name, listen) = ("QM1".into(), "127.0.0.1:0".into());
+        Ok(Self { name, data, config, listen, arguments, scratch })
+    }
+
+    /// The same, with a configuration file.
+    #[must_use]
+    pub fn with_config(mut self, text: &str) -> Self {
+        self.config = text.into();
+        self
+    }
+
+    /// The scratch folder: for files that the test makes, gone with the site.
+    #[must_use]
+    pub fn scratch(&self) -> &Path {
+        self.scratch.path()
+    }
+
+    /// The command that starts the daemon, not yet started.
+    ///
+    /// # Errors
+    /// When the binary is missing or the configuration cannot be written.
+    pub fn command(&self) -> Try<Command> {
+        let mut command = Command::new(place::towline()?);
+        command.arg("run").arg(&self.name).arg("--data").arg(&self.data);
+        command.args(["--listen", &self.listen]).args(&self.arguments);
+        if !self.config.is_empty() {
+            let path = self.scratch().join("towline.toml");
+            fs::write(&path, &self.config)?;
+            command.arg("--config").arg(path);
+        }
+        command.stdin(Stdio::null()).env_remove("RUST_LOG");
+        Ok(command)
+    }
+
+    /// Starts the daemon and waits until it accepts clients.
+    ///
+    /// # Errors
+    /// When it ends or stays silent; the text has the end of its log.
+    pub fn start(&self) -> Try<Daemon> {
+        let begun = Instant::now();
+        let path = self.log_path();
+        let log = OpenOptions::new().create(true).append(true).open(&path)?;
+        let mut command = self.command()?;
+        let mut child = command.stdout(Stdio::piped()).stderr(log).spawn()?;
+        let Some(stdout) = child.stdout.take() else { fail!("no standard output") };
+        let lines = read_lines(stdout);
+        let mut daemon =
+            Daemon { child, url: String::new(), lines, log: path, started_in: Duration::ZERO };
+        daemon.url = daemon.await_ready()?;
+        daemon.started_in = begun.elapsed();
+        Ok(daemon)
+    }
+
+    /// Starts a daemon that is expected to refuse, and waits for its end.
+    ///
+    /// # Errors
+    /// When it is still running after the limit.
+    pub fn start_refused(&self) -> Try<Output> {
+        let mut command = self.command()?;
+        let out = self.scratch().join("refused.out");
+        let err = self.scratch().join("refused.err");
+        let mut child = command.stdout(File::create(&out)?).stderr(File::create(&err)?).spawn()?;
+        let ended = wait_for_end(&mut child, START_LIMIT);
+        drop(child.kill());
+        drop(child.wait());
+        let status = ended.map_err(|_| "the daemon started although it should refuse")?;
+        Ok(Output { status, stdout: fs::read(out)?, stderr: fs::read(err)? })
+    }
+
+    /// What the daemon wrote to standard error, over all starts.
+    #[must_use]
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.log_path()).unwrap_or_default()
+    }
+
+    /// A `towline` command on this site's data folder.
+    ///
+    /// # Errors
+    /// When the binary is missing.
+    pub fn towline(&self, arguments: &[&str]) -> Try<Command> {
+        let mut command = Command::new(place::towline()?);
+        command.args(arguments).arg("--data").arg(&self.data).stdin(Stdio::null());
+        Ok(command)
+    }
+
+    /// Runs a `towline` command that must end with this exit code, and gives back its standard
+    /// output.
+    ///
+    /// # Errors
+    /// The output, when the exit code is another.
+    pub fn runs(&self, arguments: &[&str], code: i32) -> Try<String> {
+        self.runs_with(arguments, b"", code)
+    }
+
+    /// The same with bytes on standard input.
+    ///
+    /// # Errors
+    /// The output, when the exit code is another.
+    pub fn runs_with(&self, arguments: &[&str], input: &[u8], code: i32) -> Try<String> {
+        let path = self.scratch().join("input");
+        fs::write(&path, input)?;
+        let output = self.towline(arguments)?.stdin(File::open(path)?).output()?;
+        let words = said(&output);
+        let right = output.status.code() == Some(code);
+        require!(right, "{arguments:?} gave {}, not {code}: {words}", output.status);
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// Runs MQSC commands; every one must succeed.
+    ///
+    /// # Errors
+    /// The output, when the exit code is not 0.
+    pub fn mqsc(&self, text: &str) -> Try<String> {
+        let path = self.scratch().join("commands.mqsc");
+        fs::write(&path, text)?;
+        let path = path.to_string_lossy().into_owned();
+        let output = self.towline(&["mqsc", "-f", &path])?.output()?;
+        let said = said(&output);
+        require!(output.status.success(), "mqsc {text:?} gave {}: {said}", output.status);
+        Ok(said)
+    }
+
+    /// `towline status --json`.
+    ///
+    /// # Errors
+    /// When the command fails or its output is not JSON.
+    pub fn status(&self) -> Try<Value> {
+        let output = self.towline(&["status", "--json"])?.output()?;
+        let said = said(&output);
+        require!(output.status.success(), "status gave {}: {said}", output.status);
+        Ok(serde_json::from_slice(&output.stdout)?)
+    }
+
+    /// A whole number of a queue's status, such as `depth`.
+    ///
+    /// # Errors
+    /// When there is no such queue or number.
+    pub fn queue_number(&self, queue: &str, key: &str) -> Try<u64> {
+        let status = self.status()?;
+        let rows = status["queues"].as_array().ok_or("no queues in the status")?;
+        let row = rows.iter().find(|row| row["name"] == queue);
+        let number = row.and_then(|row| row[key].as_u64());
+        number.ok_or_else(|| format!("no {key} of {queue} in {status}").into())
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.scratch().join("daemon.log")
+    }
+}
+
+/// Standard output and standard error of a command that has ended, as text.
+#[must_use]
+pub fn said(output: &Output) -> String {
+    let out = String::from_utf8_lossy(&output.stdout);
+    format!("{out}{}", String::from_utf8_lossy(&output.stderr))
+}
+
+/// A running daemon.
+pub struct Daemon {
+    child: Child,
+    url: String,
+    lines: Receiver<String>,
+    log: PathBuf,
+    started_in: Duration,
+}
+
+impl Daemon {
+    /// `127.0.0.1:PORT`, of the first listener.
+    #[must_use]
+    pub fn address(&self) -> &str {
+        self.url.split_once("://").map_or("", |(_, address)| address)
+    }
+
+    /// `amqp://127.0.0.1:PORT`, or `amqps`, of the first listener.
+    #[must_use]
+    pub fn url(&self) -> String {
+        self.url.clone()
+    }
+
+    /// The process id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Bytes of memory that the daemon occupies (VmRSS).
+    ///
+    /// # Errors
+    /// When the process is gone.
+    pub fn resident_bytes(&self) -> Try<u64> {
+        let text = fs::read_to_string(format!("/proc/{}/status", self.pid()))?;
+        let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib = line.and_then(|line| line.split_whitespace().next()).ok_or("no VmRSS")?;
+        Ok(kib.parse::<u64>()? * 1024)
+    }
+
+    /// Time of all cores that the daemon has used.
+    ///
+    /// # Errors
+    /// When the process is gone.
+    pub fn cpu_time(&self) -> Try<Duration> {
+        let text = fs::read_to_string(format!("/proc/{}/stat", self.pid()))?;
+        let fields: Vec<&str> = text.rsplit(')').next().unwrap_or("").split_whitespace().collect();
+        let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok());
+        let ticks = ticks(11).zip(ticks(12)).ok_or("no times")?;
+        Ok(Duration::from_millis((ticks.0 + ticks.1) * 10))
+    }
+
+    /// Open file descriptors.
+    ///
+    /// # Errors
+    /// When the process is gone.
+    pub fn descriptors(&self) -> Try<usize> {
+        Ok(fs::read_dir(format!("/proc/{}/fd", self.pid()))?.count())
+    }
+
+    /// How long the start took, from fork to `ready`.
+    #[must_use]
+    pub fn started_in(&self) -> Duration {
+        self.started_in
+    }
+
+    /// Ends the process without warning (SIGKILL) and waits until it is gone.
+    ///
+    /// # Errors
+    /// When it had ended before, by itself.
+    pub fn kill(mut self) -> Try {
+        if let Some(status) = self.child.try_wait()? {
+            fail!("the daemon had ended by itself: {status}\n{}", self.log_end());
+        }
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+
+    /// Sends SIGTERM.
+    ///
+    /// # Errors
+    /// When the process is gone.
+    pub fn terminate(&self) -> Try {
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).ok_or("no pid")?;
+        Ok(kill_process(pid, Signal::TERM)?)
+    }
+
+    /// Waits for the end of the process.
+    ///
+    /// # Errors
+    /// When it still runs after `limit`.
+    pub fn await_end(&mut self, limit: Duration) -> Try<ExitStatus> {
+        wait_for_end(&mut self.child, limit)
+    }
+
+    /// SIGTERM, then waits for an end with exit code 0.
+    ///
+    /// # Errors
+    /// When it does not end, or not with 0.
+    pub fn stop(mut self) -> Try {
+        self.terminate()?;
+        let status = self.await_end(STOP_LIMIT)?;
+        require!(status.success(), "stopped with {status}\n{}", self.log_end());
+        Ok(())
+    }
+
+    /// True while the process runs.
+    pub fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    fn await_ready(&mut self) -> Try<String> {
+        let end = Instant::now() + START_LIMIT;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            match self.lines.recv_timeout(left) {
+                Ok(line) => {
+                    if let Some(url) = line.strip_prefix("ready ") {
+                        return Ok(url.trim().to_string());
+                    }
+                }
+                Err(_) => fail!("the daemon did not get ready:\n{}", self.log_end()),
+            }
+        }
+    }
+
+    fn log_end(&self) -> String {
+        let text = fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        lines.split_at(lines.len().saturating_sub(30)).1.join("\n")
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+        if thread::panicking() {
+            eprintln!("--- end of the daemon's log\n{}\n---", self.log_end());
+        }
+    }
+}
+
+fn wait_for_end(child: &mut Child, limit: Duration) -> Try<ExitStatus> {
+    wait::until("the end of the daemon", limit, || child.try_wait().ok().flatten())
+}
+
+/// Lines of a pipe, read on a thread of its own so that the pipe never fills.
+pub(crate) fn read_lines(pipe: impl std::io::Read + Send + 'static) -> Receiver<String> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        for line in BufReader::new(pipe).lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                // The test has ended; go on reading, or the writer would block.
+            }
+        }
+    });
+    receiver
+}

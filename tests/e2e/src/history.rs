@@ -1,0 +1,311 @@
+//! What clients were told in one round of faults, and the judgement over what is there after it.
+//!
+//! The rules: a message of a committed unit is there exactly once; of a unit that was not
+//! committed, never; of a unit whose commit was not answered, with all of its unit or not at all.
+//! A moved message is in exactly one of the two queues. Each producer's messages keep their order.
+//! Not here: how the messages are put and got.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use crate::{Try, require};
+
+/// The queues of a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Queue {
+    /// Units put here; the mover takes from here.
+    From,
+    /// Units put here too; nobody gets.
+    Beside,
+    /// The mover puts here.
+    To,
+}
+
+impl Queue {
+    /// All of them.
+    pub const ALL: [Queue; 3] = [Queue::From, Queue::Beside, Queue::To];
+
+    /// The name that the daemon knows.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Queue::From => "CRASH.FROM",
+            Queue::Beside => "CRASH.BESIDE",
+            Queue::To => "CRASH.TO",
+        }
+    }
+}
+
+/// A message: round, producer, and number in the order that the producer put them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Id {
+    /// Round of faults.
+    pub round: u32,
+    /// Producer within the round.
+    pub producer: u32,
+    /// 0, 1, 2, ... for each producer.
+    pub number: u32,
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}/{}/{}", self.round, self.producer, self.number)
+    }
+}
+
+impl Id {
+    /// Reads what [`Id`] shows, followed by anything after a blank.
+    #[must_use]
+    pub fn read(text: &str) -> Option<Id> {
+        let mut parts = text.split(' ').next()?.split('/').map(str::parse);
+        let mut next = || parts.next()?.ok();
+        Some(Id { round: next()?, producer: next()?, number: next()? })
+    }
+}
+
+/// What a client knows of the end of a unit of work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// No commit was sent, or it was refused, or a rollback was sent.
+    NotCommitted,
+    /// The commit was sent, and no answer came.
+    Unknown,
+    /// The commit was answered.
+    Committed,
+}
+
+/// A unit of work.
+#[derive(Clone, Debug)]
+pub enum Unit {
+    /// Messages put.
+    Put(Fate, Vec<(Queue, Id)>),
+    /// Messages got from [`Queue::From`] and put to [`Queue::To`].
+    Move(Fate, Vec<Id>),
+}
+
+/// All units of a round, in the order in which each client began them.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    units: Vec<Unit>,
+}
+
+/// What is in each queue after the round, in order.
+pub type Found = HashMap<Queue, Vec<Id>>;
+
+/// How many units ended how; a round in which nothing committed proves little.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tally {
+    /// Committed units.
+    pub committed: usize,
+    /// Units of unknown fate that were found committed.
+    pub found_committed: usize,
+    /// Units of unknown fate that were found rolled back.
+    pub found_rolled_back: usize,
+    /// Messages found.
+    pub messages: usize,
+}
+
+impl Tally {
+    /// Adds another round.
+    pub fn add(&mut self, other: Tally) {
+        self.committed += other.committed;
+        self.found_committed += other.found_committed;
+        self.found_rolled_back += other.found_rolled_back;
+        self.messages += other.messages;
+    }
+}
+
+type Places = HashMap<Id, Vec<Queue>>;
+
+impl History {
+    /// Notes a unit as begun; gives back its number.
+    pub fn begin(&mut self, unit: Unit) -> usize {
+        self.units.push(unit);
+        self.units.len() - 1
+    }
+
+    /// Units noted so far.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.units.len()
+    }
+
+    /// Notes what is known now of a unit's end.
+    pub fn set_fate(&mut self, number: usize, fate: Fate) {
+        match self.units.get_mut(number) {
+            Some(Unit::Put(known, _) | Unit::Move(known, _)) => *known = fate,
+            None => {}
+        }
+    }
+
+    /// Judges what was found.
+    ///
+    /// # Errors
+    /// The first broken promise, in words.
+    pub fn judge(&self, found: &Found) -> Try<Tally> {
+        let places = places(found);
+        let mut tally = Tally { messages: places.len(), ..Tally::default() };
+        let mut expected = places.clone();
+        for unit in &self.units {
+            match unit {
+                Unit::Put(fate, messages) => {
+                    judge_put(*fate, messages, &places, &mut tally)?;
+                    messages.iter().for_each(|(_, id)| drop(expected.remove(id)));
+                }
+                Unit::Move(fate, ids) => judge_move(*fate, ids, &places, &mut tally)?,
+            }
+        }
+        require!(expected.is_empty(), "messages that nobody put: {expected:?}");
+        for (queue, ids) in found {
+            judge_order(*queue, ids)?;
+        }
+        Ok(tally)
+    }
+}
+
+fn places(found: &Found) -> Places {
+    let mut places = Places::new();
+    for (queue, ids) in found {
+        ids.iter().for_each(|id| places.entry(*id).or_default().push(*queue));
+    }
+    places
+}
+
+fn judge_put(fate: Fate, put: &[(Queue, Id)], places: &Places, tally: &mut Tally) -> Try {
+    let there = put.iter().filter(|(_, id)| places.contains_key(id)).count();
+    match fate {
+        Fate::Committed => {
+            require!(there == put.len(), "LOST: {there} of a committed unit are there: {put:?}");
+            tally.committed += 1;
+        }
+        Fate::NotCommitted => {
+            require!(there == 0, "UNEXPECTED: {there} of a unit never committed: {put:?}");
+        }
+        Fate::Unknown => {
+            require!(there == 0 || there == put.len(), "HALF A UNIT: {there} of {put:?}");
+            let count =
+                if there == 0 { &mut tally.found_rolled_back } else { &mut tally.found_committed };
+            *count += 1;
+        }
+    }
+    for (queue, id) in put {
+        let Some(seen) = places.get(id) else { continue };
+        let right = match queue {
+            Queue::From => *seen == [Queue::From] || *seen == [Queue::To],
+            Queue::Beside | Queue::To => *seen == [*queue],
+        };
+        require!(right, "DUPLICATED or astray: {id}, put to {queue:?}, is in {seen:?}");
+    }
+    Ok(())
+}
+
+fn judge_move(fate: Fate, ids: &[Id], places: &Places, tally: &mut Tally) -> Try {
+    let moved = ids.iter().filter(|id| is_at(places, **id, Queue::To)).count();
+    let stayed = ids.iter().filter(|id| is_at(places, **id, Queue::From)).count();
+    require!(moved + stayed == ids.len(), "LOST: moved {moved}, stayed {stayed} of {ids:?}");
+    match fate {
+        Fate::Committed => {
+            require!(stayed == 0, "LOST COMMIT: {stayed} of a committed move are back: {ids:?}");
+            tally.committed += 1;
+        }
+        // A later unit may have moved them; that unit's own judgement covers it.
+        Fate::NotCommitted => {}
+        Fate::Unknown => {
+            require!(moved == 0 || stayed == 0, "HALF A UNIT: moved {moved} of {ids:?}");
+            let count =
+                if moved == 0 { &mut tally.found_rolled_back } else { &mut tally.found_committed };
+            *count += 1;
+        }
+    }
+    Ok(())
+}
+
+fn is_at(places: &Places, id: Id, queue: Queue) -> bool {
+    places.get(&id).is_some_and(|seen| *seen == [queue])
+}
+
+fn judge_order(queue: Queue, ids: &[Id]) -> Try {
+    let mut last: HashMap<u32, Id> = HashMap::new();
+    for id in ids {
+        let before = last.insert(id.producer, *id);
+        let right = before.is_none_or(|before| before.number < id.number);
+        require!(right, "OUT OF ORDER in {queue:?}: {id} came after {before:?}");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    //! The judge finds each kind of broken promise.
+
+    use super::*;
+
+    fn id(number: u32) -> Id {
+        Id { round: 1, producer: 2, number }
+    }
+
+    fn verdict(unit: Unit, from: &[u32], to: &[u32]) -> Result<Tally, String> {
+        let mut history = History::default();
+        let put = [0, 1, 2].map(|number| (Queue::From, id(number))).to_vec();
+        if matches!(unit, Unit::Move(..)) {
+            history.begin(Unit::Put(Fate::Committed, put));
+        }
+        history.begin(unit);
+        let ids = |numbers: &[u32]| numbers.iter().map(|number| id(*number)).collect();
+        let found = Found::from([(Queue::From, ids(from)), (Queue::To, ids(to))]);
+        history.judge(&found).map_err(|error| error.to_string())
+    }
+
+    fn put(fate: Fate) -> Unit {
+        Unit::Put(fate, vec![(Queue::From, id(0)), (Queue::From, id(1))])
+    }
+
+    fn moved(fate: Fate) -> Unit {
+        Unit::Move(fate, vec![id(0), id(1)])
+    }
+
+    #[test]
+    fn an_id_is_read_as_it_is_shown() {
+        assert_eq!(Id::read(&format!("{} xxx", id(77))), Some(id(77)));
+        assert_eq!(Id::read("1/2"), None);
+    }
+
+    #[test]
+    fn a_committed_unit_must_be_whole() {
+        assert!(verdict(put(Fate::Committed), &[0, 1], &[]).is_ok());
+        assert!(verdict(put(Fate::Committed), &[0], &[]).unwrap_err().contains("LOST"));
+    }
+
+    #[test]
+    fn an_uncommitted_unit_must_be_absent() {
+        assert!(verdict(put(Fate::NotCommitted), &[], &[]).is_ok());
+        assert!(verdict(put(Fate::NotCommitted), &[0, 1], &[]).unwrap_err().contains("UNEXPECTED"));
+    }
+
+    #[test]
+    fn a_unit_of_unknown_fate_is_all_or_nothing() {
+        assert_eq!(verdict(put(Fate::Unknown), &[], &[]).unwrap().found_rolled_back, 1);
+        assert_eq!(verdict(put(Fate::Unknown), &[0, 1], &[]).unwrap().found_committed, 1);
+        assert!(verdict(put(Fate::Unknown), &[1], &[]).unwrap_err().contains("HALF"));
+    }
+
+    #[test]
+    fn a_message_is_there_once() {
+        assert!(verdict(put(Fate::Committed), &[0, 1, 1], &[]).unwrap_err().contains("DUPLICATED"));
+        assert!(verdict(put(Fate::Committed), &[0, 1], &[1]).unwrap_err().contains("DUPLICATED"));
+        assert!(verdict(put(Fate::Committed), &[0, 1, 9], &[]).unwrap_err().contains("nobody"));
+    }
+
+    #[test]
+    fn a_move_is_whole_and_not_undone() {
+        assert!(verdict(moved(Fate::Committed), &[2], &[0, 1]).is_ok());
+        assert!(verdict(moved(Fate::Committed), &[0, 1, 2], &[]).unwrap_err().contains("COMMIT"));
+        assert!(verdict(moved(Fate::Unknown), &[0, 2], &[1]).unwrap_err().contains("HALF"));
+        assert!(verdict(moved(Fate::NotCommitted), &[0, 1, 2], &[]).is_ok());
+    }
+
+    #[test]
+    fn a_producers_messages_keep_their_order() {
+        assert!(verdict(put(Fate::Committed), &[1, 0], &[]).unwrap_err().contains("ORDER"));
+    }
+}

@@ -1,0 +1,497 @@
+//! Pages and names in memory, each known twice: as programs see it, and as a power cut leaves it.
+//!
+//! A page becomes durable by a sync of its file; a name by a sync of its folder. A power cut keeps
+//! a random share of the pages and, folder by folder, a random number of the oldest name changes.
+//! Not here: permissions, links, times, and anything below a page. Invariant: every name leads to
+//! a node that exists.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ffi::{OsStr, OsString};
+
+use crate::chance::Chance;
+
+/// Bytes of one page: what is kept or lost as a whole.
+pub const PAGE_BYTES: usize = 4096;
+const PAGE: u64 = PAGE_BYTES as u64;
+/// Number of the folder that everything is in.
+pub const ROOT: u64 = 1;
+
+type Page = Box<[u8; PAGE_BYTES]>;
+type Names = BTreeMap<OsString, u64>;
+
+/// Why an operation is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum No {
+    /// There is no such name or node.
+    Entry,
+    /// The name is taken.
+    Exists,
+    /// The folder is not empty.
+    NotEmpty,
+    /// Not possible with this kind of node.
+    Kind,
+    /// No room is left.
+    Space,
+    /// The disk is broken.
+    Broken,
+}
+
+/// What kind of node to make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Bytes.
+    File,
+    /// Names.
+    Folder,
+    /// A local socket or another special file: a name without content.
+    Special,
+}
+
+/// What is known of a node without reading it.
+#[derive(Clone, Copy, Debug)]
+pub struct Look {
+    /// Number of the node.
+    pub node: u64,
+    /// Its kind.
+    pub kind: Kind,
+    /// Its size in bytes, as programs see it.
+    pub bytes: u64,
+    /// Mode bits, type included.
+    pub mode: u32,
+}
+
+#[derive(Default)]
+struct File {
+    synced: BTreeMap<u64, Page>,
+    synced_bytes: u64,
+    /// Of the synced pages, only bytes below this are still seen (a truncation hides the rest).
+    visible_bytes: u64,
+    written: BTreeMap<u64, Page>,
+    bytes: u64,
+}
+
+#[derive(Default)]
+struct Folder {
+    synced: Names,
+    names: Names,
+    changes: Vec<Change>,
+}
+
+#[derive(Clone)]
+enum Change {
+    Add(OsString, u64),
+    Remove(OsString),
+    Rename(OsString, OsString),
+}
+
+enum Body {
+    File(File),
+    Folder(Folder),
+    Special,
+}
+
+struct Node {
+    body: Body,
+    mode: u32,
+}
+
+/// The disk.
+pub struct Disk {
+    nodes: HashMap<u64, Node>,
+    next: u64,
+    bytes_max: u64,
+    syncs_fail: bool,
+    syncs: u64,
+}
+
+impl Disk {
+    /// An empty disk that holds at most `bytes_max` bytes of files.
+    #[must_use]
+    pub fn new(bytes_max: u64) -> Self {
+        let root = Node { body: Body::Folder(Folder::default()), mode: 0o040_755 };
+        let nodes = HashMap::from([(ROOT, root)]);
+        Self { nodes, next: ROOT + 1, bytes_max, syncs_fail: false, syncs: 0 }
+    }
+
+    /// Changes the size of the disk; files keep what they have.
+    pub fn set_bytes_max(&mut self, bytes_max: u64) {
+        self.bytes_max = bytes_max;
+    }
+
+    /// Lets every sync fail from now on, or work again.
+    pub fn set_syncs_fail(&mut self, fail: bool) {
+        self.syncs_fail = fail;
+    }
+
+    /// Size of the disk and bytes used by files.
+    #[must_use]
+    pub fn room(&self) -> (u64, u64) {
+        let used = self.reachable(false).iter().map(|node| self.file_bytes(*node)).sum();
+        (self.bytes_max, used)
+    }
+
+    /// Syncs of files that were asked for.
+    #[must_use]
+    pub fn syncs(&self) -> u64 {
+        self.syncs
+    }
+
+    /// Finds a name.
+    ///
+    /// # Errors
+    /// [`No::Entry`].
+    pub fn find(&self, folder: u64, name: &OsStr) -> Result<Look, No> {
+        let node = self.folder(folder)?.names.get(name).ok_or(No::Entry)?;
+        self.look(*node)
+    }
+
+    /// Tells of a node.
+    ///
+    /// # Errors
+    /// [`No::Entry`].
+    pub fn look(&self, number: u64) -> Result<Look, No> {
+        let node = self.nodes.get(&number).ok_or(No::Entry)?;
+        let kind = match node.body {
+            Body::File(_) => Kind::File,
+            Body::Folder(_) => Kind::Folder,
+            Body::Special => Kind::Special,
+        };
+        Ok(Look { node: number, kind, bytes: self.file_bytes(number), mode: node.mode })
+    }
+
+    /// The names in a folder.
+    ///
+    /// # Errors
+    /// [`No::Entry`] or [`No::Kind`].
+    pub fn list(&self, folder: u64) -> Result<Vec<(OsString, Look)>, No> {
+        let names = &self.folder(folder)?.names;
+        names.iter().map(|(name, node)| Ok((name.clone(), self.look(*node)?))).collect()
+    }
+
+    /// Makes a node.
+    ///
+    /// # Errors
+    /// [`No::Exists`] when the name is taken.
+    pub fn make(&mut self, at: u64, name: &OsStr, kind: Kind, mode: u32) -> Result<Look, No> {
+        let node = self.next;
+        let folder = self.folder_mut(at)?;
+        if folder.names.contains_key(name) {
+            return Err(No::Exists);
+        }
+        folder.change(Change::Add(name.into(), node));
+        let body = match kind {
+            Kind::File => Body::File(File::default()),
+            Kind::Folder => Body::Folder(Folder::default()),
+            Kind::Special => Body::Special,
+        };
+        self.next += 1;
+        self.nodes.insert(node, Node { body, mode });
+        self.look(node)
+    }
+
+    /// Takes a name away. The node stays until the next power cut, for who has it open.
+    ///
+    /// # Errors
+    /// [`No::Entry`], or [`No::NotEmpty`] for a folder with names in it.
+    pub fn remove(&mut self, at: u64, name: &OsStr) -> Result<(), No> {
+        let found = self.find(at, name)?;
+        if found.kind == Kind::Folder && !self.folder(found.node)?.names.is_empty() {
+            return Err(No::NotEmpty);
+        }
+        self.folder_mut(at)?.change(Change::Remove(name.into()));
+        Ok(())
+    }
+
+    /// Renames, over what has the new name.
+    ///
+    /// # Errors
+    /// [`No::Entry`].
+    pub fn rename(&mut self, at: u64, name: &OsStr, to: u64, new: &OsStr) -> Result<(), No> {
+        let found = self.find(at, name)?;
+        self.folder(to)?;
+        if at == to {
+            self.folder_mut(at)?.change(Change::Rename(name.into(), new.into()));
+        } else {
+            self.folder_mut(to)?.change(Change::Add(new.into(), found.node));
+            self.folder_mut(at)?.change(Change::Remove(name.into()));
+        }
+        Ok(())
+    }
+
+    /// Sets the mode bits (kept at once: nothing depends on them).
+    ///
+    /// # Errors
+    /// [`No::Entry`].
+    pub fn set_mode(&mut self, number: u64, mode: u32) -> Result<(), No> {
+        let node = self.nodes.get_mut(&number).ok_or(No::Entry)?;
+        node.mode = (node.mode & 0o170_000) | (mode & 0o7777);
+        Ok(())
+    }
+
+    /// Cuts or extends a file.
+    ///
+    /// # Errors
+    /// [`No::Space`] when it would not fit, [`No::Kind`] when it is no file.
+    pub fn resize(&mut self, number: u64, bytes: u64) -> Result<(), No> {
+        self.reserve(number, bytes)?;
+        self.file_mut(number)?.resize(bytes);
+        Ok(())
+    }
+
+    /// Extends a file to at least `bytes`.
+    ///
+    /// # Errors
+    /// As [`Disk::resize`].
+    pub fn extend(&mut self, number: u64, bytes: u64) -> Result<(), No> {
+        if self.look(number)?.bytes < bytes { self.resize(number, bytes) } else { Ok(()) }
+    }
+
+    /// Reads at most `count` bytes.
+    ///
+    /// # Errors
+    /// [`No::Kind`] when it is no file.
+    pub fn read(&self, number: u64, offset: u64, count: u32) -> Result<Vec<u8>, No> {
+        Ok(self.file(number)?.read(offset, u64::from(count)))
+    }
+
+    /// Writes.
+    ///
+    /// # Errors
+    /// [`No::Space`] when the file would outgrow the disk; nothing is written then.
+    pub fn write(&mut self, number: u64, offset: u64, bytes: &[u8]) -> Result<(), No> {
+        let end = offset + bytes.len() as u64;
+        self.reserve(number, end)?;
+        self.file_mut(number)?.write(offset, bytes);
+        Ok(())
+    }
+
+    /// Makes a file's bytes durable.
+    ///
+    /// # Errors
+    /// [`No::Broken`] while syncs are told to fail.
+    pub fn sync_file(&mut self, number: u64) -> Result<(), No> {
+        self.syncs += 1;
+        if self.syncs_fail {
+            return Err(No::Broken);
+        }
+        if let Ok(file) = self.file_mut(number) {
+            file.sync();
+        }
+        Ok(())
+    }
+
+    /// Makes a folder's names durable.
+    ///
+    /// # Errors
+    /// [`No::Broken`] while syncs are told to fail.
+    pub fn sync_folder(&mut self, number: u64) -> Result<(), No> {
+        if self.syncs_fail {
+            return Err(No::Broken);
+        }
+        let folder = self.folder_mut(number)?;
+        folder.synced = folder.names.clone();
+        folder.changes.clear();
+        Ok(())
+    }
+
+    /// The power goes: of what was not synced, about `keep_percent` stays.
+    pub fn cut_power(&mut self, keep_percent: u64, chance: &mut Chance) {
+        let mut numbers: Vec<u64> = self.nodes.keys().copied().collect();
+        numbers.sort_unstable();
+        for number in numbers {
+            match self.nodes.get_mut(&number).map(|node| &mut node.body) {
+                Some(Body::File(file)) => file.cut_power(keep_percent, chance),
+                Some(Body::Folder(folder)) => folder.cut_power(keep_percent, chance),
+                Some(Body::Special) | None => {}
+            }
+        }
+        let kept = self.reachable(true);
+        self.nodes.retain(|number, _| kept.contains(number));
+    }
+
+    fn reserve(&self, number: u64, bytes: u64) -> Result<(), No> {
+        let grown = bytes.saturating_sub(self.look(number)?.bytes);
+        let (bytes_max, used) = self.room();
+        if grown > 0 && used + grown > bytes_max { Err(No::Space) } else { Ok(()) }
+    }
+
+    fn reachable(&self, synced: bool) -> HashSet<u64> {
+        let mut seen = HashSet::from([ROOT]);
+        let mut left = vec![ROOT];
+        while let Some(number) = left.pop() {
+            if let Ok(folder) = self.folder(number) {
+                let names = if synced { &folder.synced } else { &folder.names };
+                left.extend(names.values().filter(|node| seen.insert(**node)));
+            }
+        }
+        seen
+    }
+
+    fn file_bytes(&self, number: u64) -> u64 {
+        self.file(number).map_or(0, |file| file.bytes)
+    }
+
+    fn folder(&self, number: u64) -> Result<&Folder, No> {
+        match &self.nodes.get(&number).ok_or(No::Entry)?.body {
+            Body::Folder(folder) => Ok(folder),
+            Body::File(_) | Body::Special => Err(No::Kind),
+        }
+    }
+
+    fn folder_mut(&mut self, number: u64) -> Result<&mut Folder, No> {
+        match &mut self.nodes.get_mut(&number).ok_or(No::Entry)?.body {
+            Body::Folder(folder) => Ok(folder),
+            Body::File(_) | Body::Special => Err(No::Kind),
+        }
+    }
+
+    fn file(&self, number: u64) -> Result<&File, No> {
+        match &self.nodes.get(&number).ok_or(No::Entry)?.body {
+            Body::File(file) => Ok(file),
+            Body::Folder(_) | Body::Special => Err(No::Kind),
+        }
+    }
+
+    fn file_mut(&mut self, number: u64) -> Result<&mut File, No> {
+        match &mut self.nodes.get_mut(&number).ok_or(No::Entry)?.body {
+            Body::File(file) => Ok(file),
+            Body::Folder(_) | Body::Special => Err(No::Kind),
+        }
+    }
+}
+
+impl Folder {
+    fn change(&mut self, change: Change) {
+        change.clone().done_to(&mut self.names);
+        self.changes.push(change);
+    }
+
+    fn cut_power(&mut self, keep_percent: u64, chance: &mut Chance) {
+        for change in std::mem::take(&mut self.changes) {
+            if !chance.percent(keep_percent) {
+                break;
+            }
+            change.done_to(&mut self.synced);
+        }
+        self.names = self.synced.clone();
+    }
+}
+
+impl Change {
+    fn done_to(self, names: &mut Names) {
+        match self {
+            Change::Add(name, node) => {
+                names.insert(name, node);
+            }
+            Change::Remove(name) => {
+                names.remove(&name);
+            }
+            Change::Rename(name, new) => {
+                if let Some(node) = names.remove(&name) {
+                    names.insert(new, node);
+                }
+            }
+        }
+    }
+}
+
+impl File {
+    fn page(&self, number: u64) -> Page {
+        if let Some(page) = self.written.get(&number) {
+            return page.clone();
+        }
+        let mut page = self.synced.get(&number).cloned().unwrap_or_else(blank);
+        let seen = within_page(self.visible_bytes.saturating_sub(number * PAGE));
+        page.iter_mut().skip(seen).for_each(|byte| *byte = 0);
+        page
+    }
+
+    fn read(&self, offset: u64, count: u64) -> Vec<u8> {
+        let end = self.bytes.min(offset + count);
+        let mut bytes = Vec::new();
+        let mut at = offset;
+        while at < end {
+            let page = self.page(at / PAGE);
+            let from = within_page(at % PAGE);
+            let upto = within_page(end - (at / PAGE) * PAGE);
+            bytes.extend(page.iter().take(upto).skip(from));
+            at = (at / PAGE + 1) * PAGE;
+        }
+        bytes
+    }
+
+    fn write(&mut self, offset: u64, bytes: &[u8]) {
+        let mut at = offset;
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let from = within_page(at % PAGE);
+            let (now, later) = rest.split_at(rest.len().min(PAGE_BYTES - from));
+            let mut page = self.page(at / PAGE);
+            page.iter_mut().skip(from).zip(now).for_each(|(to, byte)| *to = *byte);
+            self.written.insert(at / PAGE, page);
+            at += now.len() as u64;
+            rest = later;
+        }
+        self.bytes = self.bytes.max(at);
+    }
+
+    fn resize(&mut self, bytes: u64) {
+        if bytes < self.bytes {
+            let last = self.page(bytes / PAGE);
+            self.written.retain(|number, _| *number < bytes / PAGE);
+            self.visible_bytes = self.visible_bytes.min(bytes);
+            if !bytes.is_multiple_of(PAGE) {
+                let mut page = last;
+                page.iter_mut().skip(within_page(bytes % PAGE)).for_each(|byte| *byte = 0);
+                self.written.insert(bytes / PAGE, page);
+            }
+        }
+        self.bytes = bytes;
+    }
+
+    fn sync(&mut self) {
+        let pages: Vec<u64> = self.synced.keys().copied().collect();
+        for number in pages {
+            if (number + 1) * PAGE > self.visible_bytes {
+                let page = self.page(number);
+                self.synced.insert(number, page);
+            }
+        }
+        self.synced.append(&mut self.written);
+        let end = self.bytes;
+        self.synced.retain(|number, _| number * PAGE < end);
+        self.synced_bytes = end;
+        self.visible_bytes = end;
+    }
+
+    fn cut_power(&mut self, keep_percent: u64, chance: &mut Chance) {
+        let truncated = self.visible_bytes < self.synced_bytes && chance.percent(keep_percent);
+        let mut bytes = if truncated { self.visible_bytes } else { self.synced_bytes };
+        if truncated {
+            self.synced.retain(|number, _| number * PAGE < bytes);
+        }
+        for (number, page) in std::mem::take(&mut self.written) {
+            if chance.percent(keep_percent) {
+                bytes = bytes.max(self.bytes.min((number + 1) * PAGE));
+                self.synced.insert(number, page);
+            }
+        }
+        if self.bytes > bytes && chance.percent(keep_percent) {
+            bytes = self.bytes;
+        }
+        self.bytes = bytes;
+        self.synced_bytes = bytes;
+        self.visible_bytes = bytes;
+    }
+}
+
+fn blank() -> Page {
+    Box::new([0; PAGE_BYTES])
+}
+
+fn within_page(bytes: u64) -> usize {
+    usize::try_from(bytes.min(PAGE)).unwrap_or(PAGE_BYTES)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,102 @@
+//! A full disk: puts are refused, gets go on, nothing is lost, and it comes back by itself.
+
+use std::time::Duration;
+
+use towline_e2e::daemon::{Daemon, Site};
+use towline_e2e::lossy::mount::{Lossy, folder_on};
+use towline_e2e::peer::Peer;
+use towline_e2e::{Try, require, wait};
+
+const MIB: u64 = 1 << 20;
+/// Small extents and a small reserve, so that a small disk is a useful one.
+const CONFIG: &str = "[log]\nextent_bytes = 4194304\nreserve_bytes = 8388608\n";
+const LIMIT: Duration = Duration::from_secs(30);
+const QUEUE: &str = "FULL";
+
+struct Filled {
+    lossy: Lossy,
+    site: Site,
+    daemon: Daemon,
+    /// Messages that were accepted.
+    accepted: u32,
+}
+
+impl Filled {
+    /// Puts until a put is refused, on a disk of 64 MiB.
+    fn new() -> Try<Self> {
+        let lossy = Lossy::mount(64 * MIB)?;
+        let mut site = Site::open()?.with_config(CONFIG);
+        site.data = folder_on(&lossy, "full")?.join("QM1");
+        let daemon = site.start()?;
+        let accepted = fill(&daemon)?;
+        Ok(Self { lossy, site, daemon, accepted })
+    }
+}
+
+/// Puts messages of 50 kB until one is refused; gives back how many were accepted.
+fn fill(daemon: &Daemon) -> Try<u32> {
+    let mut peer = Peer::begun(daemon.address())?;
+    peer.attach_sender(0, QUEUE)?;
+    let body = vec![b'x'; 50_000];
+    for number in 0..5_000 {
+        if let Err(refusal) = peer.put(0, number, &body) {
+            println!("put {number} was refused: {refusal}");
+            let words = refusal.to_string();
+            let clear = words.contains("resource-limit-exceeded") || words.contains("did not come");
+            require!(clear, "not a clear refusal: {words}");
+            return Ok(number);
+        }
+    }
+    Err("5,000 messages of 50 kB fit on 64 MiB".into())
+}
+
+fn can_put(daemon: &Daemon) -> bool {
+    let put = Peer::begun(daemon.address()).and_then(|mut peer| {
+        peer.attach_sender(0, QUEUE)?;
+        peer.put(0, 0, b"again")
+    });
+    put.is_ok()
+}
+
+#[test]
+fn a_full_disk_refuses_puts_and_draining_makes_room_again() -> Try {
+    let mut filled = Filled::new()?;
+    require!(filled.accepted > 100, "only {} messages fit", filled.accepted);
+    require!(filled.daemon.is_running(), "the daemon ended:\n{}", filled.site.log());
+    let texts = Peer::begun(filled.daemon.address())?.drain(QUEUE)?;
+    require!(texts.len() == filled.accepted as usize, "{} of {}", texts.len(), filled.accepted);
+    wait::until_true("room by draining", LIMIT, || can_put(&filled.daemon))?;
+    filled.daemon.stop()
+}
+
+#[test]
+fn a_full_disk_loses_nothing_over_a_kill() -> Try {
+    let filled = Filled::new()?;
+    filled.daemon.kill()?;
+    let daemon = filled.site.start()?;
+    let texts = Peer::begun(daemon.address())?.drain(QUEUE)?;
+    require!(texts.len() == filled.accepted as usize, "{} of {}", texts.len(), filled.accepted);
+    wait::until_true("room by draining", LIMIT, || can_put(&daemon))?;
+    daemon.stop()
+}
+
+#[test]
+fn a_disk_that_grows_takes_puts_again_without_a_restart() -> Try {
+    let filled = Filled::new()?;
+    filled.lossy.with_disk(|disk| disk.set_bytes_max(256 * MIB));
+    wait::until_true("room by a larger disk", LIMIT, || can_put(&filled.daemon))?;
+    filled.daemon.stop()
+}
+
+#[test]
+fn log_bytes_max_is_a_full_disk_too() -> Try {
+    let text = format!("{CONFIG}log_bytes_max = 67108864\n");
+    let site = Site::open()?.with_config(&text);
+    let daemon = site.start()?;
+    let accepted = fill(&daemon)?;
+    require!(accepted > 100, "only {accepted} messages fit");
+    let texts = Peer::begun(daemon.address())?.drain(QUEUE)?;
+    require!(texts.len() == accepted as usize, "{} of {accepted}", texts.len());
+    wait::until_true("room by draining", LIMIT, || can_put(&daemon))?;
+    daemon.stop()
+}

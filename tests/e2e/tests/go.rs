@@ -1,0 +1,47 @@
+//! go-amqp against the real daemon: each test runs one scenario of tests/e2e/go.
+
+use towline_e2e::Try;
+use towline_e2e::daemon::Site;
+use towline_e2e::program::{self, Program};
+
+fn passes(scenario: &str) -> Try {
+    let site = Site::open()?;
+    let daemon = site.start()?;
+    program::run(program::go(scenario, &daemon.url(), &[])?)?;
+    daemon.stop()
+}
+
+macro_rules! scenarios {
+    ($($name:ident)*) => { $(
+        #[test]
+        fn $name() -> Try { passes(stringify!($name)) }
+    )* };
+}
+
+scenarios! {
+    put_get settle_modes outcomes credit drain concurrent selector message_too_big large dynamic
+    idle_connection
+}
+
+#[test]
+fn an_unknown_queue_refuses_the_link_and_nothing_else() -> Try {
+    let site = Site::closed()?;
+    let daemon = site.start()?;
+    site.mqsc("DEFINE QLOCAL('KNOWN')")?;
+    program::run(program::go("unknown_queue", &daemon.url(), &[])?)?;
+    daemon.stop()
+}
+
+#[test]
+fn a_client_works_on_after_a_restart() -> Try {
+    let mut site = Site::open()?;
+    let daemon = site.start()?;
+    let mut program = Program::start(program::go("reconnect", &daemon.url(), &[])?)?;
+    program.hear("before")?;
+    site.listen = daemon.address().to_string();
+    daemon.kill()?;
+    let daemon = site.start()?;
+    program.say("go on")?;
+    program.end()?;
+    daemon.stop()
+}

@@ -1,0 +1,202 @@
+//! `towline run`: configuration, one process for each data folder, quiescing, and a quick start.
+
+use std::time::{Duration, Instant};
+
+use towline_e2e::daemon::{Site, said};
+use towline_e2e::peer::Peer;
+use towline_e2e::wire::{Value, amqp, code, described, message};
+use towline_e2e::{Try, fail, require, wait};
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+#[test]
+fn an_unknown_key_is_refused_with_line_and_suggestion() -> Try {
+    let text = "[log]\nextent_bytes = 67108864\n\n[limits]\nlogin_timout_s = 5\n";
+    let site = Site::closed()?.with_config(text);
+    let refused = site.start_refused()?;
+    let words = said(&refused);
+    require!(!refused.status.success(), "started: {words}");
+    require!(words.contains("line 5") || words.contains(":5"), "no line: {words}");
+    require!(words.contains("login_timout_s"), "no key: {words}");
+    require!(words.contains("login_timeout_s"), "no suggestion: {words}");
+    Ok(())
+}
+
+#[test]
+fn wrong_values_are_refused() -> Try {
+    for text in [
+        "[limits]\nlogin_timeout_s = \"soon\"\n",
+        "[log]\nextent_bytes = 5\n",
+        "[queue_manager]\nmaxmsgl = -1\n",
+        "[limits\n",
+        "[[listener]]\naddress = \"nowhere\"\n",
+        "[[listener]]\naddress = \"127.0.0.1:0\"\ncertificate = \"/no/such/file.pem\"\n",
+        "[users]\nfile = \"/no/such/users\"\n",
+    ] {
+        let refused = Site::closed()?.with_config(text).start_refused()?;
+        require!(!refused.status.success(), "started with {text:?}");
+        require!(!said(&refused).trim().is_empty(), "no words for {text:?}");
+        require!(!said(&refused).contains("panicked"), "{text:?}: {}", said(&refused));
+    }
+    Ok(())
+}
+
+#[test]
+fn a_second_process_on_the_same_data_is_refused() -> Try {
+    let site = Site::closed()?;
+    let daemon = site.start()?;
+    let refused = site.start_refused()?;
+    let words = said(&refused);
+    require!(!refused.status.success(), "started twice: {words}");
+    require!(words.contains(&daemon.pid().to_string()), "does not name the process: {words}");
+    site.runs(&["put", "DEV.QUEUE.1", "the first one goes on"], 0)?;
+    daemon.stop()
+}
+
+#[test]
+fn an_address_in_use_is_refused() -> Try {
+    let site = Site::closed()?;
+    let daemon = site.start()?;
+    let mut other = Site::closed()?;
+    other.listen = daemon.address().into();
+    let refused = other.start_refused()?;
+    require!(!refused.status.success(), "listens twice on {}", daemon.address());
+    require!(said(&refused).contains(daemon.address()), "which address? {}", said(&refused));
+    daemon.stop()
+}
+
+#[test]
+fn sigterm_lets_open_units_end() -> Try {
+    let site = Site::open()?;
+    let mut daemon = site.start()?;
+    let mut peer = Peer::begun(daemon.address())?;
+    peer.attach_sender(0, "QUIESCE")?;
+    let unit = declare(&mut peer, 0)?;
+    put_in_unit(&mut peer, 1, &unit)?;
+    daemon.terminate()?;
+    let late = wait::until("new work refused", LIMIT, || refused_work(daemon.address()));
+    late?;
+    require!(daemon.is_running(), "ended although a unit is open");
+    commit(&mut peer, 2, &unit)?;
+    drop(peer);
+    let status = daemon.await_end(LIMIT)?;
+    require!(status.success(), "ended with {status}");
+    let daemon = site.start()?;
+    let texts = Peer::begun(daemon.address())?.drain("QUIESCE")?;
+    require!(texts == ["in the unit"], "{texts:?}");
+    daemon.stop()
+}
+
+/// True once a fresh client cannot put any more.
+fn refused_work(address: &str) -> Option<()> {
+    let worked = Peer::begun(address).and_then(|mut peer| {
+        peer.attach_sender(0, "QUIESCE.LATE")?;
+        peer.put(0, 0, b"late")
+    });
+    worked.is_err().then_some(())
+}
+
+#[test]
+fn a_second_sigterm_ends_at_once_and_loses_nothing_acknowledged() -> Try {
+    let site = Site::open()?;
+    let mut daemon = site.start()?;
+    let mut peer = Peer::begun(daemon.address())?;
+    peer.attach_sender(0, "AT.ONCE")?;
+    peer.put(0, 0, b"acknowledged")?;
+    let unit = declare(&mut peer, 1)?;
+    put_in_unit(&mut peer, 2, &unit)?;
+    daemon.terminate()?;
+    wait::until("new work refused", LIMIT, || refused_work(daemon.address()))?;
+    require!(daemon.is_running(), "did not wait for the open unit");
+    let begun = Instant::now();
+    daemon.terminate()?;
+    daemon.await_end(Duration::from_secs(3))?;
+    require!(begun.elapsed() < Duration::from_secs(2), "took {:?}", begun.elapsed());
+    let daemon = site.start()?;
+    let texts = Peer::begun(daemon.address())?.drain("AT.ONCE")?;
+    require!(texts == ["acknowledged"], "{texts:?}");
+    daemon.stop()
+}
+
+fn declare(peer: &mut Peer, delivery: u32) -> Try<Value> {
+    peer.attach_coordinator(9)?;
+    let state = peer.control(9, delivery, &described(code::DECLARE, vec![]))?;
+    if state.code() == Some(code::DECLARED) {
+        return Ok(state.field(0).clone());
+    }
+    fail!("not declared: {state:?}")
+}
+
+fn put_in_unit(peer: &mut Peer, delivery: u32, unit: &Value) -> Try {
+    let transfer = towline_e2e::peer::transfer_in_unit(0, delivery, unit);
+    peer.send(&amqp(0, &transfer, &message(true, b"in the unit")))?;
+    peer.expect(code::DISPOSITION)?;
+    Ok(())
+}
+
+fn commit(peer: &mut Peer, delivery: u32, unit: &Value) -> Try {
+    let discharge = described(code::DISCHARGE, vec![unit.clone(), Value::Bool(false)]);
+    let state = peer.control(9, delivery, &discharge)?;
+    require!(state.code() == Some(code::ACCEPTED), "not committed: {state:?}");
+    Ok(())
+}
+
+#[test]
+fn an_empty_start_accepts_the_first_put_soon() -> Try {
+    let mut best = Duration::MAX;
+    for _ in 0..5 {
+        let site = Site::closed()?;
+        let begun = Instant::now();
+        let daemon = site.start()?;
+        let mut peer = Peer::begun(daemon.address())?;
+        peer.attach_sender(0, "DEV.QUEUE.1")?;
+        peer.put(0, 0, b"first")?;
+        best = best.min(begun.elapsed());
+        daemon.stop()?;
+    }
+    println!("empty start to first accepted put: {best:?}");
+    // The bar is 150 ms; on a machine that runs other tests beside, ten times that.
+    require!(best < Duration::from_millis(1_500), "took {best:?}");
+    Ok(())
+}
+
+#[test]
+fn auto_define_is_off_by_default_and_goes_by_pattern() -> Try {
+    let mut site = Site::closed()?;
+    site.arguments = vec!["--auto-define".into(), "AUTO.*".into()];
+    let daemon = site.start()?;
+    site.runs(&["put", "AUTO.ONE", "x"], 0)?;
+    site.runs(&["put", "OTHER", "x"], 1)?;
+    daemon.stop()?;
+    site.arguments.clear();
+    let daemon = site.start()?;
+    site.runs(&["put", "AUTO.TWO", "x"], 1)?;
+    require!(site.runs(&["get", "AUTO.ONE"], 0)?.trim() == "x", "AUTO.ONE is lost");
+    daemon.stop()
+}
+
+#[test]
+fn the_log_does_not_grow_under_steady_put_and_get() -> Try {
+    let site = Site::open()?.with_config("[log]\nextent_bytes = 4194304\n");
+    let daemon = site.start()?;
+    let mut peer = Peer::begun(daemon.address())?;
+    peer.attach_sender(0, "STEADY")?;
+    peer.attach_receiver(1, "STEADY", 1_000_000)?;
+    let body = vec![b'x'; 50_000];
+    for number in 0..2_000 {
+        peer.put(0, number, &body)?;
+        peer.get()?;
+    }
+    let bytes = folder_bytes(&site.data.join("log"))?;
+    println!("100 MB through, {bytes} bytes of log");
+    require!(bytes < 60 << 20, "{bytes} bytes of log after 100 MB through an empty queue");
+    daemon.stop()
+}
+
+fn folder_bytes(folder: &std::path::Path) -> Try<u64> {
+    let mut sum = 0;
+    for entry in std::fs::read_dir(folder)? {
+        sum += entry?.metadata()?.len();
+    }
+    Ok(sum)
+}
