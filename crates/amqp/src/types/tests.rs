@@ -387,3 +387,11 @@ fn the_bytes_of_a_peer_are_not_multiplied_in_memory() {
     assert_eq!(symbols.iter().count(), 0x1000);
     assert!(symbols.memory_bytes() <= 2 * wire.len());
 }
+
+#[test]
+fn a_discharge_says_whether_it_fails_even_when_that_is_the_default() {
+    let mut wire = BytesMut::new();
+    let txn_id = TxnId::new(b"12345678-1234-1234-1234-123456789012").unwrap();
+    CoordinatorCommand::Discharge(Discharge { txn_id, fail: false }).encode(&mut wire);
+    assert_eq!(wire.last(), Some(&0x42));
+}
