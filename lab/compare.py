@@ -49,6 +49,8 @@ CASES = {
                  "gets", "through", {"rate": 5, "cpu": 10}),
     "stream-10": (["stream", "--producers", "10", "--consumers", "10", "--window", "256",
                    *PERSISTENT], "gets", "through", {"rate": 5, "cpu": 10}),
+    "stream-idle-1000": (["stream", "--producers", "1", "--consumers", "1", "--window", "256",
+                          "--idle", "1000", *PERSISTENT], "gets", "through", {"cpu": 10}),
     "stream-nonpersistent": (["stream", "--producers", "1", "--consumers", "1", "--window", "256",
                               "--size", "2048", "--non-persistent"], "gets", "through", {"cpu": 5}),
     "transaction-1": (["transaction", "--clients", "1", "--batch", "1", *PERSISTENT],

@@ -220,8 +220,8 @@ fn inhibit(enabled: bool) -> Option<Shown> {
 fn definition(row: &DefinitionRow<'_>, id: Id) -> Option<Shown> {
     match id {
         Id::QueueType => return text(type_of(row.definition)),
-        Id::AlteredDate => return text(&date(row.altered_at)),
-        Id::AlteredTime => return text(&time(row.altered_at)),
+        Id::AlteredDate => return text(&date(altered_at(row))),
+        Id::AlteredTime => return text(&time(altered_at(row))),
         _ => {}
     }
     match row.definition {
@@ -233,10 +233,30 @@ fn definition(row: &DefinitionRow<'_>, id: Id) -> Option<Shown> {
     }
 }
 
+/// When a local queue was defined first.
+fn created_at(row: &DefinitionRow<'_>, queue: &LocalQueue) -> Option<Time> {
+    row.created_at.or(known(queue.stamps.created_at))
+}
+
+/// When an object was defined or altered last.
+fn altered_at(row: &DefinitionRow<'_>) -> Option<Time> {
+    row.altered_at.or(match row.definition {
+        Definition::Local(queue) => known(queue.stamps.altered_at),
+        Definition::Alias(queue) => known(queue.stamps.altered_at),
+        Definition::Model(queue) => known(queue.stamps.altered_at),
+        Definition::QueueManager(_) => None,
+    })
+}
+
+/// A time, unless nobody set it.
+fn known(at: Time) -> Option<Time> {
+    (at != Time::ZERO).then_some(at)
+}
+
 fn local(row: &DefinitionRow<'_>, queue: &LocalQueue, id: Id) -> Option<Shown> {
     match id {
-        Id::CreatedDate => text(&date(row.created_at)),
-        Id::CreatedTime => text(&time(row.created_at)),
+        Id::CreatedDate => text(&date(created_at(row, queue))),
+        Id::CreatedTime => text(&time(created_at(row, queue))),
         Id::Depth => number(row.usage?.depth),
         Id::Consumers => number(row.usage?.consumers),
         Id::Producers => number(row.usage?.producers),

@@ -129,7 +129,8 @@ pub fn help() -> String {
     for verb in VERBS {
         let objects = OBJECTS.iter().filter(|object| object.verbs.contains(&verb.verb));
         let objects: Vec<&str> = objects.map(|object| object.name).collect();
-        writeln!(text, "{:<8} {}", verb.name, objects.join(" ")).ok();
+        let row = format!("{:<8} {}", verb.name, objects.join(" "));
+        writeln!(text, "{}", row.trim_end()).ok();
     }
     for object in OBJECTS.iter().filter(|object| object.verbs.contains(&Verb::Alter)) {
         let names = ATTRIBUTES.iter().filter(|each| each.can_set(object.object));

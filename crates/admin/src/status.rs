@@ -66,7 +66,7 @@ pub struct LogStatus {
     pub write_latency_us: WriteLatency,
     /// Bytes of extents that hold what is needed.
     pub bytes_in_use: u64,
-    /// Bytes that the log may have.
+    /// Bytes that the log may have; 2^64 - 1 when only the disk bounds it.
     pub bytes_max: u64,
     /// Bytes of extents that can be reused.
     pub bytes_reusable: u64,

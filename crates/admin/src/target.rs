@@ -95,9 +95,9 @@ pub struct DefinitionRow<'a> {
     pub definition: &'a Definition,
     /// What a local queue has at this moment; `None` for aliases and models.
     pub usage: Option<Usage>,
-    /// CRDATE, CRTIME; `None` when it is not known.
+    /// CRDATE, CRTIME; `None`: as the definition says.
     pub created_at: Option<Time>,
-    /// ALTDATE, ALTTIME; `None` when it is not known.
+    /// ALTDATE, ALTTIME; `None`: as the definition says.
     pub altered_at: Option<Time>,
 }
 

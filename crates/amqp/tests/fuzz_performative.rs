@@ -11,7 +11,7 @@ use towline_amqp::codec::{Map, OwnedValue, Reader, Symbols, Value, check};
 use towline_amqp::types::{
     Attach, Begin, Close, CoordinatorCommand, DeliveryState, DeliveryTag, Detach, Disposition, End,
     Error, Flow, LinkTarget, Open, Outcome, Performative, ReceiverSettleMode, Role,
-    SenderSettleMode, Source, Target, Transfer, condition,
+    SenderSettleMode, Source, Target, Transfer, TxnId, condition,
 };
 
 fn map() -> Map {
@@ -55,7 +55,7 @@ fn attach() -> Attach {
 }
 
 fn states() -> Vec<DeliveryState> {
-    let txn_id = DeliveryTag::from_number(3);
+    let txn_id = TxnId::from_number(3);
     vec![
         DeliveryState::Accepted,
         DeliveryState::Rejected { error: Some(Box::new(error())) },

@@ -38,6 +38,8 @@ pub(crate) enum Command {
     },
     /// Drive any AMQP 1.0 broker with a load, and measure
     Load(LoadArgs),
+    /// Print a line for the users file of a server; asks for the password
+    User(User),
     /// Print the completions of a shell
     Completions {
         /// Which shell
@@ -236,6 +238,18 @@ pub(crate) struct Browse {
 pub(crate) struct Status {
     #[command(flatten)]
     pub(crate) reach: Reach,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct User {
+    /// Name of the user
+    pub(crate) name: String,
+    /// File whose first line is the password (else TOWLINE_PASSWORD, else a prompt)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) password_file: Option<PathBuf>,
+    /// How often the password is hashed
+    #[arg(long, value_name = "N")]
+    pub(crate) iterations: Option<u32>,
 }
 
 #[derive(Debug, Subcommand)]

@@ -5,6 +5,8 @@ use std::process::ExitCode;
 
 use towline_client::Error;
 
+use crate::show;
+
 /// Why a command failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -42,7 +44,8 @@ impl Failure {
         };
         match text {
             Some(text) if json => {
-                println!("{}", serde_json::json!({ "error": text, "exit_code": code }));
+                // Nobody may be reading any more; there is nobody else to tell.
+                show::json(&serde_json::json!({ "error": text, "exit_code": code })).ok();
             }
             Some(text) => eprintln!("towline: {text}"),
             None => {}
@@ -66,6 +69,10 @@ impl From<Error> for Failure {
 
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Failure {
-        Failure::failed(error)
+        match error.kind() {
+            // Whoever read our output has seen enough (`| head`).
+            std::io::ErrorKind::BrokenPipe => Failure::Silent,
+            _ => Failure::failed(error),
+        }
     }
 }

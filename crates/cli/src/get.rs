@@ -1,4 +1,7 @@
 //! `towline get` and `towline browse`.
+//!
+//! Invariant: a message is accepted only after it was written out, so that a full disk or a closed
+//! pipe loses none.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

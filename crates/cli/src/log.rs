@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use towline_core::object::Definition;
 use towline_core::{Body, Fact, record};
 use towline_log::offline::{self, Filter, Item, VerifyReport};
 use towline_log::{Finding, LogError};
@@ -143,8 +144,22 @@ fn describe(fact: &Fact) -> String {
         }
         Fact::Deleted { queue } => format!("deleted queue {}", queue.0),
         Fact::Cleared { queue, upto } => format!("cleared queue {} up to {}", queue.0, upto.0),
+        Fact::Defined { definition } => define(definition),
         // Seldom, and best seen whole.
         other => format!("{other:?}"),
+    }
+}
+
+fn define(definition: &Definition) -> String {
+    match definition {
+        Definition::Local(queue) => {
+            format!("defined QLOCAL '{}', queue {}", queue.name, queue.id.0)
+        }
+        Definition::Alias(queue) => {
+            format!("defined QALIAS '{}' for '{}'", queue.name, queue.target)
+        }
+        Definition::Model(queue) => format!("defined QMODEL '{}'", queue.name),
+        Definition::QueueManager(_) => "altered QMGR".into(),
     }
 }
 

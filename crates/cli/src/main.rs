@@ -20,13 +20,13 @@ mod reach;
 mod run;
 mod show;
 mod status;
+mod user;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 
 use arguments::{Command, Towline};
-use failure::Failure;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -41,6 +41,7 @@ fn main() -> ExitCode {
         Command::Status(arguments) => (arguments.reach.json, status::run(&arguments)),
         Command::Log { command } => (command.is_json(), log::run(&command)),
         Command::Load(arguments) => return towline_load::run(arguments),
+        Command::User(arguments) => (false, user::run(&arguments)),
         Command::Completions { shell } => (false, generate::completions(shell)),
         Command::Man { folder } => (false, generate::manual(folder.as_deref())),
     };

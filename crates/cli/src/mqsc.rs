@@ -1,4 +1,6 @@
-//! `towline mqsc`: from a file, from standard input, or interactively.
+//! `towline mqsc`: commands from arguments, a file, standard input or a terminal, to the server.
+//!
+//! The server reads and carries them out; here only END, HELP and continued lines are understood.
 
 use std::io::{IsTerminal, Read};
 use std::path::PathBuf;

@@ -1,4 +1,6 @@
-//! `towline put`.
+//! `towline put`: messages from an argument, files or standard input, in units of work when asked.
+//!
+//! Ends well only when every message was accepted; it does not try again.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, IsTerminal, Read};

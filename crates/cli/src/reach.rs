@@ -62,13 +62,18 @@ impl Reach {
     }
 
     fn password(&self, user: &str) -> Result<String, Failure> {
-        if let Some(file) = &self.password_file {
-            return first_line(file);
+        match given_password(self.password_file.as_deref())? {
+            Some(password) => Ok(password),
+            None => prompt(&format!("Password of {user}")),
         }
-        if let Ok(password) = std::env::var("TOWLINE_PASSWORD") {
-            return Ok(password);
-        }
-        prompt(user)
+    }
+}
+
+/// The password in a file, or else in the environment.
+pub(crate) fn given_password(file: Option<&Path>) -> Result<Option<String>, Failure> {
+    match file {
+        Some(file) => first_line(file).map(Some),
+        None => Ok(std::env::var("TOWLINE_PASSWORD").ok()),
     }
 }
 
@@ -79,7 +84,7 @@ fn first_line(file: &Path) -> Result<String, Failure> {
 }
 
 /// Asks at the terminal, without showing what is typed.
-fn prompt(user: &str) -> Result<String, Failure> {
+pub(crate) fn prompt(what: &str) -> Result<String, Failure> {
     let input = std::io::stdin();
     if !input.is_terminal() {
         let message = "a password is needed: --password-file FILE or TOWLINE_PASSWORD";
@@ -89,7 +94,7 @@ fn prompt(user: &str) -> Result<String, Failure> {
     let mut hidden = shown.clone();
     hidden.local_modes.remove(LocalModes::ECHO);
     let mut errors = std::io::stderr();
-    write!(errors, "Password of {user}: ")?;
+    write!(errors, "{what}: ")?;
     errors.flush()?;
     tcsetattr(&input, OptionalActions::Flush, &hidden).map_err(Failure::failed)?;
     let mut line = String::new();

@@ -1,4 +1,4 @@
-//! `towline run`.
+//! `towline run`: turns options into what the server room wants. Everything else happens there.
 
 use std::path::PathBuf;
 use std::time::Duration;

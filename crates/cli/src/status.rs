@@ -1,4 +1,4 @@
-//! `towline status`.
+//! `towline status`: asks, and prints the table or the JSON as it came. Counts nothing itself.
 
 use towline_admin::status;
 

@@ -6,11 +6,12 @@
 //!
 //! Reading order: [`place`] (where to connect), [`client`] (the connection and how it is driven),
 //! [`message`], [`send`], [`receive`], [`unit`] (units of work), [`request`] (administration),
-//! [`error`].
+//! [`credentials`] (users), [`error`].
 
 #![forbid(unsafe_code)]
 
 mod client;
+mod credentials;
 mod error;
 mod link;
 mod message;
@@ -24,6 +25,7 @@ mod tests;
 mod unit;
 
 pub use client::{Client, Options, Sasl};
+pub use credentials::user_line;
 pub use error::Error;
 pub use message::{Body, Message, Property};
 pub use place::Place;

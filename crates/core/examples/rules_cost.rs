@@ -1,5 +1,5 @@
-//! What the rules cost: nanoseconds for put + deliver + settle of one message, with the facts applied
-//! and no log. `cargo run --release -p towline-core --example rules_cost`
+//! What the rules cost: nanoseconds for put + deliver + settle of one message, with the facts
+//! applied and no log. `cargo run --release -p towline-core --example rules_cost`
 
 use std::time::Instant;
 

@@ -1,12 +1,12 @@
-//! Facts carried out: live, in replay, on replicas. Total: a fact that does not fit is a broken promise
-//! of whoever decided or recovered it, and halts the process.
+//! Facts carried out: live, in replay, on replicas. Total: a fact that does not fit is a broken
+//! promise of whoever decided or recovered it, and halts the process.
 
 use towline_types::{BodyLocation, Time};
 
 use crate::fact::{Body, Fact};
 use crate::message::Message;
 use crate::object::Definition;
-use crate::queue::{Removed, Spot};
+use crate::queue::{Queue, Removed, Spot};
 use crate::{Effect, MessageSequence, Outputs, QueueId, QueueManager};
 
 /// How a fact is carried out.
@@ -19,8 +19,9 @@ pub(crate) struct Manner {
 }
 
 impl QueueManager {
-    /// Carries out one fact. Facts of one run must follow each other without any other call between.
-    /// A `Put` has its body in memory or in the log, or announced with all chunks applied before.
+    /// Carries out one fact. Facts of one run must follow each other without any other call
+    /// between. A `Put` has its body in memory or in the log, or announced with all chunks applied
+    /// before.
     ///
     /// # Panics
     /// When the fact contradicts what was applied before.
@@ -35,15 +36,15 @@ impl QueueManager {
                 self.apply_put(queue, sequence, *message, count, outputs);
             }
             Fact::Got { queue: id, sequence } => {
-                self.end_message(id, sequence, outputs);
-                let queue = self.queue_mut(id);
+                let queue = self.end_message(id, sequence, outputs);
                 queue.totals.gets += count;
                 queue.last_get_at = manner.now.or(queue.last_get_at);
-                self.reap(id);
+                if queue.deleting {
+                    self.reap(id);
+                }
             }
             Fact::Expired { queue: id, sequence } => {
-                self.end_message(id, sequence, outputs);
-                self.queue_mut(id).totals.expired += count;
+                self.end_message(id, sequence, outputs).totals.expired += count;
                 self.reap(id);
             }
             Fact::BackedOut { queue, sequence, count: backouts } => {
@@ -140,18 +141,24 @@ impl QueueManager {
         }
     }
 
-    fn end_message(&mut self, id: QueueId, sequence: MessageSequence, outputs: &mut Outputs) {
-        let spot = self.spot(id, sequence);
-        let removed = self.queue_mut(id).remove(spot);
-        self.release_removed(removed, outputs);
-    }
-
-    fn release_removed(&mut self, removed: Removed, outputs: &mut Outputs) {
+    fn end_message(
+        &mut self,
+        id: QueueId,
+        sequence: MessageSequence,
+        outputs: &mut Outputs,
+    ) -> &mut Queue {
+        let Some(queue) = self.queues.get_mut(&id) else {
+            unreachable!("a message ends in {id:?}, which does not exist")
+        };
+        let Some(removed) = queue.take(sequence.0) else {
+            unreachable!("no message {sequence:?} in {id:?}")
+        };
         if removed.entry.persistent {
             release(Some(removed.body()), outputs);
         } else {
             self.memory_bytes -= removed.bytes();
         }
+        queue
     }
 
     fn apply_definition(&mut self, definition: Definition) {

@@ -1,5 +1,5 @@
-//! Carrying messages forward: an old extent of the log can be reused when the messages that still live
-//! in it are logged again. Their places, counts and reasons stay.
+//! Carrying messages forward: an old extent of the log can be reused when the messages that still
+//! live in it are logged again. Their places, counts and reasons stay.
 
 use towline_types::{Lsn, Payload};
 

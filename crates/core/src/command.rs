@@ -1,7 +1,7 @@
 //! DEFINE, ALTER, DELETE and CLEAR as the rules take them. How they are written is `admin`'s job.
 //!
-//! `None` means: not said. A DEFINE fills what is not said from LIKE, else from the defaults; an ALTER
-//! leaves it as it is.
+//! `None` means: not said. A DEFINE fills what is not said from LIKE, else from the defaults; an
+//! ALTER leaves it as it is.
 
 use crate::object::{AliasQueue, DeliverySequence, LocalAttributes, QueueKind};
 

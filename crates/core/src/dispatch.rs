@@ -1,9 +1,9 @@
 //! Gives available messages to consumers that have credit.
 //!
-//! Plain consumers stand in a ring and take what is first, in turn. A consumer with a filter looks from
-//! its own cursor on, a consumer with a key asks the index; both look only when something may have
-//! changed for them. One call examines a bounded number of messages and says whether it must be
-//! called again. Nothing here is logged, except gets of consumers that settle in advance.
+//! Plain consumers stand in a ring and take what is first, in turn. A consumer with a filter looks
+//! from its own cursor on, a consumer with a key asks the index; both look only when something may
+//! have changed for them. One call examines a bounded number of messages and says whether it must
+//! be called again. Nothing here is logged, except gets of consumers that settle in advance.
 
 use towline_types::Time;
 

@@ -1,4 +1,5 @@
-//! What time brings: units of work that are too old, messages that expired and that nobody tried to get.
+//! What time brings: units of work that are too old, messages that expired and that nobody tried to
+//! get.
 
 use towline_types::Time;
 
@@ -39,7 +40,8 @@ impl QueueManager {
         self.scan_step(now, outputs);
     }
 
-    /// When `tick` or `dispatch` must be called, if nothing else happens before. `Time::ZERO`: at once.
+    /// When `tick` or `dispatch` must be called, if nothing else happens before. `Time::ZERO`: at
+    /// once.
     #[must_use]
     pub fn next_tick(&self) -> Time {
         if !self.changed.is_empty() || !self.scan.queues.is_empty() || !self.effects.is_empty() {

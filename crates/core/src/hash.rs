@@ -25,6 +25,14 @@ impl Hasher for IdHasher {
         }
     }
 
+    fn write_u8(&mut self, word: u8) {
+        self.write_u64(u64::from(word));
+    }
+
+    fn write_usize(&mut self, word: usize) {
+        self.write_u64(word as u64);
+    }
+
     fn write_u32(&mut self, word: u32) {
         self.write_u64(u64::from(word));
     }

@@ -21,12 +21,13 @@ id!(
     UnitId(u64)
 );
 id!(
-    /// One incarnation of a queue: a queue that is deleted and defined again has a new one. Durable.
+    /// One incarnation of a queue: a queue that is deleted and defined again has a new one.
+    /// Durable.
     QueueId(u32)
 );
 id!(
-    /// The place of a message in the order of the whole queue manager, given when its put is decided
-    /// (for a unit of work: at commit). Ascends in log order. Durable, never reused.
+    /// The place of a message in the order of the whole queue manager, given when its put is
+    /// decided (for a unit of work: at commit). Ascends in log order. Durable, never reused.
     MessageSequence(u64)
 );
 id!(

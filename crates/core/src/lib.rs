@@ -1,7 +1,7 @@
 //! The rules of a queue manager: messages, queues, units of work, objects.
 //!
-//! Requests are *decided* (`decide`, on the active instance only: it may refuse), what was decided is
-//! *logged* as [`Fact`]s, facts are *applied* (`apply`, everywhere: it is total). Non-persistent
+//! Requests are *decided* (`decide`, on the active instance only: it may refuse), what was decided
+//! is *logged* as [`Fact`]s, facts are *applied* (`apply`, everywhere: it is total). Non-persistent
 //! messages, consumers, credit and locks are never logged.
 //!
 //! This room knows no AMQP, no file, no socket, no thread, no clock and no random source: time and

@@ -1,5 +1,5 @@
-//! What the rules know of a message. Its content stays opaque: the sections that AMQP calls the bare
-//! message and the message annotations, exactly as the producer sent them.
+//! What the rules know of a message. Its content stays opaque: the sections that AMQP calls the
+//! bare message and the message annotations, exactly as the producer sent them.
 
 use towline_types::{Payload, Time};
 

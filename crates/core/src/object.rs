@@ -58,7 +58,8 @@ pub enum QueueKind {
     TemporaryDynamic,
 }
 
-/// Attributes of a local or model queue. Defaults are IBM MQ's except where docs/adr says otherwise.
+/// Attributes of a local or model queue. Defaults are IBM MQ's except where docs/adr says
+/// otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalAttributes {
     /// DESCR, up to 64 characters.

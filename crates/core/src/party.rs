@@ -1,5 +1,5 @@
-//! Those who deal with queues: connections, their consumers and their open units of work. All of it is
-//! the active instance's memory; nothing here is logged.
+//! Those who deal with queues: connections, their consumers and their open units of work. All of it
+//! is the active instance's memory; nothing here is logged.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

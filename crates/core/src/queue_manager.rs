@@ -2,11 +2,12 @@
 //!
 //! It opens nothing, reads no clock and starts no thread. Deciding calls (`decide/`) check, reserve
 //! and fill a [`Decision`](crate::Decision); `apply` carries facts out and cannot fail; `dispatch`
-//! hands available messages to consumers; `tick` does what time brings. What each needs of the others
-//! is in this file.
+//! hands available messages to consumers; `tick` does what time brings. What each needs of the
+//! others is in this file.
 //!
 //! Invariants (`audit`): every consumer, unit and temporary queue belongs to a known connection; a
-//! held message belongs to exactly one consumer or open unit; sums over queues equal the totals here.
+//! held message belongs to exactly one consumer or open unit; sums over queues equal the totals
+//! here.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -90,8 +91,8 @@ impl QueueManager {
         &self.limits
     }
 
-    /// Refuses puts, commits with puts in them, and definitions from now on (`None`: no longer), for
-    /// this reason: the log is full, or the queue manager is ending. Gets go on.
+    /// Refuses puts, commits with puts in them, and definitions from now on (`None`: no longer),
+    /// for this reason: the log is full, or the queue manager is ending. Gets go on.
     pub fn refuse_puts(&mut self, reason: Option<Refusal>) {
         self.refusing = reason;
     }

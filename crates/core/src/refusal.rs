@@ -1,4 +1,5 @@
-//! Why the rules say no. Each refusal maps to one AMQP error condition (in `node`) and one message id.
+//! Why the rules say no. Each refusal maps to one AMQP error condition (in `node`) and one message
+//! id.
 
 use std::fmt;
 
@@ -64,7 +65,8 @@ impl fmt::Display for Refusal {
         match self {
             R::UnknownQueue(name) => write!(
                 out,
-                "queue '{name}' does not exist; define it with DEFINE QLOCAL('{name}'), or set auto_define"
+                "queue '{name}' does not exist; define it with DEFINE QLOCAL('{name}'), \
+                 or set auto_define"
             ),
             R::BadName(name) => {
                 write!(out, "'{name}' is not a name: 1 to 255 characters, no control characters")
@@ -112,7 +114,8 @@ impl fmt::Display for Refusal {
             R::BadAttribute { attribute, why } => write!(out, "{attribute}: {why}"),
             R::MemoryFull { bytes_max } => write!(
                 out,
-                "non-persistent messages fill {bytes_max} bytes of memory; get some, or raise memory_bytes_max"
+                "non-persistent messages fill {bytes_max} bytes of memory; get some, \
+                 or raise memory_bytes_max"
             ),
             R::LogFull => write!(
                 out,
@@ -131,11 +134,13 @@ impl Refusal {
         match self {
             Refusal::UnitTooManyMessages { messages_max } => write!(
                 out,
-                "more than {messages_max} messages in one unit of work; commit more often, or raise MAXUMSGS"
+                "more than {messages_max} messages in one unit of work; commit more often, \
+                 or raise MAXUMSGS"
             ),
             Refusal::UnitTooLarge { bytes_max } => write!(
                 out,
-                "more than {bytes_max} bytes in one unit of work; commit more often, or raise unit_bytes_max"
+                "more than {bytes_max} bytes in one unit of work; commit more often, \
+                 or raise unit_bytes_max"
             ),
             Refusal::UnitTooOld { seconds_max } => write!(
                 out,
@@ -147,6 +152,7 @@ impl Refusal {
             Refusal::UnitDoomed => {
                 write!(out, "a message of this unit of work was refused; it was rolled back")
             }
+            // `UnknownUnit`; nothing else comes here.
             _ => write!(out, "no such unit of work is open on this connection"),
         }
     }

@@ -1,27 +1,32 @@
 //! Facts from the log at start, on top of an image.
 //!
-//! An image taken at LSN X holds definitions, counters and totals as of X, but no messages: those come
-//! from the log, from before X on. So, for a fact **before** the image:
+//! An image taken at LSN X holds definitions, counters and totals as of X, but no messages: those
+//! come from the log, from before X on. So, for a fact **before** the image:
 //!
-//! | fact                          | rule                                                            |
-//! |-------------------------------|-----------------------------------------------------------------|
-//! | Defined, Undefined, Deleted   | skipped: the image knows the outcome                            |
-//! | of a queue not in the image   | skipped: the queue was deleted before X                         |
-//! | Put whose chunks are missing  | skipped: their extent was reused, so the message is gone, or a later Put carries it forward |
-//! | all others                    | applied, not counted in totals                                  |
+//! | fact                        | rule                                                       |
+//! |-----------------------------|------------------------------------------------------------|
+//! | Defined, Undefined, Deleted | skipped: the image knows the outcome                       |
+//! | of a queue not in the image | skipped: the queue was deleted before X                    |
+//! | Put whose chunks are gone   | skipped: their extent was reused, so the message is gone,  |
+//! |                             | or a later Put carries it forward                          |
+//! | all others                  | applied, not counted in totals                             |
 //!
 //! And for any fact:
 //!
-//! | fact                                                      | rule                                |
-//! |-----------------------------------------------------------|-------------------------------------|
-//! | of an unknown message below the image's next sequence     | skipped: the extent of its Put was reused |
-//! | of any other unknown message, or (after X) unknown queue  | [`ReplayError`]: the log is damaged |
-//! | Put of a known message                                    | it was carried forward: new location |
+//! | fact                              | rule                                                 |
+//! |-----------------------------------|------------------------------------------------------|
+//! | of an unknown message below the   | skipped: the extent of its Put was reused            |
+//! | image's next sequence             |                                                      |
+//! | of any other unknown message, or  | [`ReplayError`]: the log is damaged                  |
+//! | (after X) of an unknown queue     |                                                      |
+//! | Put of a known message            | it was carried forward: the new place counts         |
 //!
 //! `replay` is given whole runs only (recovery drops a run without its last record).
 
 use crate::apply::{Manner, release};
 use crate::fact::{Body, Fact};
+use crate::object::Definition;
+use crate::queue::{SEQUENCE_END, body_bytes};
 use crate::{MessageSequence, Outputs, QueueId, QueueManager, ReplayError};
 
 /// What to do with a fact.
@@ -32,7 +37,8 @@ enum Verdict {
 }
 
 impl QueueManager {
-    /// Carries out one fact from the log. Call in log order, then `replay_end`. Effects are `Stored` and
+    /// Carries out one fact from the log. Call in log order, then `replay_end`. Effects are
+    /// `Stored` and
     /// `Removed` only.
     ///
     /// # Errors
@@ -65,13 +71,17 @@ impl QueueManager {
     fn judge(&self, fact: &Fact, before_image: bool) -> Result<Verdict, ReplayError> {
         let definition = if before_image { Verdict::Skip } else { Verdict::Apply };
         match fact {
-            Fact::Put { queue, sequence: _, message } => {
+            Fact::Put { queue, sequence, message } => {
                 if !message.header.persistent {
                     return Err(contradiction("a non-persistent message is in the log"));
                 }
+                check_sequence(*sequence)?;
                 match self.judge_queue(*queue, before_image)? {
                     Verdict::Skip => Ok(Verdict::Skip),
-                    Verdict::Apply => self.judge_body(&message.body, before_image),
+                    Verdict::Apply => {
+                        self.check_carried(*queue, *sequence, &message.body)?;
+                        self.judge_body(&message.body, before_image)
+                    }
                 }
             }
             Fact::Got { queue, sequence }
@@ -79,7 +89,12 @@ impl QueueManager {
             | Fact::BackedOut { queue, sequence, count: _ } => {
                 self.judge_message(*queue, *sequence, before_image)
             }
-            Fact::Moved { from, sequence, to, .. } => {
+            Fact::Moved { from, sequence, to, new_sequence, .. } => {
+                check_sequence(*new_sequence)?;
+                let target = self.queues.get(to);
+                if target.is_some_and(|target| target.spot_of(new_sequence.0).is_some()) {
+                    return Err(contradiction("a message moves to where another one is"));
+                }
                 match self.judge_message(*from, *sequence, before_image)? {
                     Verdict::Skip => Ok(Verdict::Skip),
                     Verdict::Apply => self.judge_queue(*to, before_image),
@@ -96,13 +111,65 @@ impl QueueManager {
                     (false, false) => Err(contradiction("a chunk of a body is missing")),
                 }
             }
-            Fact::Defined { .. } | Fact::Undefined { .. } => Ok(definition),
+            Fact::Defined { definition: found } => {
+                if definition == Verdict::Apply {
+                    self.check_definition(found)?;
+                }
+                Ok(definition)
+            }
+            Fact::Undefined { name } => match (definition, self.catalogue.get(name)) {
+                (Verdict::Skip, _)
+                | (Verdict::Apply, Some(Definition::Alias(_) | Definition::Model(_))) => {
+                    Ok(definition)
+                }
+                (Verdict::Apply, _) => Err(contradiction("an unknown object was deleted")),
+            },
             Fact::Deleted { queue } => match definition {
                 Verdict::Skip => Ok(Verdict::Skip),
                 Verdict::Apply => self.judge_queue(*queue, false),
             },
-            Fact::Cleared { queue, upto: _ } => self.judge_queue(*queue, before_image),
+            Fact::Cleared { queue, upto } => {
+                check_sequence(*upto)?;
+                self.judge_queue(*queue, before_image)
+            }
             Fact::Committed { .. } => Ok(Verdict::Apply),
+        }
+    }
+
+    /// One name stands for one queue, and the other way round.
+    fn check_definition(&self, definition: &Definition) -> Result<(), ReplayError> {
+        let name = definition.name();
+        let fits = match (definition, self.catalogue.get(name)) {
+            (Definition::Local(new), old) => {
+                let named = self.queues.get(&new.id).map(|queue| queue.definition.name.as_str());
+                let same_name = match old {
+                    None => true,
+                    Some(Definition::Local(old)) => old.id == new.id,
+                    Some(_) => false,
+                };
+                same_name && named.is_none_or(|named| named == name) && new.id.0 < u32::MAX
+            }
+            (Definition::Alias(_), old) => matches!(old, None | Some(Definition::Alias(_))),
+            (Definition::Model(_), old) => matches!(old, None | Some(Definition::Model(_))),
+            (Definition::QueueManager(_), _) => true,
+        };
+        if fits { Ok(()) } else { Err(contradiction("two objects have one name or id")) }
+    }
+
+    /// A put of a known message is the same message, logged again.
+    fn check_carried(
+        &self,
+        queue: QueueId,
+        sequence: MessageSequence,
+        body: &Body,
+    ) -> Result<(), ReplayError> {
+        let Some(found) = self.queues.get(&queue) else { return Ok(()) };
+        let known = found.spot_of(sequence.0).and_then(|spot| found.body(spot));
+        match known {
+            Some(known) if body_bytes(&known) != body_bytes(body) => {
+                Err(contradiction("two messages have one sequence"))
+            }
+            Some(_) | None => Ok(()),
         }
     }
 
@@ -181,6 +248,14 @@ impl QueueManager {
             | Fact::Committed { .. } => {}
         }
     }
+}
+
+/// Sequences of ours never come near this.
+fn check_sequence(sequence: MessageSequence) -> Result<(), ReplayError> {
+    if sequence.0 < SEQUENCE_END {
+        return Ok(());
+    }
+    Err(contradiction("a sequence that was never given"))
 }
 
 fn contradiction(what: &str) -> ReplayError {

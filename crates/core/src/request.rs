@@ -47,7 +47,7 @@ impl Default for Limits {
             unit_age_max: limits::UNIT_AGE_DEFAULT,
             units_per_connection_max: limits::UNITS_PER_CONNECTION_MAX,
             memory_bytes_max: 1024 * 1024 * 1024,
-            message_bytes_max: limits::MESSAGE_BYTES_MAX,
+            message_bytes_max: limits::MESSAGE_BYTES_DEFAULT,
             expired_to_dead_letter: false,
             dead_letter_queue: String::new(),
             auto_define: Vec::new(),
@@ -213,7 +213,8 @@ pub enum Match {
 
 /// Evaluates filters; implemented by whoever can read content.
 pub trait Selection {
-    /// Does this message pass this filter? Must give the same answer each time (`NeedContent` aside).
+    /// Does this message pass this filter? Must give the same answer each time (`NeedContent`
+    /// aside).
     fn matches(&mut self, filter: &Filter, candidate: &Candidate<'_>) -> Match;
 }
 
@@ -230,8 +231,8 @@ pub enum Outcome {
     Modified {
         /// Count a backout.
         failed: bool,
-        /// Never to this consumer again. There is no memory of who refused what, so the message goes
-        /// to the dead-letter queue.
+        /// Never to this consumer again. There is no memory of who refused what, so the message
+        /// goes to the dead-letter queue.
         undeliverable_here: bool,
     },
 }

@@ -1,16 +1,16 @@
-//! Images: definitions, counters and totals as of the facts applied so far. No messages: the log has
-//! them. What is decided and not applied is not in an image.
+//! Images: definitions, counters and totals as of the facts applied so far. No messages: the log
+//! has them. What is decided and not applied is not in an image.
 //!
 //! ```text
 //! magic "TWLIMAGE", version 1 (1 byte), next sequence, next queue id, next body id,
-//! number of definitions, each: definition (`record/definition.rs`); a local queue is followed by its
-//! totals: puts, gets, backouts, expired, moved, cleared
+//! number of definitions, each: definition (`record/definition.rs`); a local queue is followed by
+//! its totals: puts, gets, backouts, expired, moved, cleared
 //! ```
 //! Numbers and text as in `record`. The log adds a checksum.
 
 use crate::QueueManager;
 use crate::object::Definition;
-use crate::queue::Totals;
+use crate::queue::{SEQUENCE_END, Totals};
 use crate::record::{Reader, RecordError, decode_definition, encode_definition, put_varint};
 use crate::request::Limits;
 
@@ -56,6 +56,9 @@ impl QueueManager {
         restored.next.sequence = reader.varint()?;
         restored.next.queue = reader.varint_u32()?;
         restored.next.body = reader.varint()?;
+        if restored.next.sequence >= SEQUENCE_END || restored.next.queue == u32::MAX {
+            return Err(reader.error("a counter that was never reached"));
+        }
         restored.image_sequence = restored.next.sequence;
         for _ in 0..reader.varint()? {
             let definition = decode_definition(&mut reader)?;

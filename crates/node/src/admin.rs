@@ -34,7 +34,7 @@ impl Instance {
             }
         };
         let response = Response::Admin(AdminReply { token, json });
-        self.answer_durable(connection, response, out);
+        self.answer_durable(connection, response, journal, out);
     }
 
     fn run_script(

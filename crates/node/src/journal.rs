@@ -10,8 +10,9 @@ pub trait Journal {
     /// Appends `facts` as one run, applied whole or not at all, and replaces every incoming body by
     /// its place in the log. The run is durable when the log is durable up to the returned position.
     ///
-    /// `durability` is `Lazy` or `Forced`.
-    fn append(&self, facts: &mut [Fact], durability: Durability) -> Lsn;
+    /// `durability` is `Lazy` or `Forced`. `None`: the log has no room; nothing was appended and the
+    /// facts are as they were.
+    fn append(&self, facts: &mut [Fact], durability: Durability) -> Option<Lsn>;
 
     /// The body when it is in memory; never waits for a disk.
     fn resident(&self, location: BodyLocation) -> Option<Bytes>;

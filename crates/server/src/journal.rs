@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use towline_admin::status::Status;
 use towline_core::{Body, Durability, Fact, record};
-use towline_log::{Log, Urgency};
+use towline_log::{Log, LogError, Urgency};
 use towline_node::Journal;
 use towline_types::{BodyLocation, Lsn, Time};
 
@@ -19,17 +19,19 @@ pub(crate) struct LogJournal<'a> {
 const RECORD_BYTES_HINT: usize = 64;
 
 impl Journal for LogJournal<'_> {
-    fn append(&self, facts: &mut [Fact], durability: Durability) -> Lsn {
+    fn append(&self, facts: &mut [Fact], durability: Durability) -> Option<Lsn> {
         let mut appender = self.log.appender();
+        let mut places: Vec<(usize, BodyLocation)> = Vec::new();
         let count = facts.len();
-        for (index, fact) in facts.iter_mut().enumerate() {
+        for (index, fact) in facts.iter().enumerate() {
             let last = index + 1 == count;
-            let hint = RECORD_BYTES_HINT + incoming(fact).map_or(0, |body| body_bytes(body));
+            let hint = RECORD_BYTES_HINT + incoming_bytes(fact);
             let mut body_at = None;
             let lsn = appender.record(hint, |buffer| body_at = record::encode(fact, last, buffer));
-            if let (Some(range), Some(body)) = (body_at, incoming(fact)) {
+            if let Some(range) = body_at {
                 let bytes = u32::try_from(range.len()).unwrap_or(u32::MAX);
-                *body = Body::Log(BodyLocation { lsn: lsn.after(range.start as u64), bytes });
+                let lsn = lsn.after(range.start as u64);
+                places.push((index, BodyLocation { lsn, bytes }));
             }
         }
         let urgency = match durability {
@@ -37,11 +39,19 @@ impl Journal for LogJournal<'_> {
             Durability::Lazy | Durability::Memory => Urgency::Lazy,
         };
         match appender.commit(urgency) {
-            Ok(end) => end,
-            // The log has failed and halts the process, or is shut down: never durable.
+            Ok(end) => {
+                for (index, location) in places {
+                    if let Some(body) = facts.get_mut(index).and_then(incoming) {
+                        *body = Body::Log(location);
+                    }
+                }
+                Some(end)
+            }
+            Err(LogError::Full) => None,
+            // The log halts the process, or the process ends: nobody hears of this run again.
             Err(error) => {
-                tracing::warn!(id = "TWL7008W", %error, "a run was not taken by the log");
-                Lsn(u64::MAX)
+                tracing::debug!(%error, "a run was not taken by the log");
+                None
             }
         }
     }
@@ -64,7 +74,12 @@ fn incoming(fact: &mut Fact) -> Option<&mut Body> {
     matches!(body, Body::Incoming(_)).then_some(body)
 }
 
-fn body_bytes(body: &Body) -> usize {
+fn incoming_bytes(fact: &Fact) -> usize {
+    let body = match fact {
+        Fact::Put { message, .. } => &message.body,
+        Fact::BodyChunk { chunk, .. } => chunk,
+        _ => return 0,
+    };
     match body {
         Body::Incoming(payload) => payload.len(),
         _ => 0,

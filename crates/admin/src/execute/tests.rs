@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use towline_core::object::{
-    AliasQueue, Definition, LocalAttributes, LocalQueue, ModelQueue, QueueKind,
+    AliasQueue, Definition, LocalAttributes, LocalQueue, ModelQueue, QueueKind, Stamps,
 };
 use towline_core::{QueueId, Refusal};
 use towline_types::Time;
@@ -18,6 +18,8 @@ use crate::target::{ConnectionRow, DefinitionRow, QueueManagerRow, QueueStatusRo
 
 /// 2026-11-21 21:37:05 UTC.
 const NOW: Time = Time(1_795_297_025_000_000);
+
+const STAMPS: Stamps = Stamps { created_at: NOW, altered_at: Time::ZERO };
 
 /// As much of it as the tests look at.
 fn over(changes: LocalChanges, base: LocalAttributes) -> LocalAttributes {
@@ -62,7 +64,7 @@ impl Target for Fake {
             let depth = definition.name().len() as u64;
             let usage = matches!(definition, Definition::Local(_))
                 .then_some(Usage { depth, ..Usage::default() });
-            each(DefinitionRow { definition, usage, created_at: Some(NOW), altered_at: None });
+            each(DefinitionRow { definition, usage, created_at: None, altered_at: None });
         }
     }
 
@@ -110,6 +112,7 @@ impl Target for Fake {
             name: name.clone(),
             id: QueueId(1),
             kind: QueueKind::Predefined,
+            stamps: STAMPS,
             attributes: over(command.changes, base),
         };
         self.objects.insert(name, Definition::Local(queue));
@@ -125,6 +128,7 @@ impl Target for Fake {
             get_enabled: true,
             default_persistent: false,
             default_priority: 4,
+            stamps: STAMPS,
         };
         self.objects.insert(command.name, Definition::Alias(alias));
         Ok(())
@@ -133,7 +137,8 @@ impl Target for Fake {
     fn define_model(&mut self, command: DefineModel) -> Result<(), Refusal> {
         let name = command.define.name;
         let kind = command.kind.unwrap_or(QueueKind::TemporaryDynamic);
-        let model = ModelQueue { name: name.clone(), kind, attributes: Default::default() };
+        let attributes = LocalAttributes::default();
+        let model = ModelQueue { name: name.clone(), kind, attributes, stamps: STAMPS };
         self.objects.insert(name, Definition::Model(model));
         Ok(())
     }

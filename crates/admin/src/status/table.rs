@@ -50,8 +50,13 @@ fn log(text: &mut String, status: &Status) {
         Space::Low => ", low",
         Space::Full => ", FULL: puts are refused",
     };
-    let (used, max) = (bytes(log.bytes_in_use), bytes(log.bytes_max));
-    row(text, "Log", &format!("{used} of {max} in use, {} extents{space}", log.extents));
+    let used = bytes(log.bytes_in_use);
+    let max = if log.bytes_max == u64::MAX {
+        String::new()
+    } else {
+        format!(" of {}", bytes(log.bytes_max))
+    };
+    row(text, "Log", &format!("{used}{max} in use, extents: {}{space}", log.extents));
     row(text, "Log position", &format!("{}, durable {}", log.current_lsn, log.durable_lsn));
     row(
         text,

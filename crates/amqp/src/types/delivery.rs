@@ -7,17 +7,18 @@ use bytes::BytesMut;
 use super::Error;
 use crate::codec::{DecodeError, Fields, FieldsWriter, Map, Reader, descriptor};
 
-/// A binary of at most 32 bytes that lives where it stands, without the heap.
+/// A binary of at most `BYTES_MAX` bytes that lives where it stands, without the heap.
 #[derive(Clone, Copy)]
-pub struct ShortBinary {
-    bytes: [u8; ShortBinary::BYTES_MAX],
+pub struct ShortBinary<const BYTES_MAX: usize> {
+    bytes: [u8; BYTES_MAX],
     len: u8,
 }
 
 /// Names a delivery while it is unsettled (AMQP 2.8.7: at most 32 bytes).
-pub type DeliveryTag = ShortBinary;
-/// Names a transaction (AMQP 4.5.6; the standard sets no bound, we accept 32 bytes).
-pub type TxnId = ShortBinary;
+pub type DeliveryTag = ShortBinary<{ towline_types::limits::DELIVERY_TAG_BYTES_MAX }>;
+/// Names a transaction (AMQP 4.5.6; the standard sets no bound). 64 bytes hold what is seen: ours
+/// have 8, Artemis sends the 36 characters of a UUID.
+pub type TxnId = ShortBinary<64>;
 
 /// What the receiver made of a delivery for good (AMQP 3.4.2 to 3.4.5).
 #[derive(Clone, Debug, PartialEq)]
@@ -84,23 +85,20 @@ pub enum DeliveryState {
     },
 }
 
-impl ShortBinary {
-    /// Longest length in bytes.
-    pub const BYTES_MAX: usize = towline_types::limits::DELIVERY_TAG_BYTES_MAX;
-
-    /// A copy of `bytes`; `None` when they are more than 32.
+impl<const BYTES_MAX: usize> ShortBinary<BYTES_MAX> {
+    /// A copy of `bytes`; `None` when they are more than `BYTES_MAX`.
     #[must_use]
-    pub fn new(bytes: &[u8]) -> Option<ShortBinary> {
+    pub fn new(bytes: &[u8]) -> Option<Self> {
         let len = u8::try_from(bytes.len()).ok()?;
-        let mut short = ShortBinary { bytes: [0; ShortBinary::BYTES_MAX], len };
+        let mut short = ShortBinary { bytes: [0; BYTES_MAX], len };
         short.bytes.get_mut(..bytes.len())?.copy_from_slice(bytes);
         Some(short)
     }
 
     /// The eight bytes of a number, big-endian.
     #[must_use]
-    pub fn from_number(number: u64) -> ShortBinary {
-        let mut short = ShortBinary { bytes: [0; ShortBinary::BYTES_MAX], len: 8 };
+    pub fn from_number(number: u64) -> Self {
+        let mut short = ShortBinary { bytes: [0; BYTES_MAX], len: 8 };
         if let Some(first) = short.bytes.first_chunk_mut() {
             *first = number.to_be_bytes();
         }
@@ -119,31 +117,31 @@ impl ShortBinary {
         self.bytes.get(..usize::from(self.len)).unwrap_or_default()
     }
 
-    fn checked(bytes: &[u8]) -> Result<ShortBinary, DecodeError> {
+    fn checked(bytes: &[u8]) -> Result<Self, DecodeError> {
         ShortBinary::new(bytes).ok_or(DecodeError::TooLong)
     }
 
     /// An optional field of a composite.
-    pub(crate) fn field(fields: &mut Fields<'_>) -> Result<Option<ShortBinary>, DecodeError> {
-        fields.binary()?.map(ShortBinary::checked).transpose()
+    pub(crate) fn field(fields: &mut Fields<'_>) -> Result<Option<Self>, DecodeError> {
+        fields.binary()?.map(Self::checked).transpose()
     }
 }
 
-impl PartialEq for ShortBinary {
-    fn eq(&self, other: &ShortBinary) -> bool {
+impl<const N: usize> PartialEq for ShortBinary<N> {
+    fn eq(&self, other: &Self) -> bool {
         self.as_bytes() == other.as_bytes()
     }
 }
 
-impl Eq for ShortBinary {}
+impl<const N: usize> Eq for ShortBinary<N> {}
 
-impl std::hash::Hash for ShortBinary {
+impl<const N: usize> std::hash::Hash for ShortBinary<N> {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
         self.as_bytes().hash(state);
     }
 }
 
-impl fmt::Debug for ShortBinary {
+impl<const N: usize> fmt::Debug for ShortBinary<N> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("0x")?;
         self.as_bytes().iter().try_for_each(|byte| write!(out, "{byte:02x}"))

@@ -26,8 +26,8 @@ fn symbols() -> BoxedStrategy<Symbols> {
         .boxed()
 }
 
-fn short_binary() -> impl Strategy<Value = ShortBinary> {
-    proptest::collection::vec(any::<u8>(), 0..=32)
+fn short_binary<const BYTES_MAX: usize>() -> impl Strategy<Value = ShortBinary<BYTES_MAX>> {
+    proptest::collection::vec(any::<u8>(), 0..=BYTES_MAX)
         .prop_map(|bytes| ShortBinary::new(&bytes).unwrap())
 }
 
@@ -362,7 +362,7 @@ fn a_delivery_tag_of_more_than_32_bytes_is_refused() {
     let mut wire = b"\x00\x53\x14\xc0\x26\x03\x43\x43\xa0\x21".to_vec();
     wire.extend([7; 33]);
     assert_eq!(Performative::decode(&wire), Err(DecodeError::TooLong));
-    assert_eq!(ShortBinary::from_number(9).as_number(), Some(9));
+    assert_eq!(DeliveryTag::from_number(9).as_number(), Some(9));
 }
 
 #[test]
@@ -386,4 +386,12 @@ fn the_bytes_of_a_peer_are_not_multiplied_in_memory() {
     let symbols = Symbols::decode(&mut Reader::new(&wire)).unwrap();
     assert_eq!(symbols.iter().count(), 0x1000);
     assert!(symbols.memory_bytes() <= 2 * wire.len());
+}
+
+#[test]
+fn a_discharge_says_whether_it_fails_even_when_that_is_the_default() {
+    let mut wire = BytesMut::new();
+    let txn_id = TxnId::new(b"12345678-1234-1234-1234-123456789012").unwrap();
+    CoordinatorCommand::Discharge(Discharge { txn_id, fail: false }).encode(&mut wire);
+    assert_eq!(wire.last(), Some(&0x42));
 }

@@ -57,7 +57,8 @@ impl Composite for Discharge {
 
     fn encode_fields(&self, fields: &mut FieldsWriter<'_>) {
         fields.binary(Some(self.txn_id.as_bytes()));
-        fields.flag(self.fail);
+        // Written out although it is the default: Artemis fails on a discharge without it.
+        fields.bool(Some(self.fail));
     }
 }
 

@@ -1,8 +1,9 @@
 //! Backouts, and what the queue manager moves by itself: poison messages to BOQNAME, others to the
 //! dead-letter queue. IBM MQ leaves this to applications; AMQP clients have no code for it.
 //!
-//! A message is only moved where it fits: the target must exist, be PUT(ENABLED), have room, and keep
-//! what is persistent. Else it stays where it is and is delivered again: nothing is ever lost here.
+//! A message is only moved where it fits: the target must exist, be PUT(ENABLED), have room, and
+//! keep what is persistent. Else it stays where it is and is delivered again: nothing is ever lost
+//! here.
 
 use towline_types::Time;
 
@@ -14,8 +15,8 @@ use crate::queue::{Spot, State};
 use crate::{MessageSequence, QueueId, QueueManager};
 
 impl QueueManager {
-    /// A delivery failed: the message goes back to its place with one backout more, or, when the count
-    /// reaches BOTHRESH, to BOQNAME or the dead-letter queue.
+    /// A delivery failed: the message goes back to its place with one backout more, or, when the
+    /// count reaches BOTHRESH, to BOQNAME or the dead-letter queue.
     pub(crate) fn back_out(
         &mut self,
         now: Time,
@@ -77,6 +78,7 @@ impl QueueManager {
             queue.totals.moved += 1;
             self.carry_over(from, spot, to, new_sequence, *dead_letter);
             self.queue_mut(to).totals.puts += 1;
+            self.reap(from);
         }
         true
     }

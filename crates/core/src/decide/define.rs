@@ -1,5 +1,5 @@
-//! DEFINE, ALTER, DELETE and CLEAR. What they say counts for requests at once, and survives when its
-//! fact is durable.
+//! DEFINE, ALTER, DELETE and CLEAR. What they say counts for requests at once, and survives when
+//! its fact is durable.
 
 use towline_types::{Time, limits};
 

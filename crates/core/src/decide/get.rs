@@ -3,7 +3,7 @@
 use towline_types::Time;
 
 use super::LazyFacts;
-use super::open::Opened;
+use super::open::{Access, Opened};
 use crate::hash::FastMap;
 use crate::party::{Consumer, Cursor};
 use crate::queue::{Attention, LANES, Rank, Spot};
@@ -14,8 +14,8 @@ impl QueueManager {
     /// Opens a consumer or browser, without credit. Yields its id and the name of the local queue.
     ///
     /// # Errors
-    /// A bad or unknown name, GET(DISABLED) on the way, and for a consumer: another one has the queue
-    /// for itself, or this one wants it (or NOSHARE gives it) and others are there.
+    /// A bad or unknown name, GET(DISABLED) on the way, and for a consumer: another one has the
+    /// queue for itself, or this one wants it (or NOSHARE gives it) and others are there.
     pub fn open_get(
         &mut self,
         now: Time,
@@ -26,7 +26,7 @@ impl QueueManager {
         out.begin();
         let exclusive = self.check_get(spec)?;
         let Opened { queue: queue_id, name, alias: _ } =
-            self.resolve_or_define(now, &spec.queue, out)?;
+            self.resolve_or_define(now, &spec.queue, Access::Get, out)?;
         let id = ConsumerId(self.next.consumer);
         self.next.consumer += 1;
         let browses = spec.mode == ConsumerMode::Browse;
@@ -90,7 +90,8 @@ impl QueueManager {
         Ok(exclusive)
     }
 
-    /// Sets how many more messages the consumer may be given (absolute, as after an AMQP flow). With
+    /// Sets how many more messages the consumer may be given (absolute, as after an AMQP flow).
+    /// With
     /// `drain`, credit that cannot be used at the next dispatch is taken away and
     /// [`Effect::Drained`] says so. A consumer that is closed or told to go gets nothing.
     pub fn set_credit(&mut self, consumer: ConsumerId, credit: u32, drain: bool) {
@@ -189,8 +190,8 @@ impl QueueManager {
         }
     }
 
-    /// The content that an [`Effect::Fetch`] asked for can be had now (or never will be: the question
-    /// is then asked again). Must follow every `Fetch`, even when the message is gone.
+    /// The content that an [`Effect::Fetch`] asked for can be had now (or never will be: the
+    /// question is then asked again). Must follow every `Fetch`, even when the message is gone.
     pub fn content_arrived(&mut self, queue: QueueId, sequence: MessageSequence) {
         let Some(found) = self.queues.get_mut(&queue) else { return };
         for waiter in found.waiting.fetched(sequence.0) {

@@ -8,8 +8,8 @@ use crate::request::Decision;
 use crate::{ConnectionId, QueueId, QueueManager, Refusal, UnitId};
 
 impl QueueManager {
-    /// Ends all that a connection has open: units of work are rolled back, consumers closed (`lost`:
-    /// with backouts counted for what they did not settle), temporary queues deleted.
+    /// Ends all that a connection has open: units of work are rolled back, consumers closed
+    /// (`lost`: with backouts counted for what they did not settle), temporary queues deleted.
     pub fn disconnect(
         &mut self,
         now: Time,
@@ -41,8 +41,8 @@ impl QueueManager {
         }
     }
 
-    /// Deletes a dynamic queue (AMQP lifetime policies). TEMPDYN: at once, with its messages, by its
-    /// own connection only. PERMDYN: as DELETE with PURGE.
+    /// Deletes a dynamic queue (AMQP lifetime policies). TEMPDYN: at once, with its messages, by
+    /// its own connection only. PERMDYN: as DELETE with PURGE.
     ///
     /// # Errors
     /// Not such a queue, not this connection's, open, or with uncommitted messages (PERMDYN).
@@ -75,8 +75,8 @@ impl QueueManager {
         }
     }
 
-    /// Its name is free and its messages go now; the queue itself goes when nobody holds a message of
-    /// it and no put to it is on its way.
+    /// Its name is free and its messages go now; the queue itself goes when nobody holds a message
+    /// of it and no put to it is on its way.
     pub(super) fn delete_temporary(&mut self, id: QueueId) {
         let Some(queue) = self.queues.get_mut(&id) else { return };
         assert_eq!(queue.definition.kind, QueueKind::TemporaryDynamic, "others go by a fact");

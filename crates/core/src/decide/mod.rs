@@ -1,5 +1,5 @@
-//! Requests that may be refused. Each call checks first, then reserves and yields facts: a refused call
-//! changes nothing.
+//! Requests that may be refused. Each call checks first, then reserves and yields facts: a refused
+//! call changes nothing.
 //!
 //! Facts must reach the log, and then `apply`, in the order in which the calls yielded them.
 
@@ -16,8 +16,8 @@ use crate::Outputs;
 use crate::fact::{Durability, Fact};
 use crate::request::Decision;
 
-/// Where facts go for which nobody waits: those of a request, and those that the queue manager found
-/// necessary by itself.
+/// Where facts go for which nobody waits: those of a request, and those that the queue manager
+/// found necessary by itself.
 pub(crate) trait LazyFacts {
     /// Adds a fact for the log.
     fn push_lazy(&mut self, fact: Fact);

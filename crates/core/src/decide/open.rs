@@ -16,7 +16,15 @@ pub(crate) struct Opened {
     pub(crate) alias: Option<String>,
 }
 
-/// Longest part of a model's name in the name of a dynamic queue; leaves room for what makes it unique.
+/// What a name is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    Put,
+    Get,
+}
+
+/// Longest part of a model's name in the name of a dynamic queue; leaves room for what makes it
+/// unique.
 const DYNAMIC_PREFIX_BYTES_MAX: usize = 200;
 
 impl QueueManager {
@@ -40,7 +48,8 @@ impl QueueManager {
                 return Err(Refusal::PutInhibited(resolved.queue.name.clone()));
             }
         }
-        let Opened { queue: id, name, alias } = self.resolve_or_define(now, name, out)?;
+        let Opened { queue: id, name, alias } =
+            self.resolve_or_define(now, name, Access::Put, out)?;
         let message_bytes_max = self.limits.message_bytes_max;
         let queue = self.queue_mut(id);
         queue.open_output += 1;
@@ -116,6 +125,7 @@ impl QueueManager {
         &mut self,
         now: Time,
         name: &str,
+        access: Access,
         out: &mut Decision,
     ) -> Result<Opened, Refusal> {
         check_name(name)?;
@@ -125,7 +135,7 @@ impl QueueManager {
                 name: resolved.queue.name.clone(),
                 alias: resolved.alias.map(|alias| alias.name.clone()),
             }),
-            Err(Refusal::UnknownQueue(name)) => self.auto_define(now, name, out),
+            Err(Refusal::UnknownQueue(name)) => self.auto_define(now, name, access, out),
             Err(refusal) => Err(refusal),
         }
     }
@@ -134,6 +144,7 @@ impl QueueManager {
         &mut self,
         now: Time,
         name: String,
+        access: Access,
         out: &mut Decision,
     ) -> Result<Opened, Refusal> {
         let rule = self.limits.auto_define.iter().find(|rule| covers(&rule.pattern, &name));
@@ -144,8 +155,10 @@ impl QueueManager {
             self.catalogue.model(&rule.model)?.attributes.clone()
         };
         self.check_accepting()?;
-        if !attributes.put_enabled {
-            return Err(Refusal::PutInhibited(name));
+        match access {
+            Access::Put if !attributes.put_enabled => return Err(Refusal::PutInhibited(name)),
+            Access::Get if !attributes.get_enabled => return Err(Refusal::GetInhibited(name)),
+            Access::Put | Access::Get => {}
         }
         let id = self.next_queue_id();
         let stamps = Stamps { created_at: now, altered_at: now };

@@ -13,8 +13,8 @@ use crate::{BodyId, QueueManager, Refusal, UnitId};
 const STAGED_COPY_BYTES_MAX: usize = 4096;
 
 impl QueueManager {
-    /// Puts one message. Persistent: `Forced`, the reply waits. Other: `Memory`; mind `out.behind`. In
-    /// a unit of work nothing happens before it commits, but depth and bytes are reserved now.
+    /// Puts one message. Persistent: `Forced`, the reply waits. Other: `Memory`; mind `out.behind`.
+    /// In a unit of work nothing happens before it commits, but depth and bytes are reserved now.
     ///
     /// # Errors
     /// The queue or alias was deleted, PUT(DISABLED), MAXMSGL, MAXDEPTH (puts on their way count),

@@ -10,8 +10,8 @@ use crate::request::{Decision, Outcome, Settlement};
 use crate::{MessageSequence, QueueId, QueueManager, Refusal};
 
 impl QueueManager {
-    /// Settles one delivery. A delivery that is settled already, or of a closed consumer, is ignored
-    /// (AMQP 2.6.12: the two ends may cross).
+    /// Settles one delivery. A delivery that is settled already, or of a closed consumer, is
+    /// ignored (AMQP 2.6.12: the two ends may cross).
     ///
     /// # Errors
     /// The unit of work is unknown, was rolled back, or is full. The delivery stays unsettled then.
@@ -57,7 +57,8 @@ impl QueueManager {
         Ok(())
     }
 
-    /// The end of a message is decided: it is hidden until the fact applies. True: it is persistent.
+    /// The end of a message is decided: it is hidden until the fact applies. True: it is
+    /// persistent.
     pub(super) fn leave(&mut self, queue: QueueId, spot: Spot) -> bool {
         let queue = self.queue_mut(queue);
         queue.set_state(spot, State::Leaving);

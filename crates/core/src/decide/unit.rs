@@ -58,8 +58,8 @@ impl QueueManager {
     /// Ends a unit of work: commits it, or with `fail` rolls it back.
     ///
     /// # Errors
-    /// Unknown, or rolled back by the queue manager (the unit is gone then, unless it never was). When
-    /// puts are refused at present, a commit with puts is refused and the unit stays open.
+    /// Unknown, or rolled back by the queue manager (the unit is gone then, unless it never was).
+    /// When puts are refused at present, a commit with puts is refused and the unit stays open.
     pub fn discharge(
         &mut self,
         now: Time,

@@ -1,8 +1,8 @@
 //! Finds the available messages of a key (correlation id or message id, hashed) without a scan.
 //!
-//! Made when the first consumer asks for a key, kept up from then on. Holds available messages only,
-//! so that the first of a key is at hand however many of them are held. A hash may stand for several
-//! ids: whoever finds a message here still asks its filter.
+//! Made when the first consumer asks for a key, kept up from then on. Holds available messages
+//! only, so that the first of a key is at hand however many of them are held. A hash may stand for
+//! several ids: whoever finds a message here still asks its filter.
 
 use std::collections::VecDeque;
 
@@ -15,6 +15,8 @@ use crate::request::FilterKey;
 pub(crate) struct Rank(u64);
 
 const LANE_SHIFT: u32 = 60;
+/// No sequence reaches this.
+pub(crate) const SEQUENCE_END: u64 = 1 << LANE_SHIFT;
 
 impl Rank {
     /// Before every message.

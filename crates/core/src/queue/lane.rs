@@ -1,11 +1,11 @@
 //! The messages of one queue that have one priority, in order of their places.
 //!
-//! Blocks of entries: appending never moves old entries, a removed message leaves a tombstone, a block
-//! of tombstones is dropped. So cost does not depend on depth, a returned message is in its old place
-//! at no cost, and memory follows depth down again. Knows nothing of consumers.
+//! Blocks of entries: appending never moves old entries, a removed message leaves a tombstone, a
+//! block of tombstones is dropped. So cost does not depend on depth, a returned message is in its
+//! old place at no cost, and memory follows depth down again. Knows nothing of consumers.
 //!
-//! Invariants (`audit`): sequences ascend over all blocks; `available` and `live` of a block count its
-//! entries; only a sole block may be without live entries; no available entry is before `hint`.
+//! Invariants (`audit`): sequences ascend over all blocks; `available` and `live` of a block count
+//! its entries; only a sole block may be without live entries; no available entry is before `hint`.
 
 use std::collections::VecDeque;
 

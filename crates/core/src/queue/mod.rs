@@ -23,7 +23,7 @@ use crate::{ConnectionId, ConsumerId, QueueId};
 
 pub(crate) use entry::{Entry, Place, State};
 use index::Hashes;
-pub(crate) use index::{KeyIndex, Rank};
+pub(crate) use index::{KeyIndex, Rank, SEQUENCE_END};
 pub(crate) use lane::{Lane, Position};
 pub(crate) use waiting::Waiting;
 
@@ -208,15 +208,20 @@ impl Queue {
         self.waiting.message_available(spot, hashes);
     }
 
-    /// Where the message of this place is; lanes are few and mostly empty.
+    /// Where the message of this place is.
     pub(crate) fn spot_of(&self, sequence: u64) -> Option<Spot> {
+        self.locate(sequence).map(|(lane, _)| Spot { lane, sequence })
+    }
+
+    /// Lanes are few and mostly empty: each is asked.
+    fn locate(&self, sequence: u64) -> Option<(u8, Position)> {
         let mut rest = if sequence > self.highest { 0 } else { self.occupied };
         while rest != 0 {
             let lane = rest.trailing_zeros();
             rest &= rest - 1;
             let lane = u8::try_from(lane).unwrap_or(0);
-            if self.lanes[usize::from(lane)].find(sequence).is_some() {
-                return Some(Spot { lane, sequence });
+            if let Some(at) = self.lanes[usize::from(lane)].find(sequence) {
+                return Some((lane, at));
             }
         }
         None
@@ -266,20 +271,28 @@ impl Queue {
     /// # Panics
     /// When it is not there.
     pub(crate) fn remove(&mut self, spot: Spot) -> Removed {
-        let at = self.position(spot);
-        assert!(at.is_some(), "the end of a message that is not there");
-        let lane = &mut self.lanes[usize::from(spot.lane)];
-        let entry = match at {
-            Some(at) => lane.remove(at),
-            None => unreachable!("checked above"),
+        let Some(at) = self.position(spot) else {
+            unreachable!("the end of a message that is not there")
         };
+        self.remove_at(spot.lane, at)
+    }
+
+    /// Takes the message of this place out, if it is there.
+    pub(crate) fn take(&mut self, sequence: u64) -> Option<Removed> {
+        let (lane, at) = self.locate(sequence)?;
+        Some(self.remove_at(lane, at))
+    }
+
+    fn remove_at(&mut self, number: u8, at: Position) -> Removed {
+        let lane = &mut self.lanes[usize::from(number)];
+        let entry = lane.remove(at);
         if lane.live() == 0 {
-            self.occupied &= !(1 << spot.lane);
+            self.occupied &= !(1 << number);
         }
         if entry.state == State::Available {
             self.available -= 1;
             if let Some(index) = &mut self.index {
-                index.remove(Rank::new(spot.lane, spot.sequence), entry.hashes());
+                index.remove(Rank::new(number, entry.sequence), entry.hashes());
             }
         }
         let extra = if entry.extra { self.extras.remove(&entry.sequence) } else { None };

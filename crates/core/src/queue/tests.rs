@@ -1,6 +1,7 @@
 //! Lanes and the key index against naive models.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map;
 
 use proptest::prelude::*;
 use towline_types::{BodyLocation, Time};
@@ -68,9 +69,9 @@ proptest! {
                 }
                 Step::InsertBefore { back } => {
                     let sequence = next - back;
-                    if !model.contains_key(&sequence) {
+                    if let btree_map::Entry::Vacant(place) = model.entry(sequence) {
                         lane.insert(entry(sequence));
-                        model.insert(sequence, State::Available);
+                        place.insert(State::Available);
                     }
                 }
                 Step::Remove(at) => {

@@ -1,6 +1,6 @@
-//! Who waits at a queue. Plain consumers stand in a ring; scanners and keyed consumers are woken when
-//! there may be something for them. Knows neither credit nor messages: a woken consumer may find
-//! nothing.
+//! Who waits at a queue. Plain consumers stand in a ring; scanners and keyed consumers are woken
+//! when there may be something for them. Knows neither credit nor messages: a woken consumer may
+//! find nothing.
 //!
 //! Invariant: a consumer is at most once in each of `plain`, `ring` and `draining`.
 
@@ -89,8 +89,8 @@ impl Waiting {
         }
     }
 
-    /// A consumer got credit, or must look again for another reason of its own. A plain one must not
-    /// be in the ring already.
+    /// A consumer got credit, or must look again for another reason of its own. A plain one must
+    /// not be in the ring already.
     pub(crate) fn wake(&mut self, visitor: Visitor) {
         match visitor.attention {
             Attention::Plain => self.plain.push_back(visitor.consumer),

@@ -7,8 +7,8 @@
 //!                 altered_at
 //! model:          deftype 1, name, attributes, created_at, altered_at
 //! queue manager:  description, dead-letter queue, message bytes, unit messages
-//! attributes:     description, depth, message bytes, put 1, get 1, persistent 1, priority 1, fifo 1,
-//!                 backout threshold, backout queue, share 1, default shared 1
+//! attributes:     description, depth, message bytes, put 1, get 1, persistent 1, priority 1,
+//!                 fifo 1, backout threshold, backout queue, share 1, default shared 1
 //! deftype:        0 PREDEFINED, 1 PERMDYN, 2 TEMPDYN
 //! ```
 

@@ -10,7 +10,7 @@
 //!
 //! kind  fact        then
 //!  1    Put         flags 1, queue, sequence, order << 4 | priority 1, put_at,
-//!                   [expires_at] [correlation 8 LE] [message id 8 LE] [backouts] [dead letter],
+//!                   [time to live] [correlation 8 LE] [message id 8 LE] [backouts] [dead letter],
 //!                   body: bytes, or (announced) body id, chunks, bytes
 //!  2    Got         queue, sequence
 //!  3    BackedOut   queue, sequence, count
@@ -25,12 +25,13 @@
 //!
 //! flags of a Put: 0 persistent, 1 expires, 2 correlation, 3 message id, 4 backouts, 5 dead letter,
 //!                 6 announced
+//! time to live:   expires_at - put_at, modulo 2^64
 //! dead letter:    reason 1, origin id, moved_at, origin
 //! bytes:          all that is left of the record
 //! ```
 //!
-//! A decoder accepts exactly what the encoder makes: no byte more, no byte less, no second spelling.
-//! It never panics: whatever the bytes are, it yields a fact or a [`RecordError`].
+//! A decoder accepts exactly what the encoder makes: no byte more, no byte less, no second
+//! spelling. It never panics: whatever the bytes are, it yields a fact or a [`RecordError`].
 
 mod definition;
 #[cfg(test)]
@@ -104,8 +105,8 @@ impl fmt::Display for ReplayError {
 
 impl std::error::Error for ReplayError {}
 
-/// Appends one record. Yields where the body's (or chunk's) bytes are, counted from the record's first
-/// byte: the location that `apply` is to be given.
+/// Appends one record. Yields where the body's (or chunk's) bytes are, counted from the record's
+/// first byte: the location that `apply` is to be given.
 ///
 /// # Panics
 /// When a body is in the log already: a record holds bytes, not places.
@@ -193,7 +194,7 @@ fn put_message(
     out.push(header.order << 4 | header.priority);
     put_varint(header.put_at.0, out);
     if let Some(expires_at) = header.expires_at {
-        put_varint(expires_at.0, out);
+        put_varint(expires_at.0.wrapping_sub(header.put_at.0), out);
     }
     if header.correlation_hash != 0 {
         out.extend_from_slice(&header.correlation_hash.to_le_bytes());
@@ -239,8 +240,8 @@ fn put_bytes(start: usize, body: &Body, out: &mut Vec<u8>) -> Range<usize> {
     from..out.len() - start
 }
 
-/// Reads one record, which is all of `bytes`; `at` is the position of its first byte in the log. The
-/// flag says whether it is the last of its run.
+/// Reads one record, which is all of `bytes`; `at` is the position of its first byte in the log.
+/// The flag says whether it is the last of its run.
 ///
 /// # Errors
 /// The bytes are not exactly one record of a known version.
@@ -307,7 +308,10 @@ fn read_put(reader: &mut Reader<'_>, at: Lsn) -> Result<Fact, RecordError> {
         return Err(reader.error("a priority above 9"));
     }
     let put_at = Time(reader.varint()?);
-    let expires_at = if flags & EXPIRES != 0 { Some(Time(reader.varint()?)) } else { None };
+    let expires_at = match flags & EXPIRES != 0 {
+        true => Some(Time(put_at.0.wrapping_add(reader.varint()?))),
+        false => None,
+    };
     let mut hash = |flag: u8| match flags & flag != 0 {
         false => Ok(0),
         true => match reader.u64_le()? {

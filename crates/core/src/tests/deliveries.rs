@@ -85,7 +85,10 @@ fn a_drained_consumer_is_told_when_there_is_nothing_more() {
     let consumer = rig.consumer("Q", 0);
     rig.core.set_credit(consumer, 10, true);
     assert_eq!(rig.delivered(), ["a"]);
-    let drained = |effect: &Effect| matches!(effect, Effect::Drained { consumer: found, .. } if *found == consumer);
+    let drained = |effect: &Effect| match effect {
+        Effect::Drained { consumer: found, .. } => *found == consumer,
+        _ => false,
+    };
     assert!(rig.effects.iter().any(drained));
     rig.effects.clear();
     rig.put("Q", "b");
@@ -185,7 +188,12 @@ fn get_disabled_sends_consumers_away_but_lets_them_settle() {
     let got = rig.dispatch();
     rig.alter("Q", &LocalChanges { get_enabled: Some(false), ..LocalChanges::default() });
     rig.dispatch();
-    let closed = |effect: &Effect| matches!(effect, Effect::ConsumerClosed { consumer: found, reason: Refusal::GetInhibited(_), .. } if *found == consumer);
+    let closed = |effect: &Effect| match effect {
+        Effect::ConsumerClosed { consumer: found, reason: Refusal::GetInhibited(_), .. } => {
+            *found == consumer
+        }
+        _ => false,
+    };
     assert!(rig.effects.iter().any(closed));
     rig.core.set_credit(consumer, 5, false);
     assert!(rig.delivered().is_empty());

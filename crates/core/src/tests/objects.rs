@@ -248,7 +248,10 @@ fn a_temporary_queue_goes_with_its_connection_and_is_never_logged() {
     assert!(rig.core.definition(&name).is_none());
     assert!(matches!(rig.open_put(&name), Err(Refusal::UnknownQueue(_))));
     rig.dispatch();
-    let closed = |effect: &Effect| matches!(effect, Effect::ConsumerClosed { consumer, reason: Refusal::Deleted(_), .. } if *consumer == theirs);
+    let closed = |effect: &Effect| match effect {
+        Effect::ConsumerClosed { consumer, reason: Refusal::Deleted(_), .. } => *consumer == theirs,
+        _ => false,
+    };
     assert!(rig.effects.iter().any(closed));
     rig.settle(&got[0], Outcome::Released);
     assert_eq!(rig.core.memory_bytes(), 0);

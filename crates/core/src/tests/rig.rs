@@ -1,5 +1,5 @@
-//! A queue manager with a pretended log, for tests: runs are encoded, kept, and applied when the test
-//! says that they are durable. All facts that are logged go through `record` and back.
+//! A queue manager with a pretended log, for tests: runs are encoded, kept, and applied when the
+//! test says that they are durable. All facts that are logged go through `record` and back.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;

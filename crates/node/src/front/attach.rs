@@ -12,7 +12,7 @@ use towline_core::selector::Selector;
 use towline_core::{ConsumerId, Refusal};
 use towline_types::limits;
 
-use super::links::LinkUse;
+use super::links::{LinkUse, Opening};
 use super::{Front, NOBODY, error};
 use crate::request::{ConsumerOpened, LinkToken, ProducerOpened, Request, Terminus};
 
@@ -77,7 +77,8 @@ impl Front {
         let (address, topic) = (target.address.as_deref(), is_topic(&target.capabilities));
         match self.place(address, target.dynamic, topic)? {
             Place::Terminus(terminus) => {
-                let used_for = LinkUse::Opening(Box::new(attached.clone()));
+                let used_for =
+                    LinkUse::Opening(Box::new(Opening { attached: attached.clone(), flow: None }));
                 let link = self.links.insert(attached.link, used_for);
                 requests.push(Request::OpenProducer { link, terminus });
             }
@@ -109,7 +110,8 @@ impl Front {
                 let browse = source.distribution_mode == Some(DistributionMode::Copy);
                 let presettled = attached.sender_settle_mode == SenderSettleMode::Settled;
                 let exclusive = source.capabilities.contains("exclusive").then_some(true);
-                let used_for = LinkUse::Opening(Box::new(attached.clone()));
+                let used_for =
+                    LinkUse::Opening(Box::new(Opening { attached: attached.clone(), flow: None }));
                 let link = self.links.insert(attached.link, used_for);
                 requests.push(Request::OpenConsumer {
                     link,
@@ -124,7 +126,7 @@ impl Front {
             Place::Admin => {
                 self.check_administrator()?;
                 self.links.insert(attached.link, LinkUse::AdminReplies { credit: 0 });
-                self.accept_consumer(&attached, ADMIN_ADDRESS, true);
+                self.accept_consumer(&attached, ADMIN_ADDRESS, SenderSettleMode::Settled);
                 Ok(())
             }
             Place::Anonymous => {
@@ -166,7 +168,7 @@ impl Front {
         result: Result<ProducerOpened, Refusal>,
         requests: &mut Vec<Request>,
     ) {
-        let Some(attached) = self.take_opening(token) else {
+        let Some(Opening { attached, .. }) = self.take_opening(token) else {
             if let Ok(ProducerOpened { producer, .. }) = result {
                 requests.push(Request::CloseProducer { producer });
             }
@@ -187,7 +189,7 @@ impl Front {
         result: Result<ConsumerOpened, Refusal>,
         requests: &mut Vec<Request>,
     ) {
-        let Some(attached) = self.take_opening(token) else {
+        let Some(Opening { attached, flow }) = self.take_opening(token) else {
             if let Ok(ConsumerOpened { consumer, .. }) = result {
                 requests.push(Request::CloseConsumer { consumer, lost: false });
             }
@@ -199,19 +201,25 @@ impl Front {
                     .source
                     .as_deref()
                     .is_some_and(|source| source.distribution_mode == Some(DistributionMode::Copy));
-                let presettled = attached.sender_settle_mode == SenderSettleMode::Settled;
-                self.links.set_consumer(token, consumer, presettled || browse);
-                self.accept_consumer(&attached, &address, presettled);
+                let asked = attached.sender_settle_mode;
+                let settled = asked == SenderSettleMode::Settled || browse;
+                self.links.set_consumer(token, consumer, settled);
+                // A browser settles nothing, whatever it asked for.
+                let mode = if settled { SenderSettleMode::Settled } else { asked };
+                self.accept_consumer(&attached, &address, mode);
+                if let Some(flow) = flow {
+                    self.flow(flow, requests);
+                }
             }
             Err(refusal) => self.refuse(attached.link, &refusal),
         }
     }
 
     /// The attach that the instance was asked about; `None` when the peer gave it up meanwhile.
-    fn take_opening(&mut self, token: LinkToken) -> Option<Attached> {
+    fn take_opening(&mut self, token: LinkToken) -> Option<Opening> {
         let link = self.links.by_token(token)?;
         match std::mem::replace(&mut link.used_for, LinkUse::Abandoned) {
-            LinkUse::Opening(attached) => Some(*attached),
+            LinkUse::Opening(opening) => Some(*opening),
             LinkUse::Abandoned => {
                 self.links.forget(token);
                 None
@@ -263,7 +271,7 @@ impl Front {
         self.machine.set_credit(link, limits::PRODUCER_CREDIT);
     }
 
-    fn accept_consumer(&mut self, attached: &Attached, address: &str, presettled: bool) {
+    fn accept_consumer(&mut self, attached: &Attached, address: &str, mode: SenderSettleMode) {
         let wanted = attached.source.as_deref().cloned().unwrap_or_default();
         let source = Source {
             address: Some(Arc::from(address)),
@@ -272,7 +280,6 @@ impl Front {
             outcomes: OUTCOMES.into_iter().collect(),
             ..wanted
         };
-        let mode = if presettled { SenderSettleMode::Settled } else { SenderSettleMode::Unsettled };
         let reply = AttachReply {
             source: Some(Box::new(source)),
             target: attached.target.clone(),
@@ -312,7 +319,13 @@ impl Front {
         }
     }
 
-    pub(super) fn consumer_closed(&mut self, consumer: ConsumerId, reason: &Refusal) {
+    pub(super) fn consumer_closed(
+        &mut self,
+        consumer: ConsumerId,
+        reason: &Refusal,
+        requests: &mut Vec<Request>,
+    ) {
+        requests.push(Request::CloseConsumer { consumer, lost: false });
         if let Some(link) = self.link_of(consumer) {
             self.links.remove(link);
             self.machine.detach(link, true, Some(error::of_refusal(reason)));

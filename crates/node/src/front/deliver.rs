@@ -74,8 +74,8 @@ impl Front {
             | LinkUse::AnonymousProducer { .. }
             | LinkUse::Coordinator { .. }
             | LinkUse::AdminRequests { .. }
-            | LinkUse::Opening(_)
             | LinkUse::Abandoned => {}
+            LinkUse::Opening(opening) => opening.flow = Some(flow),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use slab::Slab;
-use towline_amqp::{Attached, LinkId, SessionId};
+use towline_amqp::{Attached, Flow, LinkId, SessionId};
 use towline_core::ConsumerId;
 
 use crate::request::{LinkToken, ProducerId};
@@ -11,8 +11,8 @@ use crate::request::{LinkToken, ProducerId};
 /// What a link is for.
 #[derive(Debug)]
 pub(super) enum LinkUse {
-    /// Asked for; the instance has not answered yet. Keeps the attach, for the answer.
-    Opening(Box<Attached>),
+    /// Asked for; the instance has not answered yet. Keeps what the answer needs.
+    Opening(Box<Opening>),
     /// Asked for, and detached before the instance answered.
     Abandoned,
     /// Messages arrive for one queue.
@@ -49,6 +49,15 @@ pub(super) enum LinkUse {
         /// Deliveries that we may still send.
         credit: u32,
     },
+}
+
+/// A link that the instance was asked about.
+#[derive(Debug)]
+pub(super) struct Opening {
+    /// What the peer asked for.
+    pub(super) attached: Attached,
+    /// Credit that the peer gave behind its attach, without waiting for our answer.
+    pub(super) flow: Option<Flow>,
 }
 
 #[derive(Debug)]

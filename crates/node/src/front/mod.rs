@@ -195,7 +195,7 @@ impl Front {
                 self.consumer_opened(link, result, requests);
             }
             Response::ConsumerClosed { consumer, reason } => {
-                self.consumer_closed(consumer, &reason);
+                self.consumer_closed(consumer, &reason, requests);
             }
             Response::Declared { token, result } => self.declared(token, result, requests),
             Response::Discharged { token, unit, fail, result } => {

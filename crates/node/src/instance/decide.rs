@@ -60,13 +60,23 @@ impl Instance {
             }
             Request::OpenProducer { link, terminus } => {
                 let result = self.open_producer(caller, &terminus, out);
-                self.answer_durable(connection, Response::ProducerOpened { link, result }, out);
+                self.answer_durable(
+                    connection,
+                    Response::ProducerOpened { link, result },
+                    journal,
+                    out,
+                );
             }
             Request::CloseProducer { producer } => self.close_producer(caller, producer, out),
             Request::OpenConsumer { link, terminus, browse, selector, presettled, exclusive } => {
                 let wanted = Wanted { terminus, browse, selector, presettled, exclusive };
                 let result = self.open_consumer(caller, wanted, out);
-                self.answer_durable(connection, Response::ConsumerOpened { link, result }, out);
+                self.answer_durable(
+                    connection,
+                    Response::ConsumerOpened { link, result },
+                    journal,
+                    out,
+                );
             }
             Request::CloseConsumer { consumer, lost } => {
                 self.close_consumer(caller, consumer, lost, out);
@@ -101,10 +111,7 @@ impl Instance {
             },
             PutTo::Name(name) => self.put_by_name(caller, name, message, unit, out),
         };
-        if let (Err(_), Some(unit)) = (&result, unit) {
-            // A unit that lost a message must not commit as though it were whole.
-            self.doomed.insert(unit);
-        }
+        self.doom(caller, unit, result.as_ref().err());
         let refused = result.is_err();
         let response = reply.map(|token| Response::Put { token, unit, result });
         match response {
@@ -151,15 +158,23 @@ impl Instance {
         let reply_wanted = reply.is_some();
         let settlement = Settlement { consumer, sequence, outcome, unit, reply_wanted };
         let result = self.rules.settle(caller.now, settlement, &mut self.decision);
-        if let (Err(_), Some(unit)) = (&result, unit) {
-            self.doomed.insert(unit);
-        }
+        self.doom(caller, unit, result.as_ref().err());
         let refused = result.is_err();
         let response =
             reply.map(|link| Response::Settled { link, sequence, unit, outcome, result });
         match response {
             Some(response) if refused => self.answer(caller, response, out),
             response => self.carry_out_for(caller, response, out),
+        }
+    }
+
+    /// A unit that lost a message must not commit as though it were whole.
+    fn doom(&mut self, caller: &Caller<'_>, unit: Option<UnitId>, refusal: Option<&Refusal>) {
+        match (unit, refusal) {
+            (_, None | Some(Refusal::UnknownUnit | Refusal::UnitTooOld { .. })) | (None, _) => {}
+            (Some(unit), Some(_)) => {
+                self.doomed.insert(unit, caller.connection);
+            }
         }
     }
 
@@ -185,7 +200,7 @@ impl Instance {
         fail: bool,
         out: &mut Outbound,
     ) {
-        let doomed = self.doomed.remove(&unit);
+        let doomed = self.doomed.remove(&unit).is_some();
         let connection = caller.connection;
         let decided =
             self.rules.discharge(caller.now, connection, unit, fail || doomed, &mut self.decision);
@@ -318,6 +333,7 @@ impl Instance {
         }
         self.rules.disconnect(caller.now, connection, lost, &mut self.decision);
         self.carry_out_for(caller, None, out);
+        self.doomed.retain(|_, owner| *owner != connection);
         self.connections.remove(&connection);
     }
 

@@ -7,7 +7,7 @@
 mod decide;
 mod image;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, VecDeque};
 
 use slab::Slab;
 use towline_core::command::{Define, DefineModel, LocalChanges};
@@ -114,8 +114,19 @@ pub struct Instance {
     consumers: HashMap<ConsumerId, Consumer>,
     pub(crate) connections: HashMap<ConnectionId, Connected>,
     /// Units of work in which a put or a settlement was refused: they can only be rolled back.
-    doomed: HashSet<UnitId>,
+    doomed: HashMap<UnitId, ConnectionId>,
     quiescing: bool,
+    /// Runs that found no room in the log, in order; nothing overtakes them.
+    stalled: VecDeque<StalledRun>,
+}
+
+/// A run that waits for room in the log.
+#[derive(Debug)]
+struct StalledRun {
+    facts: Vec<Fact>,
+    logged: usize,
+    durability: Durability,
+    reply: Option<(ConnectionId, Response)>,
 }
 
 #[derive(Debug)]
@@ -165,8 +176,9 @@ impl Instance {
             producers: Slab::new(),
             consumers: HashMap::new(),
             connections: HashMap::new(),
-            doomed: HashSet::new(),
+            doomed: HashMap::new(),
             quiescing: false,
+            stalled: VecDeque::new(),
         }
     }
 
@@ -189,10 +201,12 @@ impl Instance {
                 }
             }
             Input::Tick => {
+                self.retry_stalled(journal);
                 self.rules.tick(now, &mut self.outputs);
                 self.take_outputs(journal, out);
             }
             Input::LogFull(full) => {
+                self.retry_stalled(journal);
                 self.rules.refuse_puts(full.then_some(towline_core::Refusal::LogFull));
             }
             Input::Quiesce => self.quiescing = true,
@@ -262,12 +276,15 @@ impl Instance {
         &mut self,
         connection: ConnectionId,
         response: Response,
+        journal: &dyn Journal,
         out: &mut Outbound,
     ) {
-        if self.pending.is_empty() {
-            out.routed.push(Routed { connection, response });
+        if self.something_is_on_its_way() {
+            let (facts, durability) = (Vec::new(), Durability::Memory);
+            let reply = Some((connection, response));
+            self.log_run(StalledRun { facts, logged: 0, durability, reply }, journal);
         } else {
-            self.pending.park(Lsn::ZERO, std::iter::empty(), Some((connection, response)));
+            out.routed.push(Routed { connection, response });
         }
     }
 
@@ -292,11 +309,15 @@ impl Instance {
         journal: &dyn Journal,
         out: &mut Outbound,
     ) {
-        let decision = &mut self.decision;
         let mut reply = reply;
+        let behind = self.decision.behind && self.something_is_on_its_way();
+        let decision = &mut self.decision;
         match decision.durability {
-            Durability::Memory if decision.behind && !self.pending.is_empty() => {
-                self.pending.park(Lsn::ZERO, decision.facts.drain(..), None);
+            Durability::Memory if behind => {
+                let facts = std::mem::take(&mut self.decision.facts);
+                let durability = Durability::Memory;
+                let run = StalledRun { facts, logged: 0, durability, reply: None };
+                self.decision.facts = self.log_run(run, journal);
             }
             Durability::Memory => {
                 for fact in decision.facts.drain(..) {
@@ -304,11 +325,11 @@ impl Instance {
                 }
             }
             durability @ (Durability::Lazy | Durability::Forced) => {
-                let logged = decision.facts.get_mut(..decision.logged).unwrap_or_default();
-                let end = journal.append(logged, durability);
                 let waits = durability == Durability::Forced;
                 let parked = if waits { reply.take() } else { None };
-                self.pending.park(end, decision.facts.drain(..), parked);
+                let (logged, facts) = (decision.logged, std::mem::take(&mut decision.facts));
+                let run = StalledRun { facts, logged, durability, reply: parked };
+                self.decision.facts = self.log_run(run, journal);
             }
         }
         self.decision.clear();
@@ -316,6 +337,46 @@ impl Instance {
             out.routed.push(Routed { connection, response });
         }
         self.take_outputs(journal, out);
+    }
+
+    fn something_is_on_its_way(&self) -> bool {
+        !self.pending.is_empty() || !self.stalled.is_empty()
+    }
+
+    /// Gives a run to the log, or parks it behind those that found no room. Returns an empty vector
+    /// to use again.
+    fn log_run(&mut self, mut run: StalledRun, journal: &dyn Journal) -> Vec<Fact> {
+        if !self.stalled.is_empty() || !self.append(&mut run, journal) {
+            self.stalled.push_back(run);
+            return Vec::new();
+        }
+        run.facts
+    }
+
+    /// False: no room; the run is as it was.
+    fn append(&mut self, run: &mut StalledRun, journal: &dyn Journal) -> bool {
+        let logged = run.facts.get_mut(..run.logged).unwrap_or_default();
+        let end = match run.durability {
+            Durability::Memory => Lsn::ZERO,
+            durability @ (Durability::Lazy | Durability::Forced) => {
+                match journal.append(logged, durability) {
+                    Some(end) => end,
+                    None => return false,
+                }
+            }
+        };
+        self.pending.park(end, run.facts.drain(..), run.reply.take());
+        true
+    }
+
+    /// There may be room again.
+    fn retry_stalled(&mut self, journal: &dyn Journal) {
+        while let Some(mut run) = self.stalled.pop_front() {
+            if !self.append(&mut run, journal) {
+                self.stalled.push_front(run);
+                return;
+            }
+        }
     }
 
     /// Hands available messages to consumers, then does what followed from it.
@@ -343,9 +404,8 @@ impl Instance {
             }
             let mut facts = std::mem::take(&mut self.outputs.facts);
             for fact in facts.drain(..) {
-                let mut run = [fact];
-                let end = journal.append(&mut run, Durability::Lazy);
-                self.pending.park(end, run.into_iter(), None);
+                let (facts, durability) = (vec![fact], Durability::Lazy);
+                self.log_run(StalledRun { facts, logged: 1, durability, reply: None }, journal);
             }
             if self.outputs.facts.is_empty() {
                 self.outputs.facts = facts;
@@ -373,8 +433,8 @@ impl Instance {
             Effect::Drained { connection, consumer } => {
                 (connection, Response::Drained { consumer })
             }
+            // Its unsettled deliveries stay settleable until the connection closes it.
             Effect::ConsumerClosed { connection, consumer, reason } => {
-                self.consumers.remove(&consumer);
                 (connection, Response::ConsumerClosed { consumer, reason })
             }
             Effect::UnitRolledBack { connection, unit, reason } => {

@@ -247,3 +247,40 @@ fn what_was_committed_is_there_after_a_restart_and_nothing_else() {
     rig.credit(&mut client, receiver, 10);
     assert_eq!(rig.received(&mut client), [Got::text("kept")]);
 }
+
+#[test]
+fn credit_sent_behind_an_attach_without_waiting_counts() {
+    let mut rig = Rig::new();
+    rig.define("Q");
+    let mut client = rig.connect();
+    let sender = rig.sender(&mut client, "Q");
+    rig.send(&mut client, sender, 1, message("one").durable());
+    rig.pipelined_receiver(&mut client, "Q", 5);
+    assert_eq!(rig.received(&mut client), [Got::text("one")]);
+}
+
+#[test]
+fn a_full_log_refuses_puts_and_keeps_gets_until_there_is_room() {
+    let mut rig = Rig::new();
+    rig.define("Q");
+    let mut client = rig.connect();
+    let sender = rig.sender(&mut client, "Q");
+    let receiver = rig.receiver(&mut client, "Q");
+    rig.send(&mut client, sender, 1, message("one").durable());
+    rig.credit(&mut client, receiver, 1);
+    let got = rig.received_whole(&mut client);
+    rig.outcomes(&mut client);
+    rig.fill_log(true);
+    rig.settle(&mut client, got[0].delivery, DeliveryState::Accepted);
+    rig.send(&mut client, sender, 2, message("two").durable());
+    let outcomes = rig.outcomes(&mut client);
+    assert!(matches!(outcomes[..], [(2, Some(DeliveryState::Rejected { .. }))]), "{outcomes:?}");
+    rig.fill_log(false);
+    rig.send(&mut client, sender, 3, message("three").durable());
+    assert_eq!(rig.outcomes(&mut client), [(3, Some(DeliveryState::Accepted))]);
+    let mut rig = rig.restart();
+    let mut client = rig.connect();
+    let receiver = rig.receiver(&mut client, "Q");
+    rig.credit(&mut client, receiver, 10);
+    assert_eq!(rig.received(&mut client), [Got::text("three")]);
+}

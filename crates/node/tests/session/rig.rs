@@ -33,10 +33,14 @@ struct MemoryLog {
     tail: Cell<u64>,
     durable: Cell<u64>,
     held: Cell<bool>,
+    full: Cell<bool>,
 }
 
 impl Journal for MemoryLog {
-    fn append(&self, facts: &mut [Fact], _: Durability) -> Lsn {
+    fn append(&self, facts: &mut [Fact], _: Durability) -> Option<Lsn> {
+        if self.full.get() {
+            return None;
+        }
         let count = facts.len();
         for (index, fact) in facts.iter_mut().enumerate() {
             let mut bytes = Vec::new();
@@ -52,7 +56,7 @@ impl Journal for MemoryLog {
         if !self.held.get() {
             self.durable.set(self.tail.get());
         }
-        Lsn(self.tail.get())
+        Some(Lsn(self.tail.get()))
     }
 
     fn resident(&self, location: BodyLocation) -> Option<Bytes> {
@@ -210,6 +214,13 @@ impl Rig {
         }
     }
 
+    /// The log has no room from now on, or has it again.
+    pub(crate) fn fill_log(&mut self, full: bool) {
+        self.log.full.set(full);
+        self.instance.step(self.now, Input::LogFull(full), &self.log, &mut self.out);
+        self.settle_down();
+    }
+
     pub(crate) fn define(&mut self, queue: &str) {
         self.mqsc(&format!("DEFINE QLOCAL('{queue}')"));
     }
@@ -319,19 +330,7 @@ impl Rig {
     }
 
     fn attach(&mut self, client: &mut Client, role: Role, ends: Ends) -> LinkId {
-        client.links += 1;
-        let request = AttachRequest {
-            name: Arc::from(format!("link-{}", client.links)),
-            role,
-            source: Some(Box::new(ends.source)),
-            target: Some(Box::new(ends.target)),
-            sender_settle_mode: SenderSettleMode::Unsettled,
-            receiver_settle_mode: ReceiverSettleMode::First,
-            message_bytes_max: 0,
-            desired_capabilities: Default::default(),
-            properties: Map::default(),
-        };
-        let link = client.machine.attach(client.session, request).unwrap();
+        let link = request(client, role, ends);
         self.exchange(client);
         for event in &client.events {
             if let Event::Attached(attached) = event {
@@ -357,6 +356,13 @@ impl Rig {
         let link = self.attach(client, Role::Receiver, Ends::from(queue));
         assert_eq!(refusal(client, link), None);
         link
+    }
+
+    /// Attach and credit in one flight.
+    pub(crate) fn pipelined_receiver(&mut self, client: &mut Client, queue: &str, credit: u32) {
+        let link = request(client, Role::Receiver, Ends::from(queue));
+        client.machine.set_credit(link, credit);
+        self.exchange(client);
     }
 
     pub(crate) fn selecting_receiver(
@@ -548,4 +554,20 @@ fn refusal(client: &Client, link: LinkId) -> Option<String> {
         }
         _ => None,
     })
+}
+
+fn request(client: &mut Client, role: Role, ends: Ends) -> LinkId {
+    client.links += 1;
+    let request = AttachRequest {
+        name: Arc::from(format!("link-{}", client.links)),
+        role,
+        source: Some(Box::new(ends.source)),
+        target: Some(Box::new(ends.target)),
+        sender_settle_mode: SenderSettleMode::Unsettled,
+        receiver_settle_mode: ReceiverSettleMode::First,
+        message_bytes_max: 0,
+        desired_capabilities: Default::default(),
+        properties: Map::default(),
+    };
+    client.machine.attach(client.session, request).unwrap()
 }

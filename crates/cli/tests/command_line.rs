@@ -1,0 +1,296 @@
+//! The `towline` command as a person meets it: outputs and exit codes, against a queue manager that
+//! each test starts for itself.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use assert_cmd::assert::Assert;
+use serde_json::Value;
+use tempfile::TempDir;
+
+fn towline(arguments: &[&str]) -> assert_cmd::Command {
+    let mut command = assert_cmd::Command::new(env!("CARGO_BIN_EXE_towline"));
+    command.args(arguments);
+    command.env_remove("TOWLINE_DATA").env_remove("TOWLINE_URL").env_remove("TOWLINE_PASSWORD");
+    command
+}
+
+/// A queue manager that ends with its test.
+struct Daemon {
+    process: Child,
+    folder: TempDir,
+    url: String,
+}
+
+impl Daemon {
+    fn start() -> Daemon {
+        Daemon::start_with(&[])
+    }
+
+    fn start_with(arguments: &[&str]) -> Daemon {
+        let folder = tempfile::tempdir().unwrap();
+        let mut process = Command::new(env!("CARGO_BIN_EXE_towline"))
+            .args(["run", "QMT", "--listen", "127.0.0.1:0", "--data"])
+            .arg(folder.path())
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let url = lines
+            .map_while(Result::ok)
+            .find_map(|line| line.strip_prefix("ready ").map(ToOwned::to_owned));
+        let url = url.expect("it tells when it is ready");
+        Daemon { process, folder, url }
+    }
+
+    fn data(&self) -> &str {
+        self.folder.path().to_str().unwrap()
+    }
+
+    fn run(&self, arguments: &[&str]) -> Assert {
+        towline(arguments).args(["--data", self.data()]).assert()
+    }
+
+    fn text(&self, arguments: &[&str]) -> String {
+        text(&self.run(arguments).success())
+    }
+
+    fn json(&self, arguments: &[&str]) -> Vec<Value> {
+        let text = text(&self.run(&[arguments, &["--json"]].concat()));
+        text.lines().map(|line| serde_json::from_str(line).expect(line)).collect()
+    }
+
+    fn stop(&mut self) {
+        let pid = self.process.id().to_string();
+        assert!(Command::new("kill").arg(pid).status().unwrap().success());
+        assert!(self.process.wait().unwrap().success());
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.process.kill().ok();
+        self.process.wait().ok();
+    }
+}
+
+fn text(assert: &Assert) -> String {
+    String::from_utf8(assert.get_output().stdout.clone()).unwrap()
+}
+
+#[test]
+fn a_message_is_put_browsed_and_got() {
+    let daemon = Daemon::start();
+    let put = daemon.text(&["put", "DEV.QUEUE.1", "hello", "-p", "a=5", "--correlation-id", "c"]);
+    assert_eq!(put, "1 message put to DEV.QUEUE.1\n");
+    assert_eq!(daemon.text(&["browse", "DEV.QUEUE.1"]), "hello\n");
+    let seen = daemon.json(&["browse", "queue://DEV.QUEUE.1", "--selector", "a = 5"]);
+    assert_eq!(seen[0]["body"], "hello");
+    assert_eq!(seen[0]["correlation_id"], "c");
+    assert_eq!(seen[0]["properties"]["a"], 5);
+    assert_eq!(seen[0]["persistent"], true);
+    daemon.run(&["get", "DEV.QUEUE.1", "--correlation-id", "other"]).code(3);
+    assert_eq!(daemon.text(&["get", "DEV.QUEUE.1", "--correlation-id", "c"]), "hello\n");
+    daemon.run(&["get", "DEV.QUEUE.1"]).code(3).stdout("").stderr("");
+    daemon.run(&["browse", "DEV.QUEUE.1"]).code(3);
+    assert_eq!(daemon.json(&["get", "DEV.QUEUE.1"])[0]["exit_code"], 3);
+}
+
+#[test]
+fn lines_are_put_and_got_in_units_of_work() {
+    let daemon = Daemon::start();
+    let lines: String = (0..250).map(|number| format!("line {number}\n")).collect();
+    let data = daemon.data();
+    towline(&["put", "DEV.QUEUE.1", "--lines", "--transaction", "100", "--data", data])
+        .write_stdin(lines.clone())
+        .assert()
+        .success()
+        .stdout("250 messages put to DEV.QUEUE.1\n");
+    let ten: String = lines.split_inclusive('\n').take(10).collect();
+    assert_eq!(daemon.text(&["get", "DEV.QUEUE.1", "--count", "10"]), ten);
+    let rest: String = lines.split_inclusive('\n').skip(10).collect();
+    assert_eq!(daemon.text(&["get", "DEV.QUEUE.1", "--all", "--transaction", "7"]), rest);
+    daemon.run(&["get", "DEV.QUEUE.1", "--all"]).code(3);
+}
+
+#[test]
+fn files_go_in_and_come_out_byte_for_byte() {
+    let daemon = Daemon::start();
+    let file = daemon.folder.path().join("body");
+    let bytes: Vec<u8> = (0..=255).cycle().take(300_000).collect();
+    std::fs::write(&file, &bytes).unwrap();
+    let output = daemon.folder.path().join("out");
+    let (file, output) = (file.to_str().unwrap(), output.to_str().unwrap());
+    daemon.run(&["put", "DEV.QUEUE.1", "-f", file, "--count", "2"]).success();
+    daemon.run(&["get", "DEV.QUEUE.1", "--all", "-o", output]).success().stdout("");
+    for name in ["message-000001", "message-000002"] {
+        assert_eq!(std::fs::read(Path::new(output).join(name)).unwrap(), bytes, "{name}");
+    }
+}
+
+#[test]
+fn priority_expiry_and_persistence_are_those_of_the_options() {
+    let daemon = Daemon::start();
+    daemon.run(&["put", "DEV.QUEUE.1", "low", "--priority", "1"]).success();
+    daemon.run(&["put", "DEV.QUEUE.1", "high", "--priority", "8", "--non-persistent"]).success();
+    daemon.run(&["put", "DEV.QUEUE.1", "gone", "--ttl", "0.001"]).success();
+    let seen = daemon.json(&["get", "DEV.QUEUE.1", "--all"]);
+    let facts: Vec<_> =
+        seen.iter().map(|each| (&each["body"], &each["priority"], &each["persistent"])).collect();
+    assert_eq!(
+        facts,
+        [
+            (&Value::from("high"), &Value::from(8), &Value::from(false)),
+            (&Value::from("low"), &Value::from(1), &Value::from(true)),
+        ]
+    );
+}
+
+#[test]
+fn mqsc_comes_from_arguments_files_and_standard_input() {
+    let daemon = Daemon::start();
+    let defined = daemon.text(&["mqsc", "-c", "DEFINE QLOCAL('orders') MAXDEPTH(1)"]);
+    assert!(defined.contains("TWL8006I: Queue 'orders' created."), "{defined}");
+    let file = daemon.folder.path().join("script.mqsc");
+    std::fs::write(&file, "* two\nDIS QL('orders') +\n  MAXDEPTH\nDEF QA(A) TARGET('orders')\n")
+        .unwrap();
+    let shown = daemon.text(&["mqsc", "-f", file.to_str().unwrap()]);
+    assert!(shown.contains("MAXDEPTH(1)"), "{shown}");
+    assert!(shown.contains("2 commands read, 0 with a syntax error, 0 failed."), "{shown}");
+    let data = daemon.data();
+    let failed = towline(&["mqsc", "--data", data]).write_stdin("DEFINE QX(A)\n").assert().code(1);
+    assert!(text(&failed).contains("TWL8405E: Line 1, column 8: QX is not an object"));
+    let json = daemon.json(&["mqsc", "-c", "DIS QA(A)"]);
+    assert_eq!(json[0]["replies"][0]["rows"][0]["attributes"]["TARGET"], "orders");
+    // What was defined is used: the alias leads to the queue, and the queue takes one message.
+    daemon.run(&["put", "A", "one"]).success();
+    daemon.run(&["put", "A", "two"]).code(1);
+}
+
+#[test]
+fn status_tells_what_the_log_and_the_queues_did() {
+    let daemon = Daemon::start();
+    daemon.run(&["put", "DEV.QUEUE.1", "x"]).success();
+    let status = &daemon.json(&["status"])[0];
+    assert_eq!(status["name"], "QMT");
+    assert_eq!(status["state"], "running");
+    for field in ["logical_bytes_written", "physical_bytes_written", "writes", "syncs"] {
+        assert!(status["log"][field].as_u64() > Some(0), "{field} in {status}");
+    }
+    assert!(status["log"]["write_latency_us"]["p99"].is_u64(), "{status}");
+    let queues = status["queues"].as_array().unwrap();
+    let queue = queues.iter().find(|queue| queue["name"] == "DEV.QUEUE.1").unwrap();
+    assert_eq!(queue["depth"], 1);
+    assert_eq!(queue["puts"], 1);
+    assert_eq!(queue["gets"], 0);
+    assert_eq!(queue["uncommitted"], 0);
+    let table = daemon.text(&["status"]);
+    assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+}
+
+#[test]
+fn a_log_at_rest_is_shown_and_checked() {
+    let mut daemon = Daemon::start();
+    daemon.run(&["put", "DEV.QUEUE.1", "x"]).success();
+    daemon.stop();
+    let text = daemon.text(&["log", "verify"]);
+    assert!(text.ends_with("The log is sound.\n"), "{text}");
+    assert_eq!(daemon.json(&["log", "verify"])[0]["sound"], true);
+    let dump = daemon.text(&["log", "dump"]);
+    assert!(dump.contains("defined QLOCAL 'DEV.QUEUE.1', queue 1"), "{dump}");
+    assert!(dump.contains("in queue 1: persistent, priority 4"), "{dump}");
+    assert!(daemon.json(&["log", "dump"]).iter().any(|item| item["kind"] == "record"));
+    assert_eq!(daemon.text(&["log", "dump", "--from", "0xffffffffffff"]), "");
+}
+
+#[test]
+fn a_queue_manager_is_reached_by_url_too() {
+    let daemon = Daemon::start();
+    let url = daemon.url.as_str();
+    towline(&["put", "DEV.QUEUE.1", "x", "--url", url]).assert().success();
+    towline(&["get", "DEV.QUEUE.1"]).env("TOWLINE_URL", url).assert().success().stdout("x\n");
+}
+
+#[test]
+fn what_the_server_refuses_is_exit_code_1_with_its_words() {
+    let daemon = Daemon::start();
+    let refused = daemon.run(&["get", "NO.SUCH.QUEUE"]).code(1);
+    let words = String::from_utf8(refused.get_output().stderr.clone()).unwrap();
+    assert!(words.contains("queue 'NO.SUCH.QUEUE' does not exist"), "{words}");
+    assert!(words.contains("amqp:not-found"), "{words}");
+    daemon.run(&["get", "DEV.QUEUE.1", "--selector", "a ="]).code(1);
+}
+
+#[test]
+fn wrong_usage_is_exit_code_2() {
+    for arguments in [
+        &["frobnicate"][..],
+        &["put"],
+        &["put", "Q", "x", "--priority", "10"],
+        &["put", "Q", "x", "--ttl", "-1"],
+        &["put", "Q", "x", "--property", "nonsense"],
+        &["get", "Q", "--url", "http://x"],
+        &["get", "Q", "--url", "amqp://user:password@host"],
+        &["get", "Q", "--count", "1", "--follow"],
+        &["run", "a/b"],
+        &["log", "dump", "--data", "/", "--from", "x"],
+    ] {
+        // The last one has no log to look at, which counts first.
+        let code = if arguments[0] == "log" { 1 } else { 2 };
+        towline(arguments).assert().code(code);
+    }
+}
+
+#[test]
+fn nobody_there_is_exit_code_4() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().to_str().unwrap();
+    for arguments in [&["status"][..], &["get", "Q"], &["put", "Q", "x"], &["mqsc", "-c", "END"]] {
+        towline(arguments).args(["--data", data]).assert().code(4).stdout("");
+    }
+    let output = towline(&["status", "--json", "--data", data]).assert().code(4);
+    let value: Value = serde_json::from_str(&text(&output)).unwrap();
+    assert_eq!(value["exit_code"], 4);
+}
+
+#[test]
+fn completions_and_manual_pages_are_made_from_the_options() {
+    for shell in ["bash", "zsh", "fish"] {
+        let completions = text(&towline(&["completions", shell]).assert().success());
+        assert!(completions.contains("browse"), "{shell}");
+    }
+    assert!(text(&towline(&["man"]).assert().success()).contains(".TH towline"));
+    let folder = tempfile::tempdir().unwrap();
+    towline(&["man", folder.path().to_str().unwrap()]).assert().success();
+    assert!(folder.path().join("towline-put.1").exists());
+}
+
+#[test]
+fn a_user_made_by_the_command_logs_in_and_no_other_password_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = towline(&["user", "alice"]).env("TOWLINE_PASSWORD", "right").assert().success();
+    let users = folder.path().join("users");
+    std::fs::write(&users, text(&line)).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(&users, mode).unwrap();
+    let config = folder.path().join("towline.toml");
+    let lines = format!("[users]\nfile = {users:?}\nadministrators = [\"alice\"]\n");
+    std::fs::write(&config, lines).unwrap();
+    let daemon = Daemon::start_with(&["--config", config.to_str().unwrap()]);
+    let url = daemon.url.replace("amqp://", "amqp://alice@");
+    for mechanism in ["scram", "plain"] {
+        let arguments = ["status", "--url", &url, "--sasl", mechanism];
+        towline(&arguments).env("TOWLINE_PASSWORD", "right").assert().success();
+        towline(&arguments).env("TOWLINE_PASSWORD", "wrong").assert().code(4);
+    }
+    let file = folder.path().join("password");
+    std::fs::write(&file, "right\n").unwrap();
+    let file = file.to_str().unwrap();
+    towline(&["status", "--url", &url, "--password-file", file]).assert().success();
+    towline(&["status", "--url", &daemon.url]).assert().code(4);
+}
