@@ -193,6 +193,23 @@ impl Peer {
         Ok(())
     }
 
+    /// Waits until so many of our deliveries are accepted and settled, one by one or in ranges.
+    ///
+    /// # Errors
+    /// When one has another outcome, or the daemon falls silent.
+    pub fn await_accepted(&mut self, count: u32) -> Try {
+        let mut left = u64::from(count);
+        while left > 0 {
+            let answer = self.expect(code::DISPOSITION)?.performative;
+            let first = answer.field(1).as_number().unwrap_or(0);
+            let last = answer.field(2).as_number().unwrap_or(first);
+            let accepted = answer.field(4).code() == Some(code::ACCEPTED);
+            require!(accepted, "not accepted: {answer:?}");
+            left = left.saturating_sub(last - first + 1);
+        }
+        Ok(())
+    }
+
     /// Waits for a delivery, and accepts it; gives back the message's bytes.
     ///
     /// # Errors
