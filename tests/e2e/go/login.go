@@ -1,3 +1,5 @@
+// Logging in: TLS with passwords and with certificates, and refusals.
+
 package main
 
 import (

@@ -1,3 +1,5 @@
+// Putting and getting with every mode, credit by hand, selectors, refusals, reconnecting.
+
 package main
 
 import (
