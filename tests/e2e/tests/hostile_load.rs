@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use towline_e2e::daemon::{Daemon, Site};
-use towline_e2e::peer::{Ending, Peer, attach_sender, credit_flow, transfer};
+use towline_e2e::peer::{Ending, Peer, attach_sender, credit_flow, transfer, transfer_in_unit};
 use towline_e2e::wire::{SASL_HEADER, Value, amqp, code, described, frame, message, text};
 use towline_e2e::{Try, fail, require, wait};
 
@@ -242,6 +242,29 @@ fn units_of_one_connection_are_limited() -> Try {
         }
     }
     fail!("1,100 units are open on one connection")
+}
+
+#[test]
+fn a_unit_beyond_its_bytes_does_not_commit() -> Try {
+    let site = Site::open()?.with_config("[queue_manager]\nunit_bytes_max = 100000\n");
+    let daemon = site.start()?;
+    let mut peer = Peer::begun(daemon.address())?;
+    peer.attach_sender(0, "UNIT.BYTES")?;
+    peer.attach_coordinator(9)?;
+    let unit = peer.control(9, 0, &described(code::DECLARE, vec![]))?.field(0).clone();
+    let body = message(true, &[b'x'; 40_000]);
+    for delivery in 1..4 {
+        peer.send(&amqp(0, &transfer_in_unit(0, delivery, &unit), &body))?;
+        let Some(answer) = next_answer(&mut peer)? else { fail!("no answer") };
+        println!("message {delivery}: {:?}", answer.field(4));
+    }
+    let discharge = described(code::DISCHARGE, vec![unit, Value::Bool(false)]);
+    let outcome = peer.control(9, 4, &discharge);
+    println!("commit: {outcome:?}");
+    let committed = outcome.is_ok_and(|state| state.code() == Some(code::ACCEPTED));
+    require!(!committed, "a unit of 120 kB was committed, the limit is 100 kB");
+    require!(site.queue_number("UNIT.BYTES", "depth")? == 0, "some of the unit is there");
+    daemon.stop()
 }
 
 /// The next disposition, or what ends link, session or connection.

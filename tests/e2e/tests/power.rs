@@ -68,6 +68,20 @@ fn start_and_judge(site: &Site, history: &History) -> Try<(Daemon, Tally)> {
 }
 
 #[test]
+fn a_disk_that_lies_is_found_out_so_the_judge_is_not_blind() -> Try {
+    let mut chance = Chance::announced("a disk that lies");
+    let (lossy, site) = lossy_site()?;
+    let daemon = site.start()?;
+    lossy.with_disk(|disk| disk.set_syncs_lie(true));
+    let history = work_until_killed(daemon, 0, &mut chance)?;
+    lossy.with_disk(|disk| disk.set_syncs_lie(false));
+    lossy.cut_power(0, &mut chance);
+    let judged = start_and_judge(&site, &history);
+    require!(judged.is_err(), "all was lost, and nobody noticed");
+    Ok(())
+}
+
+#[test]
 fn a_power_cut_during_the_first_start_does_no_harm() -> Try {
     let mut chance = Chance::announced("power cut during the first start");
     for round in 0..6_usize {

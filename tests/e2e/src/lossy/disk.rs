@@ -101,6 +101,7 @@ pub struct Disk {
     next: u64,
     bytes_max: u64,
     syncs_fail: bool,
+    syncs_lie: bool,
     syncs: u64,
 }
 
@@ -110,7 +111,7 @@ impl Disk {
     pub fn new(bytes_max: u64) -> Self {
         let root = Node { body: Body::Folder(Folder::default()), mode: 0o040_755 };
         let nodes = HashMap::from([(ROOT, root)]);
-        Self { nodes, next: ROOT + 1, bytes_max, syncs_fail: false, syncs: 0 }
+        Self { nodes, next: ROOT + 1, bytes_max, syncs_fail: false, syncs_lie: false, syncs: 0 }
     }
 
     /// Changes the size of the disk; files keep what they have.
@@ -121,6 +122,11 @@ impl Disk {
     /// Lets every sync fail from now on, or work again.
     pub fn set_syncs_fail(&mut self, fail: bool) {
         self.syncs_fail = fail;
+    }
+
+    /// Lets every sync do nothing and report success from now on: what no program can survive.
+    pub fn set_syncs_lie(&mut self, lie: bool) {
+        self.syncs_lie = lie;
     }
 
     /// Size of the disk and bytes used by files.
@@ -273,6 +279,9 @@ impl Disk {
         self.syncs += 1;
         if self.syncs_fail {
             return Err(No::Broken);
+        }
+        if self.syncs_lie {
+            return Ok(());
         }
         if let Ok(file) = self.file_mut(number) {
             file.sync();
