@@ -31,7 +31,7 @@ entries! {
         "The log is closed. The next start is quick.";
     NOBODY_READS = "TWL1007W" "Nobody reads standard output: {line}.",
         "The line that tells where clients may come could not be written. The message has it.";
-    CONFIGURATION_REFUSED = "TWL1010E" "Configuration {file} is refused: {reason}.",
+    CONFIGURATION_REFUSED = "TWL1010E" "Configuration {file} is refused: {reason}",
         "The queue manager does not start with a configuration that it does not understand. Mend \
          the line that the text names.";
     FOLDER_IN_USE = "TWL1011E" "Data folder {folder} is in use by {process}.",
