@@ -64,12 +64,10 @@ pub fn run(args: &RunArgs) -> Result<(), RunError> {
         config.auto_define.push(AutoDefineConfig { pattern: pattern.clone(), model });
     }
     if config.listener.is_empty() {
-        let listener = ListenerConfig::plain(args.listen);
-        // Without a listener in the file the address is the command line's.
-        let refused = |why| RunError::Config { file: None, error: ConfigError::from(why) };
-        listener.check().map_err(refused)?;
-        config.listener.push(listener);
+        config.listener.push(ListenerConfig::plain(args.listen));
     }
+    // The file was checked; what is wrong now is of the command line.
+    config.check().map_err(|why| RunError::Config { file: None, error: ConfigError::from(why) })?;
     let users = Users::read(&config.users).map_err(|why| refused(why.into()))?;
     let users = Arc::new(users);
     let (door, fetches) =

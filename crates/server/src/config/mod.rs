@@ -84,7 +84,7 @@ pub struct ListenerConfig {
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct AutoDefineConfig {
-    /// Names that it is for; `*` stands for any characters.
+    /// Names that it is for: one name, or with `*` at its end all that begin so.
     pub pattern: String,
     /// The model queue whose attributes they get.
     #[serde(default = "default_model")]
@@ -235,7 +235,11 @@ impl Config {
         Ok(config)
     }
 
-    fn check(&self) -> Result<(), String> {
+    /// Checks ranges and what must go together.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub(crate) fn check(&self) -> Result<(), String> {
         let (manager, limits) = (&self.queue_manager, &self.limits);
         within("queue_manager.maxmsgl", manager.maxmsgl, 1, limits::MESSAGE_BYTES_MAX)?;
         within("queue_manager.maxumsgs", u64::from(manager.maxumsgs), 1, 999_999_999)?;
@@ -250,6 +254,14 @@ impl Config {
         within("limits.login_timeout_s", limits.login_timeout_s, 1, 600)?;
         within("limits.idle_timeout_s", limits.idle_timeout_s, 1, 86_400)?;
         within("limits.io_threads", limits.io_threads as u64, 0, 64)?;
+        for rule in &self.auto_define {
+            if rule.pattern.strip_suffix('*').unwrap_or(&rule.pattern).contains('*') {
+                return Err(format!(
+                    "auto_define.pattern = '{}': only its end may be *",
+                    rule.pattern
+                ));
+            }
+        }
         self.listener.iter().try_for_each(ListenerConfig::check)
     }
 }
@@ -378,6 +390,13 @@ mod tests {
                 crate::start::options(&config).check().unwrap();
             }
         }
+    }
+
+    #[test]
+    fn a_pattern_has_its_star_at_the_end() {
+        let of = |pattern: &str| format!("[[auto_define]]\npattern = \"{pattern}\"");
+        assert!(refusal(&of("A*B")).contains("only its end"));
+        assert!(Config::parse(&of("A.*")).is_ok() && Config::parse(&of("*")).is_ok());
     }
 
     #[test]
