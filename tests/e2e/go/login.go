@@ -1,3 +1,5 @@
+// Logins: what each SASL mechanism lets in, and what it refuses.
+
 package main
 
 import (

@@ -1,3 +1,5 @@
+// Queues: put, get and what a queue answers, as a Go program sees them.
+
 package main
 
 import (
