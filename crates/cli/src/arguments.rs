@@ -38,7 +38,7 @@ pub(crate) enum Command {
     },
     /// Drive any AMQP 1.0 broker with a load, and measure
     Load(LoadArgs),
-    /// Print a line for the users file of a server; asks for the password
+    /// Make a line of a users file: who may log in with a name and a password
     User(User),
     /// Print the completions of a shell
     Completions {
@@ -244,7 +244,11 @@ pub(crate) struct Status {
 pub(crate) struct User {
     /// Name of the user
     pub(crate) name: String,
-    /// File whose first line is the password (else TOWLINE_PASSWORD, else a prompt)
+    /// Users file in which the line is added, or replaces the one of that name [default: print it]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    /// File whose first line is the password (else TOWLINE_PASSWORD, else a prompt, else the first
+    /// line of standard input)
     #[arg(long, value_name = "FILE")]
     pub(crate) password_file: Option<PathBuf>,
     /// How often the password is hashed

@@ -26,6 +26,13 @@ pub(crate) fn run(arguments: &Run) -> Result<(), Failure> {
         config: arguments.config.clone(),
         auto_define: arguments.auto_define.clone(),
         log_sync_delay: Duration::from_micros(arguments.log_sync_delay_us),
+        program: program(),
     };
     towline_server::run(&told).map_err(Failure::failed)
+}
+
+/// How we were called, as it can be typed again.
+fn program() -> String {
+    let called = std::env::args_os().next();
+    called.map_or_else(|| "towline".to_owned(), |name| name.to_string_lossy().into_owned())
 }

@@ -273,11 +273,15 @@ fn completions_and_manual_pages_are_made_from_the_options() {
 #[test]
 fn a_user_made_by_the_command_logs_in_and_no_other_password_does() {
     let folder = tempfile::tempdir().unwrap();
-    let line = towline(&["user", "alice"]).env("TOWLINE_PASSWORD", "right").assert().success();
     let users = folder.path().join("users");
-    std::fs::write(&users, text(&line)).unwrap();
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
-    std::fs::set_permissions(&users, mode).unwrap();
+    let into = ["user", "alice", "--file", users.to_str().unwrap()];
+    towline(&into).write_stdin("old\n").assert().success().stdout("");
+    towline(&into).write_stdin("right\n").assert().success();
+    let kept = std::fs::read_to_string(&users).unwrap();
+    assert_eq!(kept.lines().count(), 1, "{kept}");
+    let printed = text(&towline(&["user", "bob"]).write_stdin("x\n").assert().success());
+    assert!(printed.starts_with("bob:SCRAM-SHA-256$10000:"), "{printed}");
+    towline(&["user", "bob"]).write_stdin("\n").assert().code(2);
     let config = folder.path().join("towline.toml");
     let lines = format!("[users]\nfile = {users:?}\nadministrators = [\"alice\"]\n");
     std::fs::write(&config, lines).unwrap();

@@ -8,6 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
+use towline_admin::catalogue::{
+    BODY_UNREADABLE, DISK_FULL, LOG_FULL, LOG_HAS_ROOM, LOG_LOW, LOG_WRITE_FAILED,
+};
 use towline_core::{ConnectionId, MessageSequence, QueueId};
 use towline_log::{Listener, Log, LogError, Space};
 use towline_node::{Fetch, FetchTicket, Input, Instance, Outbound, Request, Routed};
@@ -16,6 +19,7 @@ use towline_types::{Lsn, Payload, Time};
 use crate::clock::Clock;
 use crate::fetcher::Fetcher;
 use crate::journal::LogJournal;
+use crate::logging::log;
 use crate::outbox::Outbox;
 use crate::status::Surroundings;
 
@@ -170,7 +174,7 @@ impl Door {
 
     /// A body could not be read: damage that the log reports with its place.
     pub(crate) fn unreadable_body(&self, error: &LogError) {
-        tracing::error!(id = "TWL7007E", %error, "a message body cannot be read from the log");
+        log(&BODY_UNREADABLE, &[&error.to_string()]);
     }
 
     fn step_instance(&self, now: Time, own: Option<ConnectionId>, input: Input<'_>) {
@@ -273,20 +277,20 @@ impl Listener for Door {
         // A failed write or sync is never retried: what the disk holds is unknown from here on, and
         // recovery at the next start is the only safe reader of it.
         if !self.halted.swap(true, Ordering::SeqCst) {
-            tracing::error!(id = "TWL7001E", %error, "the recovery log failed; the queue manager halts");
+            log(&LOG_WRITE_FAILED, &[&error.to_string()]);
             std::process::exit(crate::EXIT_LOG_FAILED);
         }
     }
 
     fn space(&self, space: Space) {
         let full = matches!(space, Space::Full);
+        let stats = self.running_log().stats();
+        let bytes = stats.bytes_in_use.to_string();
         match space {
-            Space::Ample => tracing::info!(id = "TWL7004I", "the recovery log has room again"),
-            Space::Low => tracing::warn!(id = "TWL7003W", "the recovery log is nearly out of room"),
-            Space::Full => tracing::error!(
-                id = "TWL7002E",
-                "the recovery log has no room: puts are refused until messages are got or the disk has room"
-            ),
+            Space::Ample => log(&LOG_HAS_ROOM, &[]),
+            Space::Low => log(&LOG_LOW, &[&bytes]),
+            Space::Full if self.surroundings.is_at_its_limit(&stats) => log(&LOG_FULL, &[&bytes]),
+            Space::Full => log(&DISK_FULL, &[&bytes]),
         }
         self.step_instance(self.clock.now(), None, Input::LogFull(full));
     }

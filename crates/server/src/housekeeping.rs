@@ -4,12 +4,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use towline_admin::catalogue::HOUSEKEEPING_FAILED;
 use towline_core::CarryCursor;
 use towline_node::OldBody;
 use towline_types::Lsn;
 
 use crate::bodies;
 use crate::door::Door;
+use crate::logging::log;
 
 /// How often the node is told that time passes (expiry scans, ages of units of work).
 const TICK: Duration = Duration::from_millis(250);
@@ -68,7 +70,7 @@ pub(crate) async fn reclaim(door: Arc<Door>, extent_bytes: u64) {
         let carrier = Arc::clone(&door);
         let carried = tokio::task::spawn_blocking(move || carry_if_due(&carrier, extent_bytes));
         if let Err(error) = carried.await {
-            tracing::error!(id = "TWL7005E", %error, "housekeeping broke off");
+            log(&HOUSEKEEPING_FAILED, &[&error.to_string()]);
         }
         let keep_from = door.look(|instance| instance.keep_from());
         // An image costs two syncs: one for each extent is rare enough.
@@ -79,10 +81,8 @@ pub(crate) async fn reclaim(door: Arc<Door>, extent_bytes: u64) {
         let done = tokio::task::spawn_blocking(move || write_image(&worker)).await;
         match done {
             Ok(Ok(upto)) => kept_from = upto,
-            Ok(Err(error)) => {
-                tracing::error!(id = "TWL7005E", %error, "cannot give extents of the log back");
-            }
-            Err(error) => tracing::error!(id = "TWL7005E", %error, "housekeeping broke off"),
+            Ok(Err(error)) => log(&HOUSEKEEPING_FAILED, &[&error.to_string()]),
+            Err(error) => log(&HOUSEKEEPING_FAILED, &[&error.to_string()]),
         }
     }
 }

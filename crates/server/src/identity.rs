@@ -5,14 +5,19 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustls::pki_types::CertificateDer;
+use towline_admin::catalogue::LOGIN_REFUSED;
 use towline_amqp::ServerOptions;
 use towline_amqp::sasl::{Claim, Mechanism, ScramCredentials};
 use towline_amqp::types::SaslCode;
 use towline_node::{FrontOptions, Logins};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
+use crate::attempts::Attempts;
+use crate::clock::Clock;
 use crate::config::{LimitsConfig, ListenerConfig};
+use crate::logging::log;
 use crate::users::Users;
 
 /// The other end of a connection.
@@ -41,6 +46,7 @@ pub(crate) struct Doorman {
     loopback: bool,
     local: bool,
     limits: LimitsConfig,
+    attempts: Arc<Attempts>,
     salt_secret: Arc<[u8]>,
     default_model: Arc<str>,
 }
@@ -55,6 +61,7 @@ impl Doorman {
         listener: &ListenerConfig,
         limits: &LimitsConfig,
         users: &Arc<Users>,
+        attempts: &Arc<Attempts>,
     ) -> Result<Doorman, String> {
         let loopback = listener.address.ip().is_loopback();
         let encrypted = listener.certificate.is_some();
@@ -88,6 +95,7 @@ impl Doorman {
             loopback,
             local: false,
             limits: limits.clone(),
+            attempts: Arc::clone(attempts),
             salt_secret: users.salt_secret(),
             default_model: Arc::from(crate::defaults::DEFAULT_DYNAMIC_MODEL),
         })
@@ -104,6 +112,7 @@ impl Doorman {
             loopback: true,
             local: true,
             limits: limits.clone(),
+            attempts: Arc::default(),
             salt_secret: users.salt_secret(),
             default_model: Arc::from(crate::defaults::DEFAULT_DYNAMIC_MODEL),
         }
@@ -113,8 +122,27 @@ impl Doorman {
         self.limits.login_timeout()
     }
 
+    /// Who watches the login of one connection.
+    pub(crate) fn gate(&self, peer: &Peer, clock: Clock) -> Arc<Gate> {
+        let (address, has_certificate) = match peer {
+            Peer::Local => (None, false),
+            Peer::Tcp { address, tls_identity, .. } => (Some(*address), tls_identity.is_some()),
+        };
+        Arc::new(Gate {
+            users: Arc::clone(&self.users),
+            anonymous_allowed: self.anonymous_allowed,
+            has_certificate,
+            trusted: self.local || (self.loopback && self.users.is_empty()),
+            attempts: Arc::clone(&self.attempts),
+            wait_max: self.limits.login_timeout() / 2,
+            address,
+            clock,
+            tried: Mutex::new(None),
+        })
+    }
+
     /// What the front of one connection starts with.
-    pub(crate) fn front_options(&self, peer: &Peer) -> FrontOptions {
+    pub(crate) fn front_options(&self, peer: &Peer, gate: &Arc<Gate>) -> FrontOptions {
         let tls_identity = match peer {
             Peer::Tcp { tls_identity, .. } => tls_identity.clone(),
             Peer::Local => None,
@@ -130,12 +158,7 @@ impl Doorman {
             salt_secret: Arc::clone(&self.salt_secret),
             ..ServerOptions::default()
         };
-        let logins = Arc::new(Gate {
-            users: Arc::clone(&self.users),
-            anonymous_allowed: self.anonymous_allowed,
-            has_certificate: tls_identity.is_some(),
-            trusted: self.local || (self.loopback && self.users.is_empty()),
-        });
+        let logins: Arc<dyn Logins> = gate.clone();
         let address = match peer {
             Peer::Local => "local".to_owned(),
             Peer::Tcp { address, encrypted, .. } => {
@@ -151,19 +174,77 @@ impl Doorman {
     }
 }
 
-struct Gate {
+/// Judges the login of one connection, and remembers wrong passwords.
+pub(crate) struct Gate {
     users: Arc<Users>,
     anonymous_allowed: bool,
     has_certificate: bool,
     trusted: bool,
+    attempts: Arc<Attempts>,
+    /// No answer waits longer: the client's time to log in would be over.
+    wait_max: Duration,
+    /// `None` on the local socket, where nobody needs to guess.
+    address: Option<IpAddr>,
+    clock: Clock,
+    tried: Mutex<Option<Tried>>,
+}
+
+/// A login that is not decided, or was refused.
+struct Tried {
+    user: String,
+    mechanism: Mechanism,
+    /// How long its answer waits; taken by whoever waits.
+    wait: Duration,
+}
+
+impl Gate {
+    fn tries(&self, user: &str, mechanism: Mechanism) {
+        let wait = self.address.map(|address| self.attempts.wait(address, self.clock.now()));
+        let wait = wait.unwrap_or_default().min(self.wait_max);
+        *self.tried.lock() = Some(Tried { user: user.to_owned(), mechanism, wait });
+    }
+
+    /// How long what was answered since the last call must wait; zero when it need not.
+    pub(crate) fn take_wait(&self) -> Duration {
+        self.tried.lock().as_mut().map(|tried| std::mem::take(&mut tried.wait)).unwrap_or_default()
+    }
+
+    /// The connection ended without a login. Counts when one was tried.
+    pub(crate) fn refused(&self) {
+        let Some(tried) = self.tried.lock().take() else { return };
+        let guessed = matches!(tried.mechanism, Mechanism::Plain | Mechanism::ScramSha256);
+        if let (Some(address), true) = (self.address, guessed) {
+            self.attempts.wrong(address, self.clock.now());
+        }
+        let address = self.address.map_or_else(|| "local".to_owned(), |from| from.to_string());
+        log(&LOGIN_REFUSED, &[&address, &printable(&tried.user), tried.mechanism.as_str()]);
+    }
+}
+
+/// A name from outside, as it may stand in a line of a log.
+fn printable(name: &str) -> String {
+    const CHARACTERS_MAX: usize = 64;
+    name.chars().take(CHARACTERS_MAX).flat_map(char::escape_debug).collect()
+}
+
+fn mechanism_of(claim: &Claim) -> (&str, Mechanism) {
+    match claim {
+        Claim::Anonymous => ("", Mechanism::Anonymous),
+        Claim::External { identity, .. } => (identity, Mechanism::External),
+        Claim::Plain { user, .. } => (user, Mechanism::Plain),
+        Claim::ScramUser { user } => (user, Mechanism::ScramSha256),
+    }
 }
 
 impl Logins for Gate {
     fn scram(&self, user: &str) -> Option<ScramCredentials> {
+        self.tries(user, Mechanism::ScramSha256);
         self.users.credentials(user)
     }
 
     fn check(&self, claim: &Claim) -> SaslCode {
+        let (user, mechanism) = mechanism_of(claim);
+        self.tries(user, mechanism);
         let welcome = match claim {
             Claim::Anonymous => self.anonymous_allowed,
             Claim::External { .. } => self.has_certificate,
@@ -224,4 +305,68 @@ pub(crate) fn certificate_name(chain: Option<&[CertificateDer<'_>]>) -> Option<A
     let (_, certificate) = X509Certificate::from_der(chain?.first()?.as_ref()).ok()?;
     let name = certificate.subject().iter_common_name().next()?.as_str().ok()?;
     Some(Arc::from(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gate(attempts: &Arc<Attempts>, clock: Clock) -> Arc<Gate> {
+        let address = "127.0.0.1:0".parse().unwrap();
+        let users = Arc::new(Users::of("alice", "right"));
+        let listener = ListenerConfig::plain(address);
+        let limits = LimitsConfig::default();
+        let doorman = Doorman::new("QM1", &listener, &limits, &users, attempts).unwrap();
+        let peer = Peer::Tcp { address: address.ip(), tls_identity: None, encrypted: false };
+        doorman.gate(&peer, clock)
+    }
+
+    fn plain(password: &str) -> Claim {
+        let (authorization, user) = (Arc::from(""), Arc::from("alice"));
+        Claim::Plain { authorization, user, password: Arc::from(password) }
+    }
+
+    #[test]
+    fn after_three_wrong_passwords_every_answer_waits_the_right_one_too() {
+        let (attempts, clock) = (Arc::new(Attempts::default()), Clock::start());
+        for _ in 0..3 {
+            let gate = gate(&attempts, clock);
+            assert_eq!(gate.check(&plain("wrong")), SaslCode::Auth);
+            assert_eq!(gate.take_wait(), Duration::ZERO);
+            gate.refused();
+        }
+        let gate = gate(&attempts, clock);
+        assert_eq!(gate.check(&plain("right")), SaslCode::Ok);
+        assert!(gate.take_wait() > Duration::ZERO);
+        assert_eq!(gate.take_wait(), Duration::ZERO, "once is enough");
+    }
+
+    #[test]
+    fn a_scram_login_that_ends_without_success_counts_once() {
+        let (attempts, clock) = (Arc::new(Attempts::default()), Clock::start());
+        for _ in 0..3 {
+            let gate = gate(&attempts, clock);
+            assert!(gate.scram("alice").is_some());
+            gate.refused();
+            gate.refused();
+        }
+        let gate = gate(&attempts, clock);
+        assert!(gate.scram("nobody").is_none());
+        assert_eq!(gate.take_wait(), Duration::from_millis(250));
+    }
+
+    #[test]
+    fn a_client_that_tries_nothing_is_no_wrong_password() {
+        let (attempts, clock) = (Arc::new(Attempts::default()), Clock::start());
+        (0..10).for_each(|_| gate(&attempts, clock).refused());
+        let gate = gate(&attempts, clock);
+        gate.check(&plain("right"));
+        assert_eq!(gate.take_wait(), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_name_from_outside_cannot_forge_a_line_of_the_log() {
+        assert_eq!(printable("a\nERROR b\u{1b}[31m"), "a\\nERROR b\\u{1b}[31m");
+        assert_eq!(printable(&"x".repeat(1_000)).len(), 64);
+    }
 }

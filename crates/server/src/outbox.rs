@@ -55,9 +55,4 @@ impl Outbox {
             responses.append(&mut state.responses);
         }
     }
-
-    /// Whether something waits.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.state.lock().responses.is_empty()
-    }
 }

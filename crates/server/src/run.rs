@@ -7,15 +7,20 @@ use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
+use towline_admin::catalogue::{
+    ENDED, ENDING_NOW, FATAL, LISTENING, NOBODY_READS, QUIESCING, READY,
+};
 
+use crate::attempts::Attempts;
 use crate::clock::Clock;
 use crate::config::{AutoDefineConfig, Config, ConfigError, ListenerConfig};
 use crate::door::Door;
 use crate::identity::Doorman;
+use crate::logging::log;
 use crate::net::{Admission, IoThreads, ListenerKind, Listening, bind, server_settings};
-use crate::start::StartError;
+use crate::refused::RunError;
 use crate::users::Users;
-use crate::{defaults, fetcher, housekeeping, logging, start};
+use crate::{defaults, fetcher, hint, housekeeping, logging, start};
 
 /// How long a quiescing queue manager waits for open units of work.
 const QUIESCE_MAX: Duration = Duration::from_secs(10);
@@ -37,50 +42,9 @@ pub struct RunArgs {
     pub auto_define: Option<String>,
     /// Added to each sync of the log, for experiments.
     pub log_sync_delay: Duration,
+    /// How this program was called, for the commands to try that are printed after `ready`.
+    pub program: String,
 }
-
-/// Why the queue manager did not run.
-#[derive(Debug)]
-pub enum RunError {
-    /// The configuration was refused.
-    Config(ConfigError),
-    /// Something that the configuration names cannot be used.
-    Settings(String),
-    /// The data folder cannot be started from.
-    Start {
-        /// Which.
-        data: PathBuf,
-        /// Why.
-        error: StartError,
-    },
-    /// An address cannot be listened on.
-    Listen {
-        /// Which.
-        address: String,
-        /// Why.
-        error: std::io::Error,
-    },
-    /// The operating system refused a thread or a signal handler.
-    System(std::io::Error),
-}
-
-impl std::fmt::Display for RunError {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            RunError::Config(error) => write!(out, "configuration: {error}"),
-            RunError::Settings(why) => write!(out, "configuration: {why}"),
-            RunError::Start { data, error } => {
-                write!(out, "cannot start from {}: {error}", data.display())
-            }
-            RunError::Listen { address, error } => {
-                write!(out, "cannot listen on {address}: {error}")
-            }
-            RunError::System(error) => write!(out, "{error}"),
-        }
-    }
-}
-
-impl std::error::Error for RunError {}
 
 /// Runs a queue manager until it is told to end (SIGTERM or SIGINT: quiesce; twice: at once).
 ///
@@ -89,8 +53,10 @@ impl std::error::Error for RunError {}
 pub fn run(args: &RunArgs) -> Result<(), RunError> {
     let clock = Clock::start();
     logging::start();
+    tell_of_panics(&args.name);
+    let refused = |error| RunError::Config { file: args.config.clone(), error };
     let mut config = match &args.config {
-        Some(path) => Config::read(path).map_err(RunError::Config)?,
+        Some(path) => Config::read(path).map_err(refused)?,
         None => Config::default(),
     };
     if let Some(pattern) = &args.auto_define {
@@ -98,13 +64,16 @@ pub fn run(args: &RunArgs) -> Result<(), RunError> {
         config.auto_define.push(AutoDefineConfig { pattern: pattern.clone(), model });
     }
     if config.listener.is_empty() {
-        let listener = ListenerConfig::plain(args.listen);
-        listener.check().map_err(RunError::Settings)?;
-        config.listener.push(listener);
+        config.listener.push(ListenerConfig::plain(args.listen));
     }
-    let users = Arc::new(Users::read(&config.users).map_err(RunError::Settings)?);
-    let (door, fetches) = start::open(&args.name, &args.data, &config, args.log_sync_delay, clock)
-        .map_err(|error| RunError::Start { data: args.data.clone(), error })?;
+    // The file was checked; what is wrong now is of the command line.
+    config.check().map_err(|why| RunError::Config { file: None, error: ConfigError::from(why) })?;
+    let users = Users::read(&config.users).map_err(|why| refused(why.into()))?;
+    let users = Arc::new(users);
+    let (door, fetches) =
+        start::open(&args.name, &args.data, &config, args.log_sync_delay, clock).map_err(
+            |error| RunError::Start { name: args.name.clone(), data: args.data.clone(), error },
+        )?;
     fetcher::start(fetches, Arc::clone(&door)).map_err(RunError::System)?;
     door.define_defaults();
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -115,7 +84,7 @@ pub fn run(args: &RunArgs) -> Result<(), RunError> {
     let served = runtime.block_on(serve(args, &config, &users, &door));
     door.log().shutdown();
     served?;
-    tracing::info!(id = "TWL7021I", "the queue manager has ended");
+    log(&ENDED, &[&args.name]);
     Ok(())
 }
 
@@ -131,9 +100,11 @@ async fn serve(
     let io = Arc::new(io);
     let admission = Admission::new(config.limits.clone());
     let mut accepting = JoinSet::new();
+    let attempts = Arc::new(Attempts::default());
     let mut addresses = Vec::new();
     for listener in &config.listener {
-        let (listening, url) = listen(&args.name, listener, config, users)?;
+        let (listening, url) = listen(args, listener, config, users, &attempts)?;
+        log(&LISTENING, &[&url]);
         addresses.push(url);
         let (io, admission) = (Arc::clone(&io), Arc::clone(&admission));
         accepting.spawn(async move { io.accept(listening, admission).await });
@@ -150,19 +121,20 @@ async fn serve(
     chores.spawn(housekeeping::tick(Arc::clone(door)));
     chores.spawn(housekeeping::reclaim(Arc::clone(door), door.extent_bytes()));
     door.set_listeners(addresses.clone());
-    for url in &addresses {
-        say(&format!("ready {url}"));
-    }
+    welcome(args, &addresses, door);
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
-    tracing::info!(id = "TWL7020I", "the queue manager quiesces; a second signal ends it at once");
+    log(&QUIESCING, &[&args.name]);
     accepting.abort_all();
-    tokio::select! {
-        () = quiesce(door, &admission) => {}
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+    let in_order = tokio::select! {
+        in_order = quiesce(door, &admission) => in_order,
+        _ = terminate.recv() => false,
+        _ = interrupt.recv() => false,
+    };
+    if !in_order {
+        log(&ENDING_NOW, &[&args.name]);
     }
     chores.abort_all();
     let removed = std::fs::remove_file(&socket);
@@ -173,14 +145,16 @@ async fn serve(
 }
 
 fn listen(
-    name: &str,
+    args: &RunArgs,
     listener: &ListenerConfig,
     config: &Config,
     users: &Arc<Users>,
+    attempts: &Arc<Attempts>,
 ) -> Result<(Listening, String), RunError> {
-    let tls = server_settings(listener).map_err(RunError::Settings)?;
+    let tls = server_settings(listener).map_err(RunError::Tls)?;
+    let doorman = Doorman::new(&args.name, listener, &config.limits, users, attempts);
     let doorman =
-        Doorman::new(name, listener, &config.limits, users).map_err(RunError::Settings)?;
+        doorman.map_err(|why| RunError::Config { file: args.config.clone(), error: why.into() })?;
     let scheme = doorman.scheme();
     let kind = ListenerKind { tls, doorman: Arc::new(doorman) };
     let (listening, address) = bind(listener.address, kind)
@@ -195,15 +169,14 @@ fn io_threads(config: &Config) -> usize {
     }
 }
 
-/// New work is refused, open units of work may end, then everybody is told to go.
-async fn quiesce(door: &Arc<Door>, admission: &Arc<Admission>) {
+/// New work is refused, open units of work may end, then everybody is told to go. False when units
+/// of work were still open.
+async fn quiesce(door: &Arc<Door>, admission: &Arc<Admission>) -> bool {
     door.quiesce();
     let waited = wait_until(QUIESCE_MAX, || door.look(|instance| instance.units_open()) == 0).await;
-    if !waited {
-        tracing::warn!(id = "TWL7022W", "units of work were still open and are rolled back");
-    }
     door.end();
     wait_until(GOODBYE_MAX, || admission.connections() == 0).await;
+    waited
 }
 
 /// Looks every few milliseconds. True when it came about in time.
@@ -218,11 +191,34 @@ async fn wait_until(longest: Duration, mut done: impl FnMut() -> bool) -> bool {
     true
 }
 
-/// The one thing that goes to standard output: others wait for it.
-fn say(line: &str) {
+/// Tells those who wait for it, and then whoever looks, that clients may come.
+fn welcome(args: &RunArgs, urls: &[String], door: &Door) {
+    let clock = door.clock();
+    let took = clock.now().since(clock.started_at());
+    log(&READY, &[&args.name, &took.as_millis().to_string()]);
+    let ready: Vec<String> = urls.iter().map(|url| format!("ready {url}")).collect();
+    let ready = ready.join("\n");
+    if !say(&ready) {
+        log(&NOBODY_READS, &[&ready]);
+        return;
+    }
+    let Some(url) = urls.first() else { return };
+    // Whoever waited for `ready` may have gone away: that is nobody's fault.
+    say(&hint::text(&args.program, &args.data, url));
+}
+
+/// Writes to standard output. False when nobody reads it.
+fn say(text: &str) -> bool {
     use std::io::Write;
     let mut out = std::io::stdout().lock();
-    if writeln!(out, "{line}").and_then(|()| out.flush()).is_err() {
-        tracing::warn!(id = "TWL7023W", line, "nobody reads standard output");
-    }
+    writeln!(out, "{text}").and_then(|()| out.flush()).is_ok()
+}
+
+/// Has a broken rule of ours told as a message of the catalogue, beside where it happened.
+fn tell_of_panics(name: &str) {
+    let (name, before) = (name.to_owned(), std::panic::take_hook());
+    std::panic::set_hook(Box::new(move |panic| {
+        log(&FATAL, &[&name, &panic.to_string().replace('\n', " ")]);
+        before(panic);
+    }));
 }

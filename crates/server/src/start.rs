@@ -1,12 +1,14 @@
 //! From a data folder to a running node: open the log, bring the instance back, define what a new
 //! queue manager starts with.
 
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use towline_admin::catalogue::{MENDED, RECOVERY_ENDED, STARTING, TAIL_CUT};
 use towline_core::{AutoDefine, Limits};
-use towline_log::{DelayDisk, Disk, LinuxDisk, LogError, LogId, Options, Recovery};
+use towline_log::{Damage, DelayDisk, Disk, LinuxDisk, LogError, LogId, Options, Recovery, Report};
 use towline_node::{Restart, RestartError};
 use towline_types::limits;
 
@@ -14,6 +16,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::door::Door;
 use crate::fetcher::Fetcher;
+use crate::logging::log;
 use crate::status::Surroundings;
 
 /// Why a data folder cannot be started from.
@@ -51,8 +54,11 @@ pub(crate) fn open(
     clock: Clock,
 ) -> Result<(Arc<Door>, std::sync::mpsc::Receiver<towline_node::Fetch>), StartError> {
     let folder = data.join("log");
-    std::fs::create_dir_all(&folder).map_err(StartError::Folder)?;
+    // Messages and the administrator's socket are nobody else's.
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+    made.map_err(StartError::Folder)?;
     let disk = LinuxDisk::open(&folder).map_err(StartError::Log)?;
+    log(&STARTING, &[name, env!("CARGO_PKG_VERSION"), &data.display().to_string()]);
     let disk: Arc<dyn Disk> = if sync_delay.is_zero() {
         Arc::new(disk)
     } else {
@@ -74,32 +80,44 @@ pub(crate) fn open(
             },
         )?;
     let instance = restart.finish(report.tail);
-    tracing::info!(
-        id = "TWL7000I",
-        elapsed_ms = began.elapsed().as_millis(),
-        ?report,
-        "the recovery log was read"
-    );
+    tell(&report, began.elapsed());
     let (fetcher, fetches) = Fetcher::new();
     let surroundings = Surroundings {
         started_at: clock.started_at(),
         cache_bytes_max: config.log.cache_bytes,
+        log_bytes_nearly_max: log_bytes_max(config).saturating_sub(2 * extent_bytes),
         ..Surroundings::default()
     };
     let door = Arc::new(Door::new(instance, fetcher, surroundings, clock));
     let listener: Arc<dyn towline_log::Listener> = door.clone();
-    let log = recovery.start(listener).map_err(StartError::Log)?;
-    door.set_log(log);
+    let running = recovery.start(listener).map_err(StartError::Log)?;
+    door.set_log(running);
     Ok((door, fetches))
 }
 
-fn options(config: &Config) -> Options {
+fn tell(report: &Report, took: Duration) {
+    for finding in &report.findings {
+        let entry = match finding.what {
+            Damage::TornTail => &TAIL_CUT,
+            _ => &MENDED,
+        };
+        log(entry, &[&finding.to_string()]);
+    }
+    let (records, bytes) = (report.records.to_string(), report.bytes.to_string());
+    log(&RECOVERY_ENDED, &[&records, &bytes, &took.as_millis().to_string()]);
+}
+
+fn log_bytes_max(config: &Config) -> u64 {
+    if config.log.log_bytes_max == 0 { u64::MAX } else { config.log.log_bytes_max }
+}
+
+pub(crate) fn options(config: &Config) -> Options {
     let log = &config.log;
     Options {
         extent_bytes: log.extent_bytes,
         writes_in_flight_max: log.writes_in_flight_max,
         cache_bytes: usize::try_from(log.cache_bytes).unwrap_or(usize::MAX),
-        log_bytes_max: if log.log_bytes_max == 0 { u64::MAX } else { log.log_bytes_max },
+        log_bytes_max: log_bytes_max(config),
         reserve_bytes: log.reserve_bytes,
         ..Options::default()
     }

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use towline_admin::status::{LogStatus, MemoryStatus, Space, Status, WriteLatency};
-use towline_log::Log;
+use towline_log::{Log, Stats};
 use towline_types::Time;
 
 /// What the node is surrounded by.
@@ -13,11 +13,18 @@ pub(crate) struct Surroundings {
     pub(crate) started_at: Time,
     /// Bound of the log's cache of bodies.
     pub(crate) cache_bytes_max: u64,
+    /// Bytes of the log beyond which its own limit, and not the disk, is what bounds it.
+    pub(crate) log_bytes_nearly_max: u64,
     /// URLs of the listeners, once they listen.
     pub(crate) listeners: OnceLock<Vec<String>>,
 }
 
 impl Surroundings {
+    /// Whether `log_bytes_max` leaves the log no room, rather than the disk.
+    pub(crate) fn is_at_its_limit(&self, stats: &Stats) -> bool {
+        stats.bytes_in_use.saturating_add(stats.bytes_reusable) >= self.log_bytes_nearly_max
+    }
+
     pub(crate) fn status(&self, log: &Log, now: Time) -> Status {
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use towline_amqp::sasl::ScramCredentials;
+use towline_amqp::sasl::{ITERATIONS_DEFAULT, ScramCredentials};
 
 use crate::config::UsersConfig;
 
@@ -17,6 +17,9 @@ pub(crate) struct Users {
     by_name: HashMap<String, ScramCredentials>,
     administrators: Vec<String>,
     salt_secret: Option<Arc<[u8]>>,
+    /// What the password of a user who does not exist is compared with, so that the time of the
+    /// answer does not tell who exists. No password fits it.
+    nobody: Option<ScramCredentials>,
 }
 
 impl Users {
@@ -29,6 +32,7 @@ impl Users {
             by_name: HashMap::new(),
             administrators: config.administrators.clone(),
             salt_secret: Some(Arc::from(crate::random::bytes::<32>())),
+            nobody: nobody(ITERATIONS_DEFAULT),
         };
         let Some(path) = &config.file else { return Ok(users) };
         refuse_readable_by_others(path)?;
@@ -51,7 +55,17 @@ impl Users {
             let credentials = parse(credentials).ok_or_else(wrong)?;
             users.by_name.insert(name.to_owned(), credentials);
         }
+        let iterations = users.by_name.values().map(ScramCredentials::iterations).max();
+        users.nobody = nobody(iterations.unwrap_or(ITERATIONS_DEFAULT));
         Ok(users)
+    }
+
+    /// One user, for tests.
+    #[cfg(test)]
+    pub(crate) fn of(name: &str, password: &str) -> Users {
+        let credentials = ScramCredentials::derive(password, b"sixteen bytes...", 4_096);
+        let by_name = credentials.map(|found| (name.to_owned(), found)).into_iter().collect();
+        Users { by_name, ..Users::default() }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -63,12 +77,15 @@ impl Users {
     }
 
     /// Whether the password is this user's. Without any user there is nothing to check against and
-    /// everybody fits (listeners then take anonymous clients as well).
+    /// everybody fits (listeners then take anonymous clients as well). Takes as long for a user who
+    /// does not exist as for a wrong password.
     pub(crate) fn password_fits(&self, user: &str, password: &str) -> bool {
         if self.by_name.is_empty() {
             return true;
         }
-        self.by_name.get(user).is_some_and(|credentials| credentials.fits(password))
+        let known = self.by_name.get(user);
+        let fits = known.or(self.nobody.as_ref()).is_some_and(|keys| keys.fits(password));
+        fits && known.is_some()
     }
 
     pub(crate) fn is_administrator(&self, user: &str) -> bool {
@@ -78,6 +95,12 @@ impl Users {
     pub(crate) fn salt_secret(&self) -> Arc<[u8]> {
         self.salt_secret.clone().unwrap_or_else(|| Arc::from([0_u8; 32]))
     }
+}
+
+fn nobody(iterations: u32) -> Option<ScramCredentials> {
+    let (salt, stored, server) =
+        (crate::random::bytes::<16>(), crate::random::bytes(), crate::random::bytes());
+    ScramCredentials::new(&salt, iterations, stored, server)
 }
 
 /// `SCRAM-SHA-256$iterations:salt$stored:server`, the form in which PostgreSQL keeps them too.
@@ -102,4 +125,77 @@ fn refuse_readable_by_others(path: &Path) -> Result<(), String> {
         ));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::PathBuf;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    fn written(text: &str, mode: u32) -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("users");
+        std::fs::write(&file, text).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+        (folder, file)
+    }
+
+    fn read(text: &str) -> Result<Users, String> {
+        let (_folder, file) = written(text, 0o600);
+        Users::read(&UsersConfig { file: Some(file), administrators: vec!["alice".into()] })
+    }
+
+    fn line(name: &str, password: &str, iterations: Option<u32>) -> String {
+        towline_client::user_line(name, password, iterations).unwrap()
+    }
+
+    #[test]
+    fn a_line_of_the_user_command_takes_its_password_and_no_other() {
+        let text = format!("# who may\n\n{}\n", line("alice", "correct horse", None));
+        let users = read(&text).unwrap();
+        assert!(users.password_fits("alice", "correct horse"));
+        assert!(!users.password_fits("alice", "battery"));
+        assert!(!users.password_fits("bob", "correct horse"));
+        let credentials = users.credentials("alice").unwrap();
+        assert_eq!(credentials.iterations(), ITERATIONS_DEFAULT);
+        assert_eq!(credentials.salt().len(), 16);
+        assert!(users.credentials("bob").is_none());
+        assert!(users.is_administrator("alice") && !users.is_administrator("bob"));
+    }
+
+    #[test]
+    fn a_wrong_line_is_told_with_its_number() {
+        let good = line("alice", "x", None);
+        for wrong in ["bob", "bob:secret", "bob:SCRAM-SHA-256$1:AAAA$AAAA:AAAA"] {
+            let refusal = read(&format!("{good}\n{wrong}\n")).unwrap_err();
+            assert!(refusal.contains("line 2"), "{refusal}");
+            assert!(!refusal.contains("secret"), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_everybody_may_read_is_refused() {
+        let (_folder, file) = written(&line("alice", "x", None), 0o644);
+        let config = UsersConfig { file: Some(file), ..UsersConfig::default() };
+        assert!(Users::read(&config).unwrap_err().contains("chmod 600"));
+    }
+
+    #[test]
+    fn a_user_who_does_not_exist_takes_as_long_as_a_wrong_password() {
+        let users = read(&line("alice", "x", Some(10_000))).unwrap();
+        // The fastest of some runs: what else the machine does makes it only slower.
+        let fastest = |user: &str| {
+            let once = |_| {
+                let begun = Instant::now();
+                assert!(!users.password_fits(user, "wrong"));
+                begun.elapsed()
+            };
+            (0..5).map(once).min().unwrap_or(Duration::ZERO)
+        };
+        let (known, unknown) = (fastest("alice"), fastest("bob"));
+        assert!(unknown > known / 3 && unknown < known * 3, "{known:?}, unknown: {unknown:?}");
+    }
 }

@@ -1,4 +1,4 @@
-// Logging in: TLS with passwords and with certificates, and refusals.
+// Logins: what each SASL mechanism lets in, and what it refuses.
 
 package main
 

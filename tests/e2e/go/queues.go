@@ -1,4 +1,4 @@
-// Putting and getting with every mode, credit by hand, selectors, refusals, reconnecting.
+// Queues: put, get and what a queue answers, as a Go program sees them.
 
 package main
 

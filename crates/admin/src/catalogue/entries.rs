@@ -15,6 +15,87 @@ macro_rules! entries {
 }
 
 entries! {
+    STARTING = "TWL1001I" "Queue manager '{name}' version {version} is starting, data in {folder}.",
+        "The process began. Recovery of the log follows.";
+    READY = "TWL1002I" "Queue manager '{name}' is ready after {milliseconds} ms.",
+        "Recovery is complete and clients are accepted.";
+    LISTENING = "TWL1003I" "Listening on {address}.",
+        "A listener accepts clients at this address.";
+    QUIESCING = "TWL1004I" "Queue manager '{name}' is quiescing.",
+        "The process was told to end (SIGTERM or SIGINT). Units of work in progress may end, then \
+         clients are told that their connections close. A second signal ends at once.";
+    ENDING_NOW = "TWL1005W" "Queue manager '{name}' is ending at once.",
+        "A second signal arrived, or quiescing took too long. Open units of work are rolled back; \
+         nothing that was acknowledged is lost.";
+    ENDED = "TWL1006I" "Queue manager '{name}' ended.",
+        "The log is closed. The next start is quick.";
+    NOBODY_READS = "TWL1007W" "Nobody reads standard output: {line}.",
+        "The line that tells where clients may come could not be written. The message has it.";
+    CONFIGURATION_REFUSED = "TWL1010E" "Configuration {file} is refused: {reason}",
+        "The queue manager does not start with a configuration that it does not understand. Mend \
+         the line that the text names.";
+    FOLDER_IN_USE = "TWL1011E" "Data folder {folder} is in use by {process}.",
+        "Two processes must never share a data folder. End the other process, or choose another \
+         folder with --data.";
+    LISTEN_FAILED = "TWL1012E" "Cannot listen on {address}: {reason}.",
+        "Another program may hold the port. Choose another with --listen, or port 0 for any free \
+         one.";
+    TLS_REFUSED = "TWL1013E" "TLS settings are refused: {reason}.",
+        "A certificate or key could not be read or does not fit. The files are named in a \
+         [[listener]] of the configuration.";
+    START_FAILED = "TWL1014E" "Queue manager '{name}' cannot start: {reason}.",
+        "The text says why. Nothing was changed in the data folder.";
+    SYSTEM_REFUSED = "TWL1015E" "The operating system refused a thread or a signal: {reason}.",
+        "Most often a limit of the process is too low (ulimit -a), or the machine has no memory.";
+    FATAL = "TWL1019E" "Queue manager '{name}' halts: {reason}.",
+        "A rule inside the product was broken, so it stopped before it could do harm. Keep the \
+         data folder and the log lines, start again, and report it.";
+
+    RECOVERY_ENDED = "TWL2002I" "Recovery log read: {records} records, {bytes} bytes in {time} ms.",
+        "All that was committed is back. The time does not include opening the listeners.";
+    TAIL_CUT = "TWL2003I" "The tail of the recovery log was mended: {finding}.",
+        "The process or the machine stopped while it was writing. Nobody had been told that this \
+         batch was durable, so nothing acknowledged is lost.";
+    LOG_DAMAGED = "TWL2004E" "The recovery log is damaged: {finding}.",
+        "Bytes before the tail are not what was written: the disk or somebody changed them. The \
+         queue manager does not start rather than skip messages. Run 'towline log verify', and \
+         restore the extent from a copy.";
+    LOG_FULL = "TWL2005E" "The recovery log is full: {bytes} bytes. Puts are refused.",
+        "Messages that wait in queues hold the log. Gets go on and make room; so does a larger \
+         log_bytes_max in the configuration.";
+    LOG_HAS_ROOM = "TWL2006I" "The recovery log has room again. Puts are accepted.",
+        "What filled the log is gone.";
+    DISK_FULL = "TWL2007E" "The disk is full; the recovery log has {bytes} bytes. Puts are refused.",
+        "No extent can be added to the log. Nothing acknowledged is lost. Make room on the disk; \
+         the queue manager goes on by itself.";
+    LOG_WRITE_FAILED = "TWL2008E" "Writing the recovery log failed: {reason}. The process halts.",
+        "After a failed write or sync it is unknown what is on the disk, so the queue manager stops \
+         and acknowledges nothing more. Check the disk, then start again.";
+    LOG_LOW = "TWL2012W" "The recovery log is nearly out of room: {bytes} bytes are in use.",
+        "TWL2005E or TWL2007E comes next, and puts are refused, if nothing is done: get the messages \
+         that wait, or give the log more room.";
+    HOUSEKEEPING_FAILED = "TWL2013E" "Room of the recovery log cannot be given back: {reason}.",
+        "An image could not be written or an extent not be reused. Nothing is lost, but the log \
+         grows. Most often the disk is full. It is tried again every second.";
+    BODY_UNREADABLE = "TWL2014E" "A message cannot be read from the recovery log: {reason}.",
+        "The disk does not give back what was written. Stop the queue manager, run \
+         'towline log verify', and restore the extent that it names from a copy.";
+    MENDED = "TWL2016W" "Found and put right while the recovery log was read: {finding}.",
+        "An older copy of what was damaged was used. Nothing acknowledged is lost, but the disk is \
+         not above suspicion.";
+
+    LOGIN_REFUSED = "TWL3003W" "Login from {address} as '{user}' with {mechanism} was refused.",
+        "Wrong password, unknown user, or not welcome here without one. The client cannot see which \
+         of them. After three of them its address waits for answers, for some seconds at most.";
+    TOO_MANY_CONNECTIONS = "TWL3005W" "A connection from {address} was refused: {limit} is reached.",
+        "The limit stands in [limits] of the configuration; that of the local socket is 64 and \
+         cannot be set.";
+    TLS_FAILED = "TWL3008W" "TLS with {address} failed: {reason}.",
+        "The handshake did not succeed, or the stream broke.";
+    ACCEPT_FAILED = "TWL3009W" "A connection cannot be served: {reason}.",
+        "Most often the process has no file descriptor left: raise its limit (ulimit -n, \
+         LimitNOFILE).";
+
     UNKNOWN_QUEUE = "TWL5010E" "{reason}.", "There is no object of that name.";
     BAD_NAME = "TWL5011E" "{reason}.", "Names have 1 to 255 bytes and no control characters.";
     BAD_ALIAS = "TWL5012E" "{reason}.", "The TARGET of an alias must be a local queue.";
@@ -39,52 +120,12 @@ entries! {
     BAD_ATTRIBUTE = "TWL5028E" "{reason}.", "The value is outside its range.";
     MEMORY_FULL = "TWL5029E" "{reason}.",
         "Non-persistent messages live in memory, and it has a limit.";
-    LOG_FULL_REFUSED = "TWL5030E" "{reason}.", "See TWL7002E.";
+    LOG_FULL_REFUSED = "TWL5030E" "{reason}.", "See TWL2005E and TWL2007E.";
     ENDING_REFUSED = "TWL5031E" "{reason}.", "The queue manager was told to end.";
     NOT_AUTHORIZED = "TWL5032E" "{reason}.", "The user may not do this.";
     OBJECT_DELETED = "TWL5033E" "{reason}.", "The object went away while it was open.";
     UNIT_DOOMED = "TWL5040E" "{reason}.",
         "A put or a get inside the unit was refused, so that committing the rest would halve it.";
-
-    LOG_READ = "TWL7000I" "the recovery log was read",
-        "Restart read what was logged since the newest image. The fields tell how long it took and \
-         what was found; a torn tail is the last write before a crash, which nobody was told of.";
-    LOG_FAILED = "TWL7001E" "the recovery log failed; the queue manager halts",
-        "After a failed write or sync it is unknown what the disk holds, so nothing more is \
-         acknowledged and the process ends with status 70. Check the disk, then start again.";
-    LOG_FULL = "TWL7002E" "the recovery log has no room: puts are refused until messages are got or \
-         the disk has room",
-        "Messages that wait in queues hold the log, or the disk is full. Nothing acknowledged is \
-         lost. Gets go on and make room; so does more disk. The queue manager goes on by itself.";
-    LOG_LOW = "TWL7003W" "the recovery log is nearly out of room",
-        "See TWL7002E, which comes next if nothing is done.";
-    LOG_HAS_ROOM = "TWL7004I" "the recovery log has room again",
-        "What filled the log is gone. Puts are accepted.";
-    HOUSEKEEPING_FAILED = "TWL7005E" "housekeeping broke off | cannot give extents of the log back",
-        "An image could not be written or an extent not be given back. Nothing is lost, but the log \
-         grows. The field error says why; most often the disk is full.";
-    BODY_UNREADABLE = "TWL7007E" "a message body cannot be read from the log",
-        "The disk does not give back what was written. Stop the queue manager, run \
-         'towline log verify', and restore the extent that it names from a copy.";
-    RUN_NOT_TAKEN = "TWL7008W" "a run was not taken by the log",
-        "The log is ending or has failed. What was to be logged was not acknowledged to anybody.";
-    CONNECTION_REFUSED = "TWL7010W" "a connection was refused",
-        "A limit of connections was reached, for one address or for all. The field why says which; \
-         the limits stand in the configuration.";
-    ACCEPT_FAILED = "TWL7011W" "cannot accept a connection | cannot serve a connection",
-        "Most often the process has no file descriptor left: raise its limit (ulimit -n, \
-         LimitNOFILE).";
-    CONNECTION_NEVER_BEGAN = "TWL7013I" "a connection ended before it began",
-        "A TLS handshake failed, or the peer went away at once. Logged at level debug.";
-    QUIESCING = "TWL7020I" "the queue manager quiesces; a second signal ends it at once",
-        "The process was told to end (SIGTERM or SIGINT). Open units of work may still end; then \
-         clients are told that their connections close.";
-    ENDED = "TWL7021I" "the queue manager has ended",
-        "The log is closed. The next start is quick.";
-    UNITS_ROLLED_BACK = "TWL7022W" "units of work were still open and are rolled back",
-        "Quiescing waits only so long. Nothing that was acknowledged is lost.";
-    NOBODY_READS = "TWL7023W" "nobody reads standard output",
-        "The line that tells where clients come in could not be written. The field line has it.";
 
     QUEUE_CREATED = "TWL8006I" "Queue '{name}' created.", "DEFINE was carried out and logged.";
     QUEUE_DELETED = "TWL8007I" "Queue '{name}' deleted.", "DELETE was carried out and logged.";

@@ -54,7 +54,7 @@ const TABLES: &[(&str, &[&str])] = &[
 /// # Errors
 /// A text with line, key and suggestion; or the parser's own when the text is not TOML.
 pub(super) fn check(text: &str) -> Result<(), String> {
-    let root = DeTable::parse(text).map_err(|error| error.to_string())?;
+    let root = DeTable::parse(text).map_err(|error| place(text, &error))?;
     let names: Vec<&str> = TABLES.iter().map(|(name, _)| *name).collect();
     for (key, value) in root.get_ref() {
         let Some((table, keys)) = TABLES.iter().find(|(name, _)| name == key.get_ref()) else {
@@ -90,8 +90,22 @@ fn check_table(
     Ok(())
 }
 
+/// What the TOML reader says, in one line, with the number and the text of the line that it means.
+pub(super) fn place(text: &str, error: &toml::de::Error) -> String {
+    let why = error.message().replace('\n', "; ");
+    let Some(span) = error.span() else { return why };
+    let line = line_of(text, span.start);
+    let found = text.lines().nth(line - 1).unwrap_or_default().trim();
+    format!("line {line}: {why}: {found}")
+}
+
+/// Counted from 1.
+fn line_of(text: &str, at: usize) -> usize {
+    text.get(..at).unwrap_or(text).matches('\n').count() + 1
+}
+
 fn unknown(text: &str, at: usize, key: &str, known: &[&str], place: &str) -> String {
-    let line = text.get(..at).unwrap_or(text).matches('\n').count() + 1;
+    let line = line_of(text, at);
     let nearest = known
         .iter()
         .map(|name| (strsim::damerau_levenshtein(name, key), *name))

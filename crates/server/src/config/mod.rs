@@ -84,7 +84,7 @@ pub struct ListenerConfig {
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct AutoDefineConfig {
-    /// Names that it is for; `*` stands for any characters.
+    /// Names that it is for: one name, or with `*` at its end all that begin so.
     pub pattern: String,
     /// The model queue whose attributes they get.
     #[serde(default = "default_model")]
@@ -194,9 +194,15 @@ fn default_model() -> String {
     crate::defaults::DEFAULT_LOCAL_MODEL.to_owned()
 }
 
-/// Why a configuration was refused; the text names the file and the line.
+/// Why a configuration was refused, in one line that names the line of the file.
 #[derive(Debug)]
 pub struct ConfigError(String);
+
+impl From<String> for ConfigError {
+    fn from(why: String) -> ConfigError {
+        ConfigError(why)
+    }
+}
 
 impl std::fmt::Display for ConfigError {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -213,10 +219,8 @@ impl Config {
     /// When it cannot be read, is not TOML, has an unknown key, or a value out of its range.
     pub fn read(path: &Path) -> Result<Config, ConfigError> {
         let text = std::fs::read_to_string(path)
-            .map_err(|error| ConfigError(format!("cannot read {}: {error}", path.display())))?;
-        Config::parse(&text).map_err(|ConfigError(why)| {
-            ConfigError(format!("{}: {}", path.display(), why.trim_end()))
-        })
+            .map_err(|error| ConfigError(format!("it cannot be read: {error}")))?;
+        Config::parse(&text)
     }
 
     /// Checks the text of a configuration file.
@@ -226,34 +230,55 @@ impl Config {
     pub fn parse(text: &str) -> Result<Config, ConfigError> {
         keys::check(text).map_err(ConfigError)?;
         let config: Config =
-            toml::from_str(text).map_err(|error| ConfigError(error.to_string()))?;
+            toml::from_str(text).map_err(|error| ConfigError(keys::place(text, &error)))?;
         config.check().map_err(ConfigError)?;
         Ok(config)
     }
 
-    fn check(&self) -> Result<(), String> {
-        let manager = &self.queue_manager;
+    /// Checks ranges and what must go together.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let (manager, limits) = (&self.queue_manager, &self.limits);
         within("queue_manager.maxmsgl", manager.maxmsgl, 1, limits::MESSAGE_BYTES_MAX)?;
         within("queue_manager.maxumsgs", u64::from(manager.maxumsgs), 1, 999_999_999)?;
+        within("queue_manager.unit_bytes_max", manager.unit_bytes_max, 1, u64::MAX)?;
         within("queue_manager.unit_age_max_s", manager.unit_age_max_s, 1, 7 * 86_400)?;
         within("queue_manager.expiry_interval_s", manager.expiry_interval_s, 1, 86_400)?;
-        within("log.extent_bytes", self.log.extent_bytes, 4 << 20, 4 << 30)?;
-        if self.log.extent_bytes % 4_096 != 0 {
+        self.log.check()?;
+        within("limits.connections_max", limits.connections_max as u64, 1, 1_000_000)?;
+        let each = limits.connections_per_address_max as u64;
+        within("limits.connections_per_address_max", each, 1, 1_000_000)?;
+        within("limits.logins_pending_max", limits.logins_pending_max as u64, 1, 1_000_000)?;
+        within("limits.login_timeout_s", limits.login_timeout_s, 1, 600)?;
+        within("limits.idle_timeout_s", limits.idle_timeout_s, 1, 86_400)?;
+        within("limits.io_threads", limits.io_threads as u64, 0, 64)?;
+        for rule in &self.auto_define {
+            if rule.pattern.strip_suffix('*').unwrap_or(&rule.pattern).contains('*') {
+                return Err(format!(
+                    "auto_define.pattern = '{}': only its end may be *",
+                    rule.pattern
+                ));
+            }
+        }
+        self.listener.iter().try_for_each(ListenerConfig::check)
+    }
+}
+
+impl LogConfig {
+    fn check(&self) -> Result<(), String> {
+        within("log.extent_bytes", self.extent_bytes, 4 << 20, 1 << 30)?;
+        if !self.extent_bytes.is_multiple_of(4_096) {
             return Err("log.extent_bytes must be a multiple of 4096".into());
         }
-        if self.log.log_bytes_max != 0 {
-            within(
-                "log.log_bytes_max",
-                self.log.log_bytes_max,
-                4 * self.log.extent_bytes,
-                u64::MAX,
-            )?;
+        within("log.reserve_bytes", self.reserve_bytes, 1 << 20, 1 << 40)?;
+        if self.log_bytes_max != 0 {
+            // One extent in use, one ready behind it, one being given back, and the reserve.
+            let least = 4 * self.extent_bytes + self.reserve_bytes;
+            within("log.log_bytes_max", self.log_bytes_max, least, u64::MAX)?;
         }
-        within("log.writes_in_flight_max", self.log.writes_in_flight_max as u64, 1, 16)?;
-        within("limits.login_timeout_s", self.limits.login_timeout_s, 1, 600)?;
-        within("limits.idle_timeout_s", self.limits.idle_timeout_s, 1, 86_400)?;
-        within("limits.io_threads", self.limits.io_threads as u64, 0, 64)?;
-        self.listener.iter().try_for_each(ListenerConfig::check)
+        within("log.writes_in_flight_max", self.writes_in_flight_max as u64, 1, 16)
     }
 }
 
@@ -331,6 +356,47 @@ mod tests {
     #[test]
     fn a_value_out_of_range_names_the_range() {
         assert!(refusal("[queue_manager]\nmaxmsgl = 0").contains("must be 1 to 104857600"));
+    }
+
+    #[test]
+    fn what_is_no_toml_or_of_the_wrong_type_is_told_in_one_line_with_its_place() {
+        for (text, line) in [
+            ("[limits]\nlogin_timeout_s = \"soon\"\n", "line 2: "),
+            ("\n\n[limits\n", "line 3: "),
+            ("[queue_manager]\nmaxmsgl = -1\n", "line 2: "),
+            ("[[listener]]\naddress = \"nowhere\"\n", "line 2: "),
+        ] {
+            let refusal = refusal(text);
+            assert!(refusal.starts_with(line), "{refusal}");
+            assert_eq!(refusal.lines().count(), 1, "{refusal}");
+        }
+    }
+
+    #[test]
+    fn what_the_configuration_takes_the_log_takes_too() {
+        for (text, fits) in [
+            ("extent_bytes = 4194304", true),
+            ("extent_bytes = 1073741824", true),
+            ("extent_bytes = 1073745920", false),
+            ("extent_bytes = 4190208", false),
+            ("extent_bytes = 4194305", false),
+            ("extent_bytes = 4194304\nlog_bytes_max = 33554432", true),
+            ("extent_bytes = 4194304\nlog_bytes_max = 33554431", false),
+            ("writes_in_flight_max = 16\ncache_bytes = 0", true),
+        ] {
+            let config = Config::parse(&format!("[log]\n{text}"));
+            assert_eq!(config.is_ok(), fits, "{text}: {config:?}");
+            if let Ok(config) = config {
+                crate::start::options(&config).check().unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn a_pattern_has_its_star_at_the_end() {
+        let of = |pattern: &str| format!("[[auto_define]]\npattern = \"{pattern}\"");
+        assert!(refusal(&of("A*B")).contains("only its end"));
+        assert!(Config::parse(&of("A.*")).is_ok() && Config::parse(&of("*")).is_ok());
     }
 
     #[test]

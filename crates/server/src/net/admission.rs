@@ -15,8 +15,13 @@ pub(crate) struct Admission {
     counts: Mutex<Counts>,
 }
 
+/// Connections at once on the local socket. They have a count of their own: when clients have taken
+/// every place, the administrator must still get in.
+const LOCAL_CONNECTIONS_MAX: usize = 64;
+
 #[derive(Debug, Default)]
 struct Counts {
+    local: usize,
     connections: usize,
     logins_pending: usize,
     by_address: HashMap<IpAddr, usize>,
@@ -26,6 +31,8 @@ struct Counts {
 #[derive(Debug)]
 pub(crate) struct Place {
     admission: Arc<Admission>,
+    local: bool,
+    /// Set when connections of this address are counted.
     address: Option<IpAddr>,
     login_pending: bool,
 }
@@ -38,29 +45,38 @@ impl Admission {
     /// A place for a connection from `address` (`None`: the local socket), or why there is none.
     pub(crate) fn admit(self: &Arc<Self>, address: Option<IpAddr>) -> Result<Place, &'static str> {
         let mut counts = self.counts.lock();
+        let admission = Arc::clone(self);
+        if address.is_none() {
+            if counts.local >= LOCAL_CONNECTIONS_MAX {
+                return Err("the bound of the local socket");
+            }
+            counts.local += 1;
+            return Ok(Place { admission, local: true, address: None, login_pending: false });
+        }
         if counts.connections >= self.limits.connections_max {
-            return Err("connections_max reached");
+            return Err("connections_max");
         }
         if counts.logins_pending >= self.limits.logins_pending_max {
-            return Err("logins_pending_max reached");
+            return Err("logins_pending_max");
         }
         // Every local client has the same address: the bound would stop the wrong ones.
         let address = address.filter(|address| !address.is_loopback());
         if let Some(address) = address {
             let count = counts.by_address.entry(address).or_default();
             if *count >= self.limits.connections_per_address_max {
-                return Err("connections_per_address_max reached");
+                return Err("connections_per_address_max");
             }
             *count += 1;
         }
         counts.connections += 1;
         counts.logins_pending += 1;
-        Ok(Place { admission: Arc::clone(self), address, login_pending: true })
+        Ok(Place { admission, local: false, address, login_pending: true })
     }
 
-    /// Connections now.
+    /// Connections now, local ones too.
     pub(crate) fn connections(&self) -> usize {
-        self.counts.lock().connections
+        let counts = self.counts.lock();
+        counts.connections + counts.local
     }
 }
 
@@ -76,6 +92,10 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let mut counts = self.admission.counts.lock();
+        if self.local {
+            counts.local -= 1;
+            return;
+        }
         counts.connections -= 1;
         if self.login_pending {
             counts.logins_pending -= 1;
@@ -107,10 +127,25 @@ mod tests {
     #[test]
     fn logins_pending_are_bounded_and_given_back_at_login() {
         let admission = admission(10, 10, 1);
-        let mut first = admission.admit(None).unwrap();
-        assert!(admission.admit(None).is_err());
+        let loopback = Some(IpAddr::from([127, 0, 0, 1]));
+        let mut first = admission.admit(loopback).unwrap();
+        assert_eq!(admission.admit(loopback).unwrap_err(), "logins_pending_max");
         first.logged_in();
-        assert!(admission.admit(None).is_ok());
+        assert!(admission.admit(loopback).is_ok());
+    }
+
+    #[test]
+    fn an_administrator_gets_in_when_clients_have_every_place() {
+        let admission = admission(1, 1, 1);
+        let client = admission.admit(Some(IpAddr::from([127, 0, 0, 1]))).unwrap();
+        assert!(admission.admit(Some(IpAddr::from([127, 0, 0, 1]))).is_err());
+        let local: Vec<Place> =
+            (0..LOCAL_CONNECTIONS_MAX).map(|_| admission.admit(None).unwrap()).collect();
+        assert!(admission.admit(None).is_err(), "the local socket has a bound too");
+        drop(client);
+        assert!(admission.admit(Some(IpAddr::from([127, 0, 0, 1]))).is_ok());
+        drop(local);
+        assert_eq!(admission.connections(), 0);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use std::task::{Context, Poll, ready};
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use towline_core::{Body, ConnectionId};
 use towline_log::Log;
 use towline_node::{Front, Request, Response};
@@ -24,6 +24,7 @@ use towline_types::{Payload, Time};
 use crate::bodies;
 use crate::clock::Clock;
 use crate::door::Door;
+use crate::identity::Gate;
 use crate::net::admission::Place;
 use crate::net::scratch;
 use crate::outbox::Outbox;
@@ -48,6 +49,14 @@ pub(crate) enum End {
     Lost,
 }
 
+/// How a connection came in.
+pub(crate) struct Entrance {
+    /// Its place among all.
+    pub(crate) place: Place,
+    /// Who watches its login.
+    pub(crate) gate: Arc<Gate>,
+}
+
 type BodyRead = JoinHandle<Result<Payload, towline_log::LogError>>;
 
 /// The task of one connection.
@@ -56,6 +65,10 @@ pub(crate) struct ConnectionTask<S> {
     front: Front,
     id: ConnectionId,
     place: Place,
+    /// Until the client has logged in.
+    gate: Option<Arc<Gate>>,
+    /// No output before: too many wrong passwords came from there.
+    held: Option<Pin<Box<Sleep>>>,
     door: Arc<Door>,
     outbox: Arc<Outbox>,
     log: Log,
@@ -78,7 +91,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         socket: S,
         front: Front,
         id: ConnectionId,
-        place: Place,
+        entrance: Entrance,
         door: Arc<Door>,
         outbox: Arc<Outbox>,
     ) -> ConnectionTask<S> {
@@ -89,7 +102,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             socket,
             front,
             id,
-            place,
+            place: entrance.place,
+            gate: Some(entrance.gate),
+            held: None,
             door,
             outbox,
             log,
@@ -170,13 +185,26 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             }
             Poll::Ready(Ok(_)) => {
                 self.front.receive(now, &mut input, &mut self.requests);
-                if self.front.is_logged_in() {
-                    self.place.logged_in();
-                }
+                self.watch_login();
                 // A copy of the little that is left: `input` would pin the whole read buffer.
                 self.partial = BytesMut::from(&input[..]);
                 true
             }
+        }
+    }
+
+    /// Follows the login: a client that guesses passwords waits for its answers.
+    fn watch_login(&mut self) {
+        let Some(gate) = &self.gate else { return };
+        let wait = gate.take_wait();
+        if !wait.is_zero() {
+            self.held = Some(Box::pin(sleep(wait)));
+        }
+        if self.front.is_logged_in() {
+            self.place.logged_in();
+            self.gate = None;
+        } else if self.front.is_finished() {
+            gate.refused();
         }
     }
 
@@ -259,6 +287,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
 
     /// Writes what there is. True when bytes went out.
     fn poll_output(&mut self, context: &mut Context<'_>) -> io::Result<bool> {
+        if let Some(held) = &mut self.held {
+            if held.as_mut().poll(context).is_pending() {
+                return Ok(false);
+            }
+            self.held = None;
+        }
         let mut progress = false;
         loop {
             if self.output_bytes < OUTPUT_BYTES_TAKEN {

@@ -4,7 +4,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,13 +13,15 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::mpsc;
 use tokio::task::LocalSet;
 use tokio_rustls::TlsAcceptor;
+use towline_admin::catalogue::{ACCEPT_FAILED, TLS_FAILED, TOO_MANY_CONNECTIONS};
 use towline_node::Front;
 
 use super::admission::{Admission, Place};
-use super::connection::ConnectionTask;
+use super::connection::{ConnectionTask, Entrance};
 use super::tls::TlsSettings;
 use crate::door::Door;
 use crate::identity::{Doorman, Peer};
+use crate::logging::log;
 
 /// Sockets that may wait for an I/O thread.
 const ACCEPTED_MAX: usize = 1_024;
@@ -38,7 +40,7 @@ pub(crate) enum Listening {
     /// TCP, perhaps with TLS.
     Tcp(std::net::TcpListener, ListenerKind),
     /// The local socket in the data folder.
-    Local(std::os::unix::net::UnixListener, PathBuf, ListenerKind),
+    Local(std::os::unix::net::UnixListener, ListenerKind),
 }
 
 /// Binds a TCP listener; the address that it got is returned too.
@@ -61,7 +63,7 @@ impl Listening {
         let listener = std::os::unix::net::UnixListener::bind(path)?;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
         listener.set_nonblocking(true)?;
-        Ok(Listening::Local(listener, path.to_owned(), kind))
+        Ok(Listening::Local(listener, kind))
     }
 }
 
@@ -107,9 +109,7 @@ impl IoThreads {
         let mut turn = 0_usize;
         let (tcp, local, kind) = match listening {
             Listening::Tcp(listener, kind) => (TcpListener::from_std(listener).ok(), None, kind),
-            Listening::Local(listener, _, kind) => {
-                (None, UnixListener::from_std(listener).ok(), kind)
-            }
+            Listening::Local(listener, kind) => (None, UnixListener::from_std(listener).ok(), kind),
         };
         loop {
             let accepted = match (&tcp, &local) {
@@ -129,7 +129,7 @@ impl IoThreads {
                 Ok(None) => {}
                 Err(error) => {
                     // Most often no descriptor is left: accepting again at once would only spin.
-                    tracing::warn!(id = "TWL7011W", %error, "cannot accept a connection");
+                    log(&ACCEPT_FAILED, &[&error.to_string()]);
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
             }
@@ -162,8 +162,9 @@ async fn accept_local(
 fn admit(admission: &Arc<Admission>, address: Option<IpAddr>) -> Option<Place> {
     match admission.admit(address) {
         Ok(place) => Some(place),
-        Err(why) => {
-            tracing::warn!(id = "TWL7010W", ?address, why, "a connection was refused");
+        Err(limit) => {
+            let from = address.map_or_else(|| "this machine".to_owned(), |from| from.to_string());
+            log(&TOO_MANY_CONNECTIONS, &[&from, limit]);
             None
         }
     }
@@ -187,12 +188,12 @@ async fn serve_one(accepted: Accepted, door: Arc<Door>) {
     match accepted {
         Accepted::Tcp(accepted) => {
             if let Err(error) = serve_tcp(accepted, door).await {
-                tracing::debug!(id = "TWL7013I", %error, "a connection ended before it began");
+                log(&ACCEPT_FAILED, &[&error.to_string()]);
             }
         }
         Accepted::Local(socket, kind, place) => match UnixStream::from_std(socket) {
             Ok(socket) => run(socket, Peer::Local, &kind, place, door).await,
-            Err(error) => tracing::warn!(id = "TWL7011W", %error, "cannot serve a connection"),
+            Err(error) => log(&ACCEPT_FAILED, &[&error.to_string()]),
         },
     }
 }
@@ -213,9 +214,14 @@ async fn serve_tcp(accepted: TcpAccepted, door: Arc<Door>) -> io::Result<()> {
         return Ok(());
     };
     let handshake = TlsAcceptor::from(Arc::clone(settings)).accept(socket);
-    let socket = tokio::time::timeout(kind.doorman.login_timeout(), handshake)
-        .await
-        .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+    let shaken = tokio::time::timeout(kind.doorman.login_timeout(), handshake).await;
+    let socket = match shaken.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+        Ok(socket) => socket,
+        Err(error) => {
+            log(&TLS_FAILED, &[&address.to_string(), &error.to_string()]);
+            return Ok(());
+        }
+    };
     let tls_identity = crate::identity::certificate_name(socket.get_ref().1.peer_certificates());
     run(socket, Peer::Tcp { address, tls_identity, encrypted: true }, &kind, place, door).await;
     Ok(())
@@ -226,6 +232,7 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let (id, outbox) = door.connect();
-    let front = Front::new(kind.doorman.front_options(&peer), door.clock().now());
-    ConnectionTask::new(socket, front, id, place, door, outbox).run().await;
+    let gate = kind.doorman.gate(&peer, door.clock());
+    let front = Front::new(kind.doorman.front_options(&peer, &gate), door.clock().now());
+    ConnectionTask::new(socket, front, id, Entrance { place, gate }, door, outbox).run().await;
 }

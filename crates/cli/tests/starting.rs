@@ -1,0 +1,134 @@
+//! `towline run` as a person meets it: what it says when it starts, and when it cannot.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// A queue manager that ends with its test.
+struct Daemon {
+    process: Child,
+    /// Its first line.
+    ready: String,
+    stdout: BufReader<std::process::ChildStdout>,
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.process.kill().ok();
+        self.process.wait().ok();
+    }
+}
+
+fn command(data: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_towline"));
+    command.args(["run", "QMT", "--data"]).arg(data).args(arguments);
+    command.env_remove("TOWLINE_LOG").env_remove("TOWLINE_LOG_FORMAT");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn start(data: &Path) -> Daemon {
+    let mut process = command(data, &["--listen", "127.0.0.1:0"]).spawn().unwrap();
+    let mut stdout = BufReader::new(process.stdout.take().unwrap());
+    let mut ready = String::new();
+    stdout.read_line(&mut ready).unwrap();
+    Daemon { process, ready, stdout }
+}
+
+/// Standard error of a start that is refused.
+fn refused(data: &Path, arguments: &[&str]) -> String {
+    let output = command(data, arguments).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(output.stdout.is_empty(), "{output:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+/// The line for people, among those of the log.
+fn reason(words: &str) -> &str {
+    let mut lines = words.lines().filter(|line| line.starts_with("towline: "));
+    let line = lines.next().unwrap_or_default();
+    assert!(lines.next().is_none(), "more than one line: {words}");
+    for dump in ["Os {", "Some(", "ErrorKind", "\u{1b}"] {
+        assert!(!words.contains(dump), "{dump} in {words}");
+    }
+    line
+}
+
+#[test]
+fn after_ready_it_says_what_to_try_and_that_works() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut daemon = start(folder.path());
+    let url = daemon.ready.strip_prefix("ready amqp://127.0.0.1:").unwrap().trim().to_owned();
+    assert!(url.parse::<u16>().is_ok(), "{}", daemon.ready);
+    let mut tried = 0;
+    for line in daemon.stdout.by_ref().lines().map(Result::unwrap) {
+        if let Some(command) = line.strip_prefix("  ") {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", command]).stdin(Stdio::null()).stdout(Stdio::piped());
+            let output = shell.output().unwrap();
+            assert!(output.status.success(), "{command}: {output:?}");
+            tried += 1;
+        }
+        if line.contains("Ctrl-C") {
+            break;
+        }
+    }
+    assert_eq!(tried, 4);
+}
+
+#[test]
+fn whoever_stops_reading_after_ready_breaks_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut process = command(folder.path(), &["--listen", "127.0.0.1:0"]).spawn().unwrap();
+    drop(process.stdout.take());
+    let mut words = String::new();
+    let mut stderr = BufReader::new(process.stderr.take().unwrap());
+    while !words.contains("TWL1007W") {
+        assert!(stderr.read_line(&mut words).unwrap() > 0, "it ended: {words}");
+    }
+    assert!(process.try_wait().unwrap().is_none(), "{words}");
+    assert!(!words.contains('\u{1b}'), "colours in a pipe: {words}");
+    process.kill().unwrap();
+    process.wait().unwrap();
+}
+
+#[test]
+fn the_data_folder_and_the_socket_are_the_owners_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("made");
+    let _daemon = start(&data);
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&data), 0o700);
+    assert_eq!(mode(&data.join("towline.sock")), 0o600);
+}
+
+#[test]
+fn a_folder_in_use_an_address_in_use_and_a_wrong_file_are_told_in_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = start(folder.path());
+    let words = refused(folder.path(), &["--listen", "127.0.0.1:0"]);
+    let process = format!("is in use by process {}.", daemon.process.id());
+    assert!(reason(&words).starts_with("towline: TWL1011E: Data folder /"), "{words}");
+    assert!(reason(&words).ends_with(&process), "{words}");
+
+    let other = tempfile::tempdir().unwrap();
+    let address = daemon.ready.trim().strip_prefix("ready amqp://").unwrap();
+    let words = refused(other.path(), &["--listen", address]);
+    let expected = format!("towline: TWL1012E: Cannot listen on {address}: ");
+    assert!(reason(&words).starts_with(&expected), "{words}");
+
+    let file = other.path().join("t.toml");
+    std::fs::write(&file, "[limits]\nlogin_timout_s = 5\n").unwrap();
+    let words = refused(other.path(), &["--config", file.to_str().unwrap()]);
+    let expected = "t.toml is refused: line 2: unknown key 'login_timout_s' in [limits]; did you \
+                    mean 'login_timeout_s'?";
+    assert!(reason(&words).starts_with("towline: TWL1010E: Configuration /"), "{words}");
+    assert!(reason(&words).ends_with(expected), "{words}");
+    assert_eq!(words.lines().count(), 1, "{words}");
+
+    let words = refused(other.path(), &["--listen", "0.0.0.0:0"]);
+    assert!(reason(&words).contains("allow_plaintext"), "{words}");
+}

@@ -1,0 +1,59 @@
+//! What `towline run` says after `ready`: commands to try next, as they can be typed. Only text.
+
+use std::path::Path;
+
+/// Where commands look when they are told nothing.
+const DATA_DEFAULT: &str = "./data/QM1";
+
+/// A few lines for somebody who just started a queue manager: `program` as it was called, the data
+/// folder, and where clients come in.
+pub(crate) fn text(program: &str, data: &Path, url: &str) -> String {
+    let towline = word(program);
+    let data = if data == Path::new(DATA_DEFAULT) {
+        String::new()
+    } else {
+        format!(" --data {}", word(&data.display().to_string()))
+    };
+    format!(
+        "Try in another terminal:\n  \
+         {towline} put DEV.QUEUE.1 hello{data}\n  \
+         {towline} get DEV.QUEUE.1{data}\n  \
+         {towline} status{data}\n  \
+         {towline} mqsc{data}\n\
+         From JMS (Qpid): new JmsConnectionFactory(\"{url}\")\n\
+         Ctrl-C here ends the queue manager in order."
+    )
+}
+
+/// A word as a shell takes it.
+fn word(text: &str) -> String {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-+:,@%=".contains(letter);
+    if !text.is_empty() && text.chars().all(plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_folder_need_not_be_typed() {
+        let text = text("./towline", Path::new("./data/QM1"), "amqp://127.0.0.1:5672");
+        assert!(text.contains("\n  ./towline put DEV.QUEUE.1 hello\n"), "{text}");
+        assert!(text.contains("JmsConnectionFactory(\"amqp://127.0.0.1:5672\")"), "{text}");
+    }
+
+    #[test]
+    fn any_other_folder_stands_in_each_command_as_a_shell_takes_it() {
+        let text = text("towline", Path::new("/tmp/it's mine"), "amqp://127.0.0.1:5672");
+        assert_eq!(text.matches(r" --data '/tmp/it'\''s mine'").count(), 4, "{text}");
+    }
+
+    #[test]
+    fn no_line_looks_like_the_ready_line() {
+        let text = text("towline", Path::new("x"), "amqp://127.0.0.1:1");
+        assert!(text.lines().all(|line| !line.starts_with("ready")), "{text}");
+    }
+}
