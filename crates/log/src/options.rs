@@ -27,6 +27,9 @@ pub struct Options {
     pub batch_bytes_target: usize,
     /// Batches being written and synced at a time, 1 to 64; as many writer threads.
     pub writes_in_flight_max: usize,
+    /// Typical time of a write and its sync from which on a disk counts as slow, so that further
+    /// batches are written beside the one in flight. Zero: always.
+    pub slow_write: Duration,
     /// Bound of the cache of recent batches and read-ahead blocks, in bytes.
     pub cache_bytes: usize,
     /// Bound of all extents together, in bytes.
@@ -44,6 +47,7 @@ impl Default for Options {
             extent_bytes: 64 * 1024 * 1024,
             batch_bytes_target: 1024 * 1024,
             writes_in_flight_max: 4,
+            slow_write: Duration::from_millis(1),
             cache_bytes: 64 * 1024 * 1024,
             log_bytes_max: 8 * 1024 * 1024 * 1024,
             reserve_bytes: 16 * 1024 * 1024,
@@ -59,6 +63,7 @@ impl Options {
         Options {
             extent_bytes: EXTENT_BYTES_MIN,
             batch_bytes_target: 32 * 1024,
+            slow_write: Duration::ZERO,
             cache_bytes: 1024 * 1024,
             log_bytes_max: 64 * 1024 * 1024,
             reserve_bytes: EXTENT_BYTES_MIN,

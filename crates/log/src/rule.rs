@@ -1,11 +1,12 @@
 //! Group commit without a timer: when an idle writer takes the open batch.
 //!
 //! A batch is what arrived while earlier ones were being written. With nothing in flight, what
-//! somebody waits for goes at once. With batches in flight, the open one goes when it holds at
-//! least as many forced runs as all of them together: so each further write at least doubles what
-//! is on its way, a few writes are enough for any number of clients, and of N clients on a slow
-//! disk nearly all travel in one batch instead of in two alternating halves. A full batch goes in
-//! any case.
+//! somebody waits for goes at once. On a fast disk one write at a time is best: a second one would
+//! only be smaller, and cost processor time and latency (measured: docs/benchmarks). On a slow disk
+//! the open batch goes beside others when it holds at least as many forced runs as all of them
+//! together: so each further write at least doubles what is on its way, a few writes are enough for
+//! any number of clients, and of N clients nearly all travel in one batch instead of in two
+//! alternating halves. A full batch goes in any case.
 //!
 //! Pure: facts in, decision out. Time is an argument.
 
@@ -24,8 +25,28 @@ pub(crate) struct Facts {
     pub(crate) in_flight: usize,
     /// Forced runs in those.
     pub(crate) in_flight_forced: u64,
+    /// Writes lately took longer than `Options::slow_write`.
+    pub(crate) disk_is_slow: bool,
     /// The log is being shut down.
     pub(crate) closing: bool,
+}
+
+/// Typical time of a write: a moving average that forgets in about eight writes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct TypicalWrite {
+    us: u64,
+}
+
+impl TypicalWrite {
+    /// A write took this long.
+    pub(crate) fn enter(&mut self, took: Duration) {
+        let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        self.us = (self.us.saturating_mul(7).saturating_add(took_us)) / 8;
+    }
+
+    pub(crate) fn is_slow(self, slow_write: Duration) -> bool {
+        Duration::from_micros(self.us) >= slow_write
+    }
 }
 
 /// What an idle writer does about the open batch.
@@ -53,11 +74,8 @@ pub(crate) fn decide(
         return Decision::Take;
     }
     if facts.open_forced > 0 {
-        return if facts.in_flight == 0 || facts.open_forced >= facts.in_flight_forced {
-            Decision::Take
-        } else {
-            Decision::Wait
-        };
+        let beside = facts.disk_is_slow && facts.open_forced >= facts.in_flight_forced;
+        return if facts.in_flight == 0 || beside { Decision::Take } else { Decision::Wait };
     }
     match facts.lazy_since.map(|since| since + lazy_delay) {
         // Behind a write in flight a lazy run waits on: what comes back may bring a forced one.
@@ -82,6 +100,7 @@ mod tests {
             lazy_since,
             in_flight,
             in_flight_forced,
+            disk_is_slow: true,
             closing: false,
         }
     }
@@ -100,6 +119,18 @@ mod tests {
         assert_eq!(now_decide(&facts(6, 2, 7)), Decision::Wait);
         assert_eq!(now_decide(&facts(7, 2, 7)), Decision::Take);
         assert_eq!(now_decide(&facts(1, 1, 0)), Decision::Take);
+    }
+
+    #[test]
+    fn on_a_fast_disk_one_write_at_a_time_goes() {
+        let fast = Facts { disk_is_slow: false, ..facts(9, 1, 1) };
+        assert_eq!(now_decide(&fast), Decision::Wait);
+        let mut typical = TypicalWrite::default();
+        typical.enter(Duration::from_micros(100));
+        typical.enter(Duration::from_millis(6));
+        assert!(!typical.is_slow(Duration::from_millis(1)), "one late write is not a slow disk");
+        (0..8).for_each(|_| typical.enter(Duration::from_millis(5)));
+        assert!(typical.is_slow(Duration::from_millis(1)));
     }
 
     #[test]

@@ -10,7 +10,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use towline_types::Lsn;
 
@@ -23,7 +23,7 @@ use crate::format::{BATCH_HEADER_BYTES, EXTENT_HEADER_BYTES, LogId, padded, size
 use crate::histogram::Written;
 use crate::log::{Listener, Space};
 use crate::options::Options;
-use crate::rule::{self, Decision, Facts};
+use crate::rule::{self, Decision, Facts, TypicalWrite};
 
 /// Most bytes in batches that wait for a writer; appenders wait beyond it.
 const SEALED_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -103,6 +103,7 @@ pub(crate) struct State {
     pub(crate) sealed_bytes: usize,
     pub(crate) flights: VecDeque<Flight>,
     pub(crate) next_index: u64,
+    pub(crate) typical_write: TypicalWrite,
     pub(crate) durable: Lsn,
     /// End of the newest batch that left `open`.
     pub(crate) sealed_end: Lsn,
@@ -145,7 +146,7 @@ impl Shared {
         }
         if state.sealed.is_empty() {
             let options = &self.options;
-            let facts = state.facts();
+            let facts = state.facts(self.options.slow_write);
             match rule::decide(&facts, options.batch_bytes_target, options.lazy_delay, now) {
                 Decision::Take => state.seal(),
                 Decision::Wait => return Job::Wait(None),
@@ -175,7 +176,7 @@ impl Shared {
             return;
         }
         let options = &self.options;
-        let facts = state.facts();
+        let facts = state.facts(self.options.slow_write);
         let now = Instant::now();
         let wake = !state.sealed.is_empty()
             || match rule::decide(&facts, options.batch_bytes_target, options.lazy_delay, now) {
@@ -266,7 +267,7 @@ pub(crate) enum Opened {
 
 impl State {
     /// What the rule looks at.
-    fn facts(&self) -> Facts {
+    fn facts(&self, slow_write: Duration) -> Facts {
         let out = self.flights.iter().filter(|flight| !flight.done);
         let open = self.open.as_ref().filter(|batch| !batch.is_empty());
         Facts {
@@ -275,6 +276,7 @@ impl State {
             lazy_since: open.and_then(|batch| batch.lazy_since),
             in_flight: out.clone().count(),
             in_flight_forced: out.map(|flight| flight.forced).sum(),
+            disk_is_slow: self.typical_write.is_slow(slow_write),
             closing: self.phase == Phase::Closing,
         }
     }
@@ -339,7 +341,8 @@ impl State {
 
     /// Enters that the batch `index` is on disk; returns how far the log is now durable and how
     /// many bytes became so.
-    pub(crate) fn written(&mut self, index: u64) -> u64 {
+    pub(crate) fn written(&mut self, index: u64, took: Duration) -> u64 {
+        self.typical_write.enter(took);
         assert!(self.phase != Phase::Failed, "nothing becomes durable after a failure");
         let flight = self.flights.iter_mut().find(|flight| flight.index == index);
         assert!(flight.is_some(), "a batch comes back that was in flight");

@@ -28,7 +28,7 @@ pub(crate) fn run(shared: &Arc<Shared>) {
             Ok(done) => {
                 let took = began.elapsed();
                 hold(&shared.written).enter(done.bytes, done.padded_bytes, took);
-                finish(shared, index, lsn, done);
+                finish(shared, index, lsn, took, done);
             }
             Err(error) => {
                 fail(shared, &LogError::io("write a batch", &extent_name(name), error));
@@ -112,14 +112,14 @@ fn write(shared: &Shared, batch: Batch, unsynced: u32) -> io::Result<Done> {
     Ok(Done { bytes: bytes as u64, padded_bytes, content, cost, memory })
 }
 
-fn finish(shared: &Shared, index: u64, lsn: Lsn, done: Done) {
+fn finish(shared: &Shared, index: u64, lsn: Lsn, took: Duration, done: Done) {
     hold(&shared.cache).insert(lsn, done.content, done.cost);
     {
         let mut state = shared.state();
         if state.phase == Phase::Failed {
             return;
         }
-        let bytes = state.written(index);
+        let bytes = state.written(index, took);
         if let Some(memory) = done.memory {
             state.pool_up(memory, shared.options.writes_in_flight_max + 1);
         }

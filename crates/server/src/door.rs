@@ -4,7 +4,7 @@
 //! node's own (docs/adr).
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
@@ -32,6 +32,10 @@ pub(crate) struct Door {
     surroundings: Surroundings,
     clock: Clock,
     halted: AtomicBool,
+    /// Up to where the log is durable, as its writers said.
+    durable_upto: AtomicU64,
+    /// Up to where the instance was told so.
+    durable_seen: AtomicU64,
 }
 
 struct Inner {
@@ -55,7 +59,16 @@ impl Door {
             out: Outbound::default(),
         };
         let (inner, log, halted) = (Mutex::new(inner), OnceLock::new(), AtomicBool::new(false));
-        Door { inner, log, fetcher, surroundings, clock, halted }
+        Door {
+            inner,
+            log,
+            fetcher,
+            surroundings,
+            clock,
+            halted,
+            durable_upto: AtomicU64::new(0),
+            durable_seen: AtomicU64::new(0),
+        }
     }
 
     /// The log is running from now on.
@@ -89,19 +102,20 @@ impl Door {
 
     /// A new connection: its id and its outbox.
     pub(crate) fn connect(&self) -> (ConnectionId, Arc<Outbox>) {
-        let mut inner = self.inner.lock();
-        let id = ConnectionId(inner.next_connection);
-        inner.next_connection += 1;
-        let outbox = Outbox::new();
-        inner.outboxes.insert(id, Arc::clone(&outbox));
-        (id, outbox)
+        self.with_inner(|inner| {
+            let id = ConnectionId(inner.next_connection);
+            inner.next_connection += 1;
+            let outbox = Outbox::new();
+            inner.outboxes.insert(id, Arc::clone(&outbox));
+            (id, outbox)
+        })
     }
 
     /// The connection is over: its units of work are rolled back, its messages go back.
     pub(crate) fn disconnect(&self, id: ConnectionId, lost: bool) {
         let mut requests = vec![Request::Disconnect { lost }];
         self.step(self.clock.now(), id, &mut requests);
-        self.inner.lock().outboxes.remove(&id);
+        self.with_inner(|inner| inner.outboxes.remove(&id));
     }
 
     /// Takes all of `requests`; the answers go to the outbox of `connection` (which is not woken:
@@ -112,7 +126,7 @@ impl Door {
 
     /// Whether time-driven work waits.
     pub(crate) fn tick_is_due(&self) -> bool {
-        self.inner.lock().instance.next_tick() <= self.clock.now()
+        self.look(|instance| instance.next_tick()) <= self.clock.now()
     }
 
     /// Time-driven work: expiry, ages of units of work.
@@ -142,10 +156,10 @@ impl Door {
 
     /// Defines what a new queue manager starts with, when it has no object at all.
     pub(crate) fn define_defaults(&self) {
-        let journal = self.journal();
-        let mut inner = self.inner.lock();
-        let Inner { instance, out, .. } = &mut *inner;
-        crate::defaults::define(instance, self.clock.now(), &journal, out);
+        let (now, journal) = (self.clock.now(), self.journal());
+        self.with_inner(|Inner { instance, out, .. }| {
+            crate::defaults::define(instance, now, &journal, out);
+        });
     }
 
     /// Bytes of one extent of the log.
@@ -155,7 +169,7 @@ impl Door {
 
     /// Runs `look` on the instance, for status and administration.
     pub(crate) fn look<R>(&self, look: impl FnOnce(&mut Instance) -> R) -> R {
-        look(&mut self.inner.lock().instance)
+        self.with_inner(|inner| look(&mut inner.instance))
     }
 
     /// A body could not be read: damage that the log reports with its place.
@@ -164,25 +178,69 @@ impl Door {
     }
 
     fn step_instance(&self, now: Time, own: Option<ConnectionId>, input: Input<'_>) {
-        let mut to_wake: Vec<Arc<Outbox>> = Vec::new();
-        let mut unsent: Vec<Fetch> = Vec::new();
-        {
-            let mut inner = self.inner.lock();
-            let Inner { instance, outboxes, out, .. } = &mut *inner;
-            let journal = self.journal();
-            instance.step(now, input, &journal, out);
-            post(out, outboxes, own, &mut to_wake);
-            for fetch in out.fetches.drain(..) {
-                unsent.extend(self.fetcher.send(fetch).err());
+        let after = self.step_locked(&mut self.inner.lock(), now, own, input);
+        self.finish(after);
+        self.apply_durable();
+    }
+
+    /// Applies what became durable. Whoever is inside the door meanwhile does it when he leaves: a
+    /// log writer never waits for the node, because the node may wait for a log writer.
+    fn apply_durable(&self) {
+        loop {
+            // Pairs with the fence of the other side: either we see the position that it stored, or
+            // it finds the door free.
+            fence(Ordering::SeqCst);
+            let upto = self.durable_upto.load(Ordering::SeqCst);
+            if upto <= self.durable_seen.load(Ordering::SeqCst) {
+                return;
             }
+            let Some(mut inner) = self.inner.try_lock() else { return };
+            self.durable_seen.fetch_max(upto, Ordering::SeqCst);
+            let now = self.clock.now();
+            let after = self.step_locked(&mut inner, now, None, Input::Durable(Lsn(upto)));
+            drop(inner);
+            self.finish(after);
         }
-        for outbox in to_wake {
+    }
+
+    fn step_locked(
+        &self,
+        inner: &mut Inner,
+        now: Time,
+        own: Option<ConnectionId>,
+        input: Input<'_>,
+    ) -> After {
+        let mut after = After::default();
+        let Inner { instance, outboxes, out, .. } = inner;
+        instance.step(now, input, &self.journal(), out);
+        post(out, outboxes, own, &mut after.to_wake);
+        for fetch in out.fetches.drain(..) {
+            after.unsent.extend(self.fetcher.send(fetch).err());
+        }
+        after
+    }
+
+    fn finish(&self, after: After) {
+        for outbox in after.to_wake {
             outbox.wake();
         }
-        for fetch in unsent {
+        for fetch in after.unsent {
             self.content(fetch.ticket, None);
         }
     }
+
+    fn with_inner<R>(&self, act: impl FnOnce(&mut Inner) -> R) -> R {
+        let result = act(&mut self.inner.lock());
+        self.apply_durable();
+        result
+    }
+}
+
+/// What a step leaves to be done when the door is closed again.
+#[derive(Default)]
+struct After {
+    to_wake: Vec<Arc<Outbox>>,
+    unsent: Vec<Fetch>,
 }
 
 /// Puts each response into the outbox of its connection; `own` is not woken.
@@ -211,7 +269,8 @@ fn post(
 
 impl Listener for Door {
     fn durable(&self, upto: Lsn) {
-        self.step_instance(self.clock.now(), None, Input::Durable(upto));
+        self.durable_upto.fetch_max(upto.0, Ordering::SeqCst);
+        self.apply_durable();
     }
 
     fn failed(&self, error: &LogError) {

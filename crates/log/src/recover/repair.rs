@@ -19,6 +19,7 @@ use crate::extents::{Extent, Extents, Space};
 use crate::format::{BLOCK_BYTES, extent_name, image_name};
 use crate::histogram::Written;
 use crate::log::Listener;
+use crate::rule::TypicalWrite;
 use crate::shared::{Chain, Housekeeping, Phase, Reported, Shared, State};
 
 impl Recovery {
@@ -98,6 +99,7 @@ impl Recovery {
             sealed: VecDeque::new(),
             sealed_bytes: 0,
             flights: VecDeque::new(),
+            typical_write: TypicalWrite::default(),
             next_index: link.index + 1,
             durable: end,
             sealed_end: end,
