@@ -72,7 +72,8 @@ impl Consumer {
         self.turn(connection, desk);
     }
 
-    /// Asks for more when half of the credit is used up: one flow for many messages.
+    /// Asks for more when a quarter of the credit is used up: one flow for many messages, and never so
+    /// late that a producer with the same window gets ahead for that reason alone.
     pub(super) fn turn(&mut self, connection: &mut Connection, desk: &mut Desk) {
         // A consumer that has producers beside it goes on until all has come.
         let only_gets = desk.plan.mode == Mode::Get;
@@ -80,7 +81,7 @@ impl Consumer {
             self.stop(connection);
         }
         let may_begin = desk.phase >= Phase::Warm || !only_gets;
-        if self.is_stopped || !self.is_attached || !may_begin || self.credit > self.window / 2 {
+        if self.is_stopped || !self.is_attached || !may_begin || self.credit > self.window - self.window / 4 {
             return;
         }
         if let Some(link) = self.receiver {
