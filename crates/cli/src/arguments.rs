@@ -56,17 +56,12 @@ pub(crate) enum Command {
 /// How to find a queue manager and how to answer.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Reach {
-    /// Data folder of a queue manager on this machine (its local socket is in it)
-    #[arg(
-        long,
-        value_name = "DIR",
-        default_value = "./data/QM1",
-        env = "TOWLINE_DATA",
-        conflicts_with = "url"
-    )]
-    pub(crate) data: PathBuf,
+    /// Data folder of a queue manager on this machine, its local socket is in it [default: without
+    /// --url TOWLINE_URL, else TOWLINE_DATA, else ./data/QM1]
+    #[arg(long, value_name = "DIR", conflicts_with = "url")]
+    pub(crate) data: Option<PathBuf>,
     /// Address of a queue manager: amqp://[user@]host[:port] or amqps://...
-    #[arg(long, value_name = "URL", env = "TOWLINE_URL")]
+    #[arg(long, value_name = "URL")]
     pub(crate) url: Option<String>,
     /// File whose first line is the password (else TOWLINE_PASSWORD, else a prompt)
     #[arg(long, value_name = "FILE")]

@@ -16,6 +16,9 @@ use crate::failure::Failure;
 /// Name of the socket in a data folder.
 pub(crate) const SOCKET: &str = "towline.sock";
 
+/// Where a queue manager's data is when nobody says.
+const DATA_DEFAULT: &str = "./data/QM1";
+
 impl Reach {
     /// Connects.
     pub(crate) fn connect(&self) -> Result<Client, Failure> {
@@ -23,13 +26,19 @@ impl Reach {
         Ok(Client::connect(&place, &self.options(&place)?)?)
     }
 
+    /// An option counts more than the environment, whichever of the two it names.
     fn place(&self) -> Result<Place, Failure> {
-        match &self.url {
-            Some(url) => {
-                Place::parse(url).map_err(|reason| Failure::Usage(format!("--url {url}: {reason}")))
-            }
-            None => Ok(Place::Local(self.data.join(SOCKET))),
+        if let Some(url) = &self.url {
+            return remote("--url", url);
         }
+        if let Some(data) = &self.data {
+            return Ok(Place::Local(data.join(SOCKET)));
+        }
+        if let Ok(url) = std::env::var("TOWLINE_URL") {
+            return remote("TOWLINE_URL", &url);
+        }
+        let data = std::env::var_os("TOWLINE_DATA").unwrap_or_else(|| DATA_DEFAULT.into());
+        Ok(Place::Local(Path::new(&data).join(SOCKET)))
     }
 
     fn options(&self, place: &Place) -> Result<Options, Failure> {
@@ -67,6 +76,10 @@ impl Reach {
             None => prompt(&format!("Password of {user}")),
         }
     }
+}
+
+fn remote(from: &str, url: &str) -> Result<Place, Failure> {
+    Place::parse(url).map_err(|reason| Failure::Usage(format!("{from} {url}: {reason}")))
 }
 
 /// The password in a file, or else in the environment.

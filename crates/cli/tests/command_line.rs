@@ -247,6 +247,17 @@ fn wrong_usage_is_exit_code_2() {
 }
 
 #[test]
+fn an_option_counts_more_than_the_environment() {
+    let daemon = Daemon::start();
+    let nowhere = "amqp://127.0.0.1:1";
+    towline(&["status", "--url", &daemon.url]).env("TOWLINE_DATA", "/nowhere").assert().success();
+    towline(&["status", "--data", daemon.data()]).env("TOWLINE_URL", nowhere).assert().success();
+    towline(&["status"]).env("TOWLINE_DATA", daemon.data()).assert().success();
+    let both = ["status", "--data", daemon.data(), "--url", &daemon.url];
+    towline(&both).assert().code(2);
+}
+
+#[test]
 fn nobody_there_is_exit_code_4() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().to_str().unwrap();

@@ -9,6 +9,8 @@ const DATA_DEFAULT: &str = "./data/QM1";
 /// folder, and where clients come in.
 pub(crate) fn text(program: &str, data: &Path, url: &str) -> String {
     let towline = word(program);
+    // Nobody can connect to "any address"; on this machine the listener is localhost too.
+    let url = url.replace("//0.0.0.0:", "//localhost:").replace("//[::]:", "//localhost:");
     let data = if data == Path::new(DATA_DEFAULT) {
         String::new()
     } else {
@@ -49,6 +51,14 @@ mod tests {
     fn any_other_folder_stands_in_each_command_as_a_shell_takes_it() {
         let text = text("towline", Path::new("/tmp/it's mine"), "amqp://127.0.0.1:5672");
         assert_eq!(text.matches(r" --data '/tmp/it'\''s mine'").count(), 4, "{text}");
+    }
+
+    #[test]
+    fn a_listener_on_all_addresses_is_shown_as_one_that_can_be_connected_to() {
+        for any in ["amqps://0.0.0.0:5671", "amqps://[::]:5671"] {
+            let text = text("towline", Path::new("x"), any);
+            assert!(text.contains("\"amqps://localhost:5671\""), "{text}");
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-// Logins: what each SASL mechanism lets in, and what it refuses.
+// Logging in: TLS with passwords and with certificates, and refusals.
 
 package main
 

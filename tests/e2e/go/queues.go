@@ -1,4 +1,4 @@
-// Queues: put, get and what a queue answers, as a Go program sees them.
+// Putting and getting with every mode, credit by hand, selectors, refusals, reconnecting.
 
 package main
 
