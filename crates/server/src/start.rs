@@ -55,8 +55,9 @@ pub(crate) fn open(
 ) -> Result<(Arc<Door>, std::sync::mpsc::Receiver<towline_node::Fetch>), StartError> {
     let folder = data.join("log");
     // Messages and the administrator's socket are nobody else's.
-    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
-    made.map_err(StartError::Folder)?;
+    make_folder(&folder).map_err(StartError::Folder)?;
+    // Somebody else may have made it a moment ago, without a sync.
+    sync_folder(data).map_err(StartError::Folder)?;
     let disk = LinuxDisk::open(&folder).map_err(StartError::Log)?;
     log(&STARTING, &[name, env!("CARGO_PKG_VERSION"), &data.display().to_string()]);
     let disk: Arc<dyn Disk> = if sync_delay.is_zero() {
@@ -109,6 +110,31 @@ fn tell(report: &Report, took: Duration) {
 
 fn log_bytes_max(config: &Config) -> u64 {
     if config.log.log_bytes_max == 0 { u64::MAX } else { config.log.log_bytes_max }
+}
+
+/// Makes a folder and those above it that are missing, each one's name synced before anything is
+/// kept in it: a power cut must not take the log away with the name of its folder.
+fn make_folder(folder: &Path) -> std::io::Result<()> {
+    let parent = match folder.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
+        Some(parent) => parent,
+        None => return Ok(()),
+    };
+    if folder.is_dir() {
+        return Ok(());
+    }
+    make_folder(parent)?;
+    match std::fs::DirBuilder::new().mode(0o700).create(folder) {
+        Ok(()) => {}
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(error),
+    }
+    sync_folder(parent)
+}
+
+/// Makes the names in a folder durable.
+fn sync_folder(folder: &Path) -> std::io::Result<()> {
+    std::fs::File::open(folder)?.sync_all()
 }
 
 pub(crate) fn options(config: &Config) -> Options {

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use towline_types::limits;
+
 use crate::connection::clock::PEER_IDLE_MIN;
 use crate::connection::login::Phase;
 use crate::connection::{Connection, LINKS_MAX, name_key};
@@ -41,7 +43,7 @@ impl Connection {
             return;
         }
         match performative {
-            Performative::Open(open) => self.on_open(*open),
+            Performative::Open(open) => self.on_open(channel, *open),
             Performative::Begin(begin) => self.on_begin(channel, &begin),
             Performative::End(end) => self.on_end(channel, end),
             Performative::Close(close) => self.on_close(close),
@@ -114,9 +116,17 @@ impl Connection {
         }
     }
 
-    fn on_open(&mut self, open: Open) {
+    fn on_open(&mut self, channel: u16, open: Open) {
         if self.peer.opened {
             return self.fail(Error::new(condition::NOT_ALLOWED, "a second open frame"));
+        }
+        if channel != 0 {
+            let text = "an open frame on a channel other than 0";
+            return self.fail(Error::new(condition::FRAMING_ERROR, text));
+        }
+        if open.max_frame_bytes < limits::SASL_FRAME_BYTES_MAX {
+            let text = "a max-frame-size below 512";
+            return self.fail(Error::new(condition::INVALID_FIELD, text));
         }
         let idle = open.idle_timeout_ms.map(|idle| Duration::from_millis(u64::from(idle)));
         if let Some(idle) = idle.filter(|idle| !idle.is_zero()) {

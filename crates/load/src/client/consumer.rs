@@ -81,7 +81,11 @@ impl Consumer {
             self.stop(connection);
         }
         let may_begin = desk.phase >= Phase::Warm || !only_gets;
-        if self.is_stopped || !self.is_attached || !may_begin || self.credit > self.window - self.window / 4 {
+        if self.is_stopped
+            || !self.is_attached
+            || !may_begin
+            || self.credit > self.window - self.window / 4
+        {
             return;
         }
         if let Some(link) = self.receiver {

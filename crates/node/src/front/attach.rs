@@ -256,7 +256,7 @@ impl Front {
             Some(LinkTarget::Target(target)) => target,
             _ => Target::default(),
         };
-        if let Some(address) = address {
+        if let Some(address) = address.filter(|_| target.dynamic || target.address.is_none()) {
             target.address = Some(Arc::from(address));
         }
         let reply = AttachReply {
@@ -274,7 +274,10 @@ impl Front {
     fn accept_consumer(&mut self, attached: &Attached, address: &str, mode: SenderSettleMode) {
         let wanted = attached.source.as_deref().cloned().unwrap_or_default();
         let source = Source {
-            address: Some(Arc::from(address)),
+            // The address as the peer wrote it: some clients compare. A dynamic node has ours.
+            address: Some(
+                wanted.address.clone().filter(|_| !wanted.dynamic).unwrap_or(Arc::from(address)),
+            ),
             filter: supported_filters(&wanted.filter),
             default_outcome: Some(AmqpOutcome::Released),
             outcomes: OUTCOMES.into_iter().collect(),
