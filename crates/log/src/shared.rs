@@ -104,6 +104,8 @@ pub(crate) struct State {
     pub(crate) flights: VecDeque<Flight>,
     pub(crate) next_index: u64,
     pub(crate) typical_write: TypicalWrite,
+    /// Writers that are telling the listener what became durable, and look for work next.
+    pub(crate) reporting: usize,
     pub(crate) durable: Lsn,
     /// End of the newest batch that left `open`.
     pub(crate) sealed_end: Lsn,
@@ -270,13 +272,17 @@ impl State {
     fn facts(&self, slow_write: Duration) -> Facts {
         let out = self.flights.iter().filter(|flight| !flight.done);
         let open = self.open.as_ref().filter(|batch| !batch.is_empty());
+        let disk_is_slow = self.typical_write.is_slow(slow_write);
+        // On a fast disk the writer that reports is back before another would be awake, and what its
+        // report brings travels in one batch.
+        let coming_back = if disk_is_slow { 0 } else { self.reporting };
         Facts {
             open_bytes: open.map_or(0, Batch::bytes),
             open_forced: open.map_or(0, |batch| batch.forced),
             lazy_since: open.and_then(|batch| batch.lazy_since),
-            in_flight: out.clone().count(),
+            in_flight: out.clone().count() + coming_back,
             in_flight_forced: out.map(|flight| flight.forced).sum(),
-            disk_is_slow: self.typical_write.is_slow(slow_write),
+            disk_is_slow,
             closing: self.phase == Phase::Closing,
         }
     }

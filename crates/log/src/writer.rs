@@ -20,7 +20,8 @@ use crate::shared::{Job, Phase, Shared, State, hold, wait};
 
 /// Body of a writer thread.
 pub(crate) fn run(shared: &Arc<Shared>) {
-    while let Some((batch, unsynced)) = next(shared) {
+    let mut reported = false;
+    while let Some((batch, unsynced)) = next(shared, reported) {
         let name = batch.extent.sequence;
         let (index, lsn) = (batch.index, batch.lsn);
         let began = Instant::now();
@@ -28,10 +29,11 @@ pub(crate) fn run(shared: &Arc<Shared>) {
             Ok(done) => {
                 let took = began.elapsed();
                 hold(&shared.written).enter(done.bytes, done.padded_bytes, took);
-                finish(shared, index, lsn, took, done);
+                reported = finish(shared, index, lsn, took, done);
             }
             Err(error) => {
                 fail(shared, &LogError::io("write a batch", &extent_name(name), error));
+                reported = false;
             }
         }
     }
@@ -49,8 +51,12 @@ struct Done {
     memory: Option<Vec<u8>>,
 }
 
-fn next(shared: &Shared) -> Option<(Batch, u32)> {
+/// The next batch to write. `reported`: this writer comes back from reporting.
+fn next(shared: &Shared, reported: bool) -> Option<(Batch, u32)> {
     let mut state = shared.state();
+    if reported {
+        state.reporting -= 1;
+    }
     loop {
         match shared.next_job(&mut state, Instant::now()) {
             Job::Write { batch, unsynced } => {
@@ -112,12 +118,13 @@ fn write(shared: &Shared, batch: Batch, unsynced: u32) -> io::Result<Done> {
     Ok(Done { bytes: bytes as u64, padded_bytes, content, cost, memory })
 }
 
-fn finish(shared: &Shared, index: u64, lsn: Lsn, took: Duration, done: Done) {
+/// True when it reported.
+fn finish(shared: &Shared, index: u64, lsn: Lsn, took: Duration, done: Done) -> bool {
     hold(&shared.cache).insert(lsn, done.content, done.cost);
     {
         let mut state = shared.state();
         if state.phase == Phase::Failed {
-            return;
+            return false;
         }
         let bytes = state.written(index, took);
         if let Some(memory) = done.memory {
@@ -126,13 +133,15 @@ fn finish(shared: &Shared, index: u64, lsn: Lsn, took: Duration, done: Done) {
         shared.unsynced.fetch_sub(bytes, Ordering::Relaxed);
         shared.durable.store(state.durable.0, Ordering::Release);
         if bytes == 0 {
-            return;
+            return false;
         }
+        state.reporting += 1;
         if state.phase == Phase::Closing {
             shared.wake_appenders(&state);
         }
     }
     report(shared);
+    true
 }
 
 /// Tells the listener how far the log is durable, in order.

@@ -100,6 +100,7 @@ impl Recovery {
             sealed_bytes: 0,
             flights: VecDeque::new(),
             typical_write: TypicalWrite::default(),
+            reporting: 0,
             next_index: link.index + 1,
             durable: end,
             sealed_end: end,

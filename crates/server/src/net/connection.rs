@@ -38,7 +38,7 @@ const INCOMING_BYTES_HIGH: usize = 16 * 1024 * 1024;
 /// Pieces given to one vectored write (IOV_MAX is 1,024).
 const WRITE_PIECES_MAX: usize = 512;
 /// Rounds of one poll before the others get their turn.
-const ROUNDS_MAX: usize = 8;
+const ROUNDS_MAX: usize = 1;
 
 /// How a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -23,6 +23,9 @@ use crate::door::Door;
 use crate::identity::{Doorman, Peer};
 use crate::logging::log;
 
+/// Connections served before the sockets are asked again which of them have something: a busy
+/// producer must not keep a consumer's credit waiting.
+const EVENT_INTERVAL: u32 = 31;
 /// Sockets that may wait for an I/O thread.
 const ACCEPTED_MAX: usize = 1_024;
 
@@ -93,6 +96,7 @@ impl IoThreads {
             let door = Arc::clone(door);
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
+                .event_interval(EVENT_INTERVAL)
                 .max_blocking_threads(4)
                 .thread_keep_alive(Duration::from_secs(10))
                 .build()?;
