@@ -1,11 +1,13 @@
-//! The keeper thread: makes extents ready ahead of the writers, and watches the room.
+//! The keeper thread: makes extents ready ahead of the writers, and watches the room. The teller
+//! thread: tells the listener about the room.
 //!
 //! A new extent is filled with zeros once (a write into a block that was written before needs no
 //! change of the file's own records, which halves the time of a small synced write); after that it
 //! is used again and again. Not here: letting extents go (`reclaim`).
 //!
 //! Invariants: an extent gets its name `extent-...` only when its header and all of it are synced;
-//! zeros are only written where no batch may have been opened (beyond `filled_to`).
+//! zeros are only written where no batch may have been opened (beyond `filled_to`); the keeper
+//! never calls the listener about room, because the listener may append and so wait for the keeper.
 
 use std::io;
 use std::sync::{Arc, PoisonError};
@@ -34,8 +36,6 @@ enum Chore {
         sequence: u64,
         spare: Option<String>,
     },
-    /// Tell the listener.
-    Tell(Space),
     Stop,
 }
 
@@ -55,14 +55,27 @@ pub(crate) fn run(shared: &Arc<Shared>) {
                     prepared
                 }
             }
-            Chore::Tell(space) => {
-                shared.listener.space(space);
-                Ok(())
-            }
             Chore::Stop => return,
         };
         if let Err(error) = result {
             fail(shared, &LogError::io("make an extent ready", NEW_NAME, error));
+        }
+    }
+}
+
+/// Body of the teller thread: tells the listener how much room there is, each time that it is not
+/// what was told last. Changes that come while the listener is at work are told as one.
+pub(crate) fn tell(shared: &Arc<Shared>) {
+    let mut told = Space::Ample;
+    let mut state = shared.state();
+    while !state.is_ending() {
+        if state.space == told {
+            state = wait(&shared.teller, state);
+        } else {
+            told = state.space;
+            drop(state);
+            shared.listener.space(told);
+            state = shared.state();
         }
     }
 }
@@ -97,7 +110,7 @@ fn next(shared: &Shared, refused: &mut bool) -> Chore {
         let space = state.extents.space();
         if space != state.space {
             state.space = space;
-            return Chore::Tell(space);
+            shared.teller.notify_one();
         }
         state = if *refused || space != Space::Ample {
             let waited = shared.keeper.wait_timeout(state, RETRY);

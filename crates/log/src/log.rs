@@ -29,14 +29,17 @@ pub enum Urgency {
 }
 
 /// Who hears from the log. Called on the log's threads, outside its lock, one call at a time for
-/// `durable` and `failed`; must return quickly and must not call [`Log::shutdown`] or drop the last
-/// [`Log`].
+/// `durable` and `failed`, and one for `space`; must return quickly and must not call
+/// [`Log::shutdown`] or drop the last [`Log`]. `durable` and `space` may append, and may wait for a
+/// thread that appends, but not for anything to become durable. What is appended while all writers
+/// are in `durable` may pass the bound of what waits for them (16 MiB).
 pub trait Listener: Send + Sync {
     /// All that ends at or before `upto` is durable. Ascends from call to call.
     fn durable(&self, upto: Lsn);
     /// A write or a sync failed. Called once; `durable` is never called after it.
     fn failed(&self, error: &LogError);
-    /// The room changed. The log begins as [`Space::Ample`].
+    /// The room changed. The log begins as [`Space::Ample`]. A change that is over before it could
+    /// be told is not told.
     fn space(&self, space: Space);
 }
 
@@ -65,6 +68,7 @@ impl Log {
             Ok(())
         };
         spawn("log-keeper", keeper::run)?;
+        spawn("log-teller", keeper::tell)?;
         for _ in 0..shared.options.writes_in_flight_max {
             spawn("log-writer", writer::run)?;
         }
@@ -230,6 +234,7 @@ impl Running {
         self.shared.writers.notify_all();
         self.shared.appenders.notify_all();
         self.shared.keeper.notify_all();
+        self.shared.teller.notify_all();
         let threads = std::mem::take(&mut *hold(&self.threads));
         for thread in threads {
             // A thread that panicked has said so itself.

@@ -37,7 +37,8 @@ pub struct Options {
     /// The part of the log that is kept for what frees space (gets): [`crate::Space::Full`] is said
     /// when only this much is left.
     pub reserve_bytes: u64,
-    /// How long a lazy run waits for a forced one to ride with.
+    /// How long a lazy run waits for a forced one to ride with; 20 times as long while the log is
+    /// [`crate::Space::Full`], where each batch costs at least 4 KiB of the reserve.
     pub lazy_delay: Duration,
 }
 

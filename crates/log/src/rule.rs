@@ -29,7 +29,13 @@ pub(crate) struct Facts {
     pub(crate) disk_is_slow: bool,
     /// The log is being shut down.
     pub(crate) closing: bool,
+    /// Only the reserve is left.
+    pub(crate) log_is_full: bool,
 }
+
+/// How many times longer lazy runs gather while the log is full: each batch takes a block of the
+/// reserve, however little is in it, and what frees room (gets) is lazy.
+const FULL_LAZY_FACTOR: u32 = 20;
 
 /// Typical time of a write: a moving average that forgets in about eight writes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -77,6 +83,8 @@ pub(crate) fn decide(
         let beside = facts.disk_is_slow && facts.open_forced >= facts.in_flight_forced;
         return if facts.in_flight == 0 || beside { Decision::Take } else { Decision::Wait };
     }
+    let factor = if facts.log_is_full { FULL_LAZY_FACTOR } else { 1 };
+    let lazy_delay = lazy_delay.saturating_mul(factor);
     match facts.lazy_since.map(|since| since + lazy_delay) {
         // Behind a write in flight a lazy run waits on: what comes back may bring a forced one.
         Some(due) if due <= now && facts.in_flight == 0 => Decision::Take,
@@ -102,6 +110,7 @@ mod tests {
             in_flight_forced,
             disk_is_slow: true,
             closing: false,
+            log_is_full: false,
         }
     }
 
@@ -145,6 +154,8 @@ mod tests {
         let lazy = Facts { lazy_since: Some(now), ..facts(0, 0, 0) };
         assert_eq!(decide(&lazy, TARGET, LAZY, now), Decision::WaitUntil(now + LAZY));
         assert_eq!(decide(&lazy, TARGET, LAZY, now + LAZY), Decision::Take);
+        let full = Facts { log_is_full: true, ..lazy };
+        assert_eq!(decide(&full, TARGET, LAZY, now + LAZY), Decision::WaitUntil(now + LAZY * 20));
         let behind = Facts { in_flight: 1, ..lazy };
         assert_eq!(decide(&behind, TARGET, LAZY, now + LAZY), Decision::Wait);
         let ridden = Facts { open_forced: 1, ..lazy };

@@ -25,8 +25,9 @@ use crate::log::{Listener, Space};
 use crate::options::Options;
 use crate::rule::{self, Decision, Facts, TypicalWrite};
 
-/// Most bytes in batches that wait for a writer; appenders wait beyond it.
-const SEALED_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Most bytes in batches that wait for a writer; appenders wait beyond it, see
+/// [`Shared::wait_for_writers`].
+pub(crate) const SEALED_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// What all threads and handles of one log share.
 pub(crate) struct Shared {
@@ -42,10 +43,13 @@ pub(crate) struct Shared {
     pub(crate) appenders: Condvar,
     /// The keeper waits here.
     pub(crate) keeper: Condvar,
+    /// Who tells the listener about room waits here.
+    pub(crate) teller: Condvar,
     pub(crate) chain: Chain,
     pub(crate) cache: Mutex<Cache>,
     pub(crate) written: Mutex<Written>,
     /// Held while the listener is called about durability: calls are in order, none after failure.
+    /// The listener may append, and so wait: a writer never waits for this lock while others work.
     pub(crate) reported: Mutex<Reported>,
     /// Held while images are written and extents reclaimed: one at a time.
     pub(crate) housekeeping: Mutex<Housekeeping>,
@@ -116,7 +120,7 @@ pub(crate) struct State {
     /// Appenders (and a shutdown) that wait for something.
     pub(crate) appenders_waiting: usize,
     pub(crate) extents: Extents,
-    /// What the listener was last told about room.
+    /// How much room the keeper last saw; the listener is told.
     pub(crate) space: Space,
     /// Buffers to be used again.
     pub(crate) pool: Vec<Vec<u8>>,
@@ -246,12 +250,22 @@ impl Shared {
         }
     }
 
-    /// Waits until writers are not too far behind.
+    /// Whether no writer is left who could take a batch: all tell the listener, or wait inside it.
+    pub(crate) fn all_report(&self, state: &State) -> bool {
+        state.reporting >= self.options.writes_in_flight_max
+    }
+
+    /// Waits until writers are not too far behind, but not while all of them report: the one who
+    /// appends may be a writer inside the listener, or hold what the listener waits for. So the
+    /// bound may be passed by what is appended during one report.
     pub(crate) fn wait_for_writers<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
     ) -> MutexGuard<'a, State> {
-        while state.sealed_bytes > SEALED_BYTES_MAX && state.phase == Phase::Running {
+        while state.sealed_bytes > SEALED_BYTES_MAX
+            && state.phase == Phase::Running
+            && !self.all_report(&state)
+        {
             state = self.wait_as_appender(state);
         }
         state
@@ -284,6 +298,7 @@ impl State {
             in_flight_forced: out.map(|flight| flight.forced).sum(),
             disk_is_slow,
             closing: self.phase == Phase::Closing,
+            log_is_full: self.space == Space::Full,
         }
     }
 

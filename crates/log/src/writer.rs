@@ -3,11 +3,12 @@
 //! Not here: when a batch is taken (`rule`).
 //!
 //! Invariants: nothing is done to the disk under the log's lock; a failed write or sync ends the
-//! log, it is never tried again; the durable prefix ends before the first batch that is not back.
+//! log, it is never tried again; the durable prefix ends before the first batch that is not back;
+//! no writer waits for one that is inside the listener, which may itself wait for writers.
 
 use std::io;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
+use std::sync::atomic::{Ordering, fence};
+use std::sync::{Arc, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -136,7 +137,8 @@ fn finish(shared: &Shared, index: u64, lsn: Lsn, took: Duration, done: Done) -> 
             return false;
         }
         state.reporting += 1;
-        if state.phase == Phase::Closing {
+        // Who waits for writers goes on when none is left.
+        if state.phase == Phase::Closing || shared.all_report(&state) {
             shared.wake_appenders(&state);
         }
     }
@@ -144,13 +146,36 @@ fn finish(shared: &Shared, index: u64, lsn: Lsn, took: Duration, done: Done) -> 
     true
 }
 
-/// Tells the listener how far the log is durable, in order.
+/// Tells the listener how far the log is durable, in order. Never waits for another writer: one
+/// that is inside the listener looks again when it comes out.
+///
+/// No position is left untold. Say that A stored `durable`, passed its first fence and found the
+/// lock held by B. Had B passed its second fence before A passed the first, A would have seen the
+/// lock let go, because B did that before its fence. So B passes its second fence after A passed
+/// the first, and what B reads then is what A stored, or more: B tells it, or finds the lock held
+/// in its turn, and the same holds of B and that holder.
 fn report(shared: &Shared) {
-    let mut reported = hold(&shared.reported);
-    let upto = shared.durable();
-    if !reported.failed && upto > reported.upto {
-        reported.upto = upto;
-        shared.listener.durable(upto);
+    loop {
+        fence(Ordering::SeqCst);
+        let mut reported = match shared.reported.try_lock() {
+            Ok(reported) => reported,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        if reported.failed {
+            return;
+        }
+        let upto = shared.durable();
+        if upto > reported.upto {
+            reported.upto = upto;
+            shared.listener.durable(upto);
+        }
+        let told = reported.upto;
+        drop(reported);
+        fence(Ordering::SeqCst);
+        if shared.durable() <= told {
+            return;
+        }
     }
 }
 
@@ -165,6 +190,7 @@ pub(crate) fn fail(shared: &Shared, error: &LogError) {
     shared.writers.notify_all();
     shared.appenders.notify_all();
     shared.keeper.notify_all();
+    shared.teller.notify_all();
     if first {
         let mut reported = hold(&shared.reported);
         reported.failed = true;
@@ -179,3 +205,6 @@ impl State {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -123,6 +123,7 @@ impl Recovery {
             writers: Condvar::new(),
             appenders: Condvar::new(),
             keeper: Condvar::new(),
+            teller: Condvar::new(),
             chain: Chain::new(link.index + 1, link.checksum),
             written: Mutex::new(Written::default()),
             reported: Mutex::new(Reported { upto: end, failed: false }),
