@@ -161,6 +161,14 @@ impl Connection {
         self.check_clock();
     }
 
+    /// Counts as having heard from the peer: for a driver that leaves the socket unread of its own
+    /// will (back-pressure), so that the idle time-out does not punish the peer for it. The limits
+    /// of the login and of the wait for the peer's close stay.
+    pub fn heard(&mut self, now: Time) {
+        self.clock.advance(now);
+        self.clock.heard();
+    }
+
     /// Whether a [`Login`](Event::Login) waits for its answer: a driver reads nothing more from the
     /// socket until then.
     #[must_use]

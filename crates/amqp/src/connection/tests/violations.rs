@@ -28,6 +28,56 @@ fn closes(peer: &mut Peer, condition: &Symbol) {
     panic!("no close frame");
 }
 
+#[test]
+fn a_close_frame_for_a_violation_is_the_last_output_however_much_waits_before_it() {
+    let (mut peer, link) = receiving_peer(ReceiverSettleMode::First, 5);
+    let outgoing = || crate::Outgoing {
+        content: towline_types::Payload::from(bytes::Bytes::from(vec![b'x'; 40_000])),
+        ..crate::Outgoing::default()
+    };
+    for key in 0..5 {
+        peer.connection.send(link, key, outgoing());
+    }
+    peer.send("open");
+    assert!(peer.connection.is_finished() && peer.connection.has_output());
+    // Commands that come too late write nothing behind it.
+    peer.connection.send(link, 5, outgoing());
+    peer.connection.set_credit(link, 5);
+    peer.connection.close(None);
+    peer.connection.accept_open();
+    let mut pieces = std::collections::VecDeque::new();
+    while peer.connection.has_output() {
+        let before = pieces.len();
+        peer.connection.take_output(&mut pieces, 1);
+        assert!(pieces.len() > before, "output that cannot be taken");
+    }
+    let bytes: Vec<u8> = pieces.iter().flat_map(|piece| piece.to_vec()).collect();
+    let mut bytes = bytes::BytesMut::from(&bytes[..]);
+    let mut frames = Vec::new();
+    while let Some(frame) = crate::frame::Frame::take(&mut bytes, u32::MAX).unwrap() {
+        frames.push(text::show(frame.channel, &frame.body));
+    }
+    assert!(bytes.is_empty(), "half a frame");
+    assert_eq!(frames.iter().filter(|frame| frame.starts_with("transfer")).count(), 5);
+    assert_eq!(frames.last().map(String::as_str), Some("close error=amqp:not-allowed"));
+}
+
+#[test]
+fn a_close_frame_goes_out_even_when_our_open_had_not() {
+    let options = crate::ServerOptions { require_sasl: false, ..crate::ServerOptions::default() };
+    let now = towline_types::Time(0);
+    let mut peer = Peer::new(crate::Connection::server(options, now), now);
+    peer.send_header(crate::frame::Protocol::Amqp);
+    peer.send("open");
+    peer.send("begin");
+    peer.send("open");
+    assert!(peer.connection.is_finished() && peer.connection.has_output());
+    peer.expect_header(crate::frame::Protocol::Amqp);
+    peer.expect("open");
+    peer.expect("close error=amqp:not-allowed");
+    peer.expect_nothing();
+}
+
 fn ends(peer: &mut Peer, condition: &Symbol) {
     match peer.event() {
         Event::SessionEnded { error: Some(error), by_peer: false, .. } => {
