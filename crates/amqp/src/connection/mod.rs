@@ -36,7 +36,7 @@ use slab::Slab;
 use towline_types::Time;
 
 use crate::event::{Event, LinkId};
-use crate::session::Session;
+use crate::session::{Session, Unfinished};
 use crate::types::{Error, Open, Role};
 
 pub use options::{ClientOptions, ServerOptions};
@@ -68,6 +68,7 @@ pub struct Connection {
     /// Links that are up, by name and by the peer's role (names are per direction, AMQP 2.6.1).
     names: BTreeMap<(bool, Arc<str>), LinkId>,
     links: usize,
+    unfinished: Unfinished,
     generation: u32,
     output: Output,
     events: VecDeque<Event>,
@@ -137,6 +138,13 @@ impl Connection {
     #[must_use]
     pub fn output_bytes(&self) -> usize {
         self.output.bytes()
+    }
+
+    /// Bytes of incoming deliveries whose last frame has not come, of all links together; never
+    /// more than two of the largest messages: a peer that goes beyond that is closed.
+    #[must_use]
+    pub fn unfinished_bytes(&self) -> u64 {
+        self.unfinished.bytes()
     }
 
     /// Moves encoded bytes to the end of `out`, in order: at least one piece when there is any, then
@@ -236,6 +244,7 @@ impl Connection {
 
     fn forget_sessions(&mut self) {
         self.sessions.clear();
+        self.unfinished = Unfinished::default();
         self.channels.clear();
         self.names.clear();
         self.due.clear();
