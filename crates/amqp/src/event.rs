@@ -84,7 +84,7 @@ pub enum Event {
     /// Server: the peer asks for a link; answer with `accept_attach` or `refuse_attach`. Client: the
     /// peer's answer (a null terminus announces a refusal: `Detached` with the reason follows).
     Attached(Box<Attached>),
-    /// Credit moved on a link.
+    /// Credit moved on a link. On a receiving link also when an aborted delivery used some up.
     Flow(Flow),
     /// A whole delivery came in (the frames of a large one are put together first).
     Transfer(Transfer),

@@ -2,7 +2,7 @@
 
 use crate::connection::{Connection, LINKS_MAX, name_key};
 use crate::event::{AttachReply, AttachRequest, IncomingId, LinkId, Outgoing, SessionId};
-use crate::link::Link;
+use crate::link::{Direction, Link};
 use crate::sasl::ScramCredentials;
 use crate::session::Session;
 use crate::types::{DeliveryState, Error, Role, SaslCode};
@@ -44,7 +44,7 @@ impl Connection {
     /// the reason (AMQP 2.6.3).
     pub fn refuse_attach(&mut self, link: LinkId, error: Error) {
         if let Some(session) = session_of(&mut self.sessions, link) {
-            session.refuse_attach(link, error, &mut self.output);
+            session.refuse_attach(link, error, &mut self.output, &mut self.unfinished);
             self.forget_name(link);
         }
     }
@@ -59,6 +59,19 @@ impl Connection {
     /// with `drain` tells that it did.
     pub fn drain(&mut self, link: LinkId, credit: u32) {
         self.grant(link, credit, true);
+    }
+
+    /// Our receiving link: what the peer may still send of the credit given last; a delivery uses
+    /// credit up with its first frame, also one that is aborted later. A driver that keeps account
+    /// of its own looks here at each `Flow` event of the link. None when the link is gone or is
+    /// not one on which we receive.
+    #[must_use]
+    pub fn link_credit(&self, link: LinkId) -> Option<u32> {
+        let session = self.sessions.get(usize::from(link.session))?;
+        match &session.link(link)?.direction {
+            Direction::Receiving(receiving) => Some(receiving.credit),
+            Direction::Sending(_) => None,
+        }
     }
 
     fn grant(&mut self, link: LinkId, credit: u32, drain: bool) {
@@ -121,7 +134,7 @@ impl Connection {
     /// Detaches a link; `closed` destroys its terminus. `Detached` follows when the peer answers.
     pub fn detach(&mut self, link: LinkId, closed: bool, error: Option<Error>) {
         if let Some(session) = session_of(&mut self.sessions, link) {
-            session.detach(link, closed, error, &mut self.output);
+            session.detach(link, closed, error, &mut self.output, &mut self.unfinished);
             self.forget_name(link);
         }
     }

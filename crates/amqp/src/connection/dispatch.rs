@@ -29,7 +29,8 @@ impl Connection {
         let Some(index) = self.mapped(channel) else { return };
         let Some(session) = self.sessions.get_mut(usize::from(index)) else { return };
         if session.is_live() {
-            let result = session.on_transfer(transfer, payload, &mut self.events);
+            let result =
+                session.on_transfer(transfer, payload, &mut self.events, &mut self.unfinished);
             self.touch(index);
             self.punish(index, result);
         }
@@ -109,7 +110,9 @@ impl Connection {
 
     fn expel(&mut self, index: u16, link: u16, error: Error, closed: bool) {
         let Some(session) = self.sessions.get_mut(usize::from(index)) else { return };
-        if let Some(link) = session.expel(link, closed, error.clone(), &mut self.output) {
+        if let Some(link) =
+            session.expel(link, closed, error.clone(), &mut self.output, &mut self.unfinished)
+        {
             self.forget_name(link);
             let error = Some(error);
             self.events.push_back(Event::Detached { link, closed, error, by_peer: false });
@@ -277,7 +280,7 @@ impl Connection {
         if !session.is_live() {
             return;
         }
-        match session.on_detach(detach, &mut self.events, &mut self.output) {
+        match session.on_detach(detach, &mut self.events, &mut self.output, &mut self.unfinished) {
             Ok(None) => {}
             Ok(Some((id, link))) => {
                 self.links = self.links.saturating_sub(1);
@@ -311,7 +314,7 @@ impl Connection {
                 self.names.remove(&key);
             }
         }
-        self.links = self.links.saturating_sub(session.clear());
+        self.links = self.links.saturating_sub(session.clear(&mut self.unfinished));
     }
 
     /// Writes our open frame, once.

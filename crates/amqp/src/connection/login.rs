@@ -22,6 +22,7 @@ use crate::connection::{Connection, Local, Output, Peer};
 use crate::event::Event;
 use crate::frame::{Frame, FrameKind, Protocol};
 use crate::sasl::{ClientStep, SaslClient, SaslError, SaslServer, ScramCredentials, ServerStep};
+use crate::session::Unfinished;
 use crate::types::{Error, Open, SaslCode, SaslFrame, condition};
 
 /// Where a connection stands.
@@ -78,6 +79,7 @@ fn connection(
         channels: Vec::new(),
         names: BTreeMap::new(),
         links: 0,
+        unfinished: Unfinished::default(),
         generation: 0,
         output: Output::new(),
         events: VecDeque::new(),

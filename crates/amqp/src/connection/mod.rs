@@ -36,7 +36,7 @@ use slab::Slab;
 use towline_types::Time;
 
 use crate::event::{Event, LinkId};
-use crate::session::Session;
+use crate::session::{Session, Unfinished};
 use crate::types::{Error, Open, Role};
 
 pub use options::{ClientOptions, ServerOptions};
@@ -68,6 +68,7 @@ pub struct Connection {
     /// Links that are up, by name and by the peer's role (names are per direction, AMQP 2.6.1).
     names: BTreeMap<(bool, Arc<str>), LinkId>,
     links: usize,
+    unfinished: Unfinished,
     generation: u32,
     output: Output,
     events: VecDeque<Event>,
@@ -139,6 +140,13 @@ impl Connection {
         self.output.bytes()
     }
 
+    /// Bytes of incoming deliveries whose last frame has not come, of all links together; never
+    /// more than two of the largest messages: a peer that goes beyond that is closed.
+    #[must_use]
+    pub fn unfinished_bytes(&self) -> u64 {
+        self.unfinished.bytes()
+    }
+
     /// Moves encoded bytes to the end of `out`, in order: at least one piece when there is any, then
     /// pieces while they fit into `bytes_max`. Settlements are joined into ranges and credit into
     /// one flow per link here, so call it once per turn and not after each command.
@@ -159,6 +167,14 @@ impl Connection {
     pub fn tick(&mut self, now: Time) {
         self.clock.advance(now);
         self.check_clock();
+    }
+
+    /// Counts as having heard from the peer: for a driver that leaves the socket unread of its own
+    /// will (back-pressure), so that the idle time-out does not punish the peer for it. The limits
+    /// of the login and of the wait for the peer's close stay.
+    pub fn heard(&mut self, now: Time) {
+        self.clock.advance(now);
+        self.clock.heard();
     }
 
     /// Whether a [`Login`](Event::Login) waits for its answer: a driver reads nothing more from the
@@ -228,6 +244,7 @@ impl Connection {
 
     fn forget_sessions(&mut self) {
         self.sessions.clear();
+        self.unfinished = Unfinished::default();
         self.channels.clear();
         self.names.clear();
         self.due.clear();

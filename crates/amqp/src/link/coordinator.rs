@@ -12,8 +12,9 @@ use crate::types::CoordinatorCommand;
 
 /// Descriptor of the amqp-value section (AMQP 3.2.8).
 const AMQP_VALUE: u8 = 0x77;
-/// Longest message that is taken for a command, in bytes.
-const COMMAND_BYTES_MAX: usize = 4_096;
+/// Longest message that is taken for a command, in bytes; what a server says as max-message-size of
+/// a coordinator link, so that [`parse`] never meets a longer one.
+pub const COMMAND_BYTES_MAX: usize = 4_096;
 
 /// Reads the message that a transfer on a coordinator link carried. Sections before the body are
 /// passed over.

@@ -3,12 +3,12 @@
 use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
-use towline_types::{Payload, limits};
+use towline_types::Payload;
 
 use crate::connection::Output;
 use crate::event::{self, Event, IncomingId, LinkId};
 use crate::link::{Direction, Link, LinkState, Partial, Receiving, Violation, serial_distance};
-use crate::session::Session;
+use crate::session::{Session, Unfinished};
 use crate::types::{DeliveryState, Disposition, Error, Flow, Role, Symbol, Transfer, condition};
 
 /// Frames with less payload than this are gathered by copying, so that a delivery in tiny frames
@@ -36,6 +36,7 @@ impl Session {
         transfer: Transfer,
         payload: Bytes,
         events: &mut VecDeque<Event>,
+        unfinished: &mut Unfinished,
     ) -> Result<(), Violation> {
         if !self.window.came_in() {
             let text = "a transfer beyond the session window";
@@ -53,44 +54,7 @@ impl Session {
             let text = "a transfer on a link whose sender is the other end";
             return Err(session_violation(condition::NOT_ALLOWED, text));
         };
-        let bytes = payload.len() as u64;
-        let whole = match receiving.partial.take() {
-            None if !transfer.more => {
-                let partial = first_frame(index, receiving, transfer)?;
-                let Some(partial) = partial else { return Ok(()) };
-                check_bytes(index, receiving, bytes)?;
-                partial.into_event(id, Payload::from(payload))
-            }
-            None => {
-                let Some(partial) = first_frame(index, receiving, transfer)? else { return Ok(()) };
-                check_bytes(index, receiving, bytes)?;
-                if self.unfinished >= limits::DELIVERIES_UNFINISHED_MAX {
-                    let text = "too many unfinished deliveries";
-                    return Err(session_violation(condition::RESOURCE_LIMIT_EXCEEDED, text));
-                }
-                self.unfinished += 1;
-                receiving.partial = Some(Box::new(partial.with(payload)));
-                return Ok(());
-            }
-            Some(partial) => {
-                let (more, aborted) = (transfer.more, transfer.aborted);
-                let sum = partial.bytes.saturating_add(bytes);
-                self.unfinished -= 1;
-                let partial = next_frame(*partial, transfer)?;
-                if aborted {
-                    return Ok(());
-                }
-                check_bytes(index, receiving, sum)?;
-                let partial = partial.with(payload);
-                if more {
-                    self.unfinished += 1;
-                    receiving.partial = Some(Box::new(partial));
-                    return Ok(());
-                }
-                partial.finish(id)
-            }
-        };
-        events.push_back(Event::Transfer(whole));
+        events.extend(receiving.take_frame(id, transfer, payload, unfinished)?);
         Ok(())
     }
 
@@ -219,12 +183,55 @@ impl Session {
     }
 }
 
-/// Opens a delivery: takes its credit and its name. None when it was aborted at once.
+impl Receiving {
+    /// Puts a frame to its delivery. What is not whole then stays here; none then.
+    fn take_frame(
+        &mut self,
+        id: LinkId,
+        transfer: Transfer,
+        payload: Bytes,
+        unfinished: &mut Unfinished,
+    ) -> Result<Option<Event>, Violation> {
+        let (more, aborted) = (transfer.more, transfer.aborted);
+        let bytes = payload.len() as u64;
+        let Some(partial) = self.take_partial(unfinished) else {
+            let partial = first_frame(id.index, self, transfer)?;
+            if aborted {
+                return Ok(Some(self.aborted(id)));
+            }
+            check_bytes(id.index, self, bytes)?;
+            if !more {
+                return Ok(Some(Event::Transfer(partial.into_event(id, Payload::from(payload)))));
+            }
+            self.put_partial(Box::new(partial.with(payload)), unfinished)?;
+            return Ok(None);
+        };
+        let partial = next_frame(*partial, transfer)?;
+        if aborted {
+            return Ok(Some(self.aborted(id)));
+        }
+        check_bytes(id.index, self, partial.bytes.saturating_add(bytes))?;
+        let partial = partial.with(payload);
+        if !more {
+            return Ok(Some(Event::Transfer(partial.finish(id))));
+        }
+        self.put_partial(Box::new(partial), unfinished)?;
+        Ok(None)
+    }
+
+    /// An aborted delivery used up credit, and nothing else shows that.
+    fn aborted(&self, link: LinkId) -> Event {
+        let credit = self.credit;
+        Event::Flow(event::Flow { link, credit, sends: 0, drain: false, available: None })
+    }
+}
+
+/// Opens a delivery: takes its credit and its name.
 fn first_frame(
     index: u16,
     receiving: &mut Receiving,
     transfer: Transfer,
-) -> Result<Option<Partial>, Violation> {
+) -> Result<Partial, Violation> {
     let Some(allowance) = receiving.allowance.checked_sub(1) else {
         let error = Error::new(condition::TRANSFER_LIMIT_EXCEEDED, "a transfer without credit");
         return Err(Violation::Link(index, error));
@@ -236,10 +243,7 @@ fn first_frame(
     receiving.allowance = allowance;
     receiving.credit = receiving.credit.saturating_sub(1);
     receiving.delivery_count = receiving.delivery_count.wrapping_add(1);
-    if transfer.aborted {
-        return Ok(None);
-    }
-    Ok(Some(Partial {
+    Ok(Partial {
         delivery,
         tag,
         message_format: transfer.message_format.unwrap_or(0),
@@ -248,7 +252,7 @@ fn first_frame(
         payload: Payload::Empty,
         gathered: BytesMut::new(),
         bytes: 0,
-    }))
+    })
 }
 
 /// Adds what a further frame says of its delivery: settled once is settled, a state replaces the

@@ -6,7 +6,7 @@ use crate::codec::{Map, Symbols};
 use crate::connection::{LINK_NAME_BYTES_MAX, Output};
 use crate::event::{AttachReply, AttachRequest, Attached, Event, LinkId, SessionId};
 use crate::link::{Direction, Link, LinkState, Receiving, Sending, Violation};
-use crate::session::Session;
+use crate::session::{Session, Unfinished};
 use crate::types::{Attach, Detach, Error, LinkTarget, Role, condition};
 
 /// An attach frame of ours that says nothing but whose it is; the answer that refuses a link.
@@ -193,9 +193,15 @@ impl Session {
     }
 
     /// See [`Connection::refuse_attach`](crate::Connection::refuse_attach).
-    pub(crate) fn refuse_attach(&mut self, id: LinkId, error: Error, output: &mut Output) {
+    pub(crate) fn refuse_attach(
+        &mut self,
+        id: LinkId,
+        error: Error,
+        output: &mut Output,
+        unfinished: &mut Unfinished,
+    ) {
         if self.link(id).is_some_and(|link| link.state == LinkState::Requested) {
-            self.write_detach(id.index, true, Some(error), false, output);
+            self.write_detach(id.index, true, Some(error), false, output, unfinished);
         }
     }
 
@@ -206,9 +212,10 @@ impl Session {
         closed: bool,
         error: Option<Error>,
         output: &mut Output,
+        unfinished: &mut Unfinished,
     ) {
         if self.link(id).is_some() {
-            self.write_detach(id.index, closed, error, true, output);
+            self.write_detach(id.index, closed, error, true, output, unfinished);
         }
     }
 
@@ -219,9 +226,10 @@ impl Session {
         closed: bool,
         error: Error,
         output: &mut Output,
+        unfinished: &mut Unfinished,
     ) -> Option<LinkId> {
         let id = self.link_id(index).filter(|id| self.link(*id).is_some())?;
-        self.write_detach(index, closed, Some(error), false, output);
+        self.write_detach(index, closed, Some(error), false, output, unfinished);
         Some(id)
     }
 
@@ -234,9 +242,10 @@ impl Session {
         error: Option<Error>,
         report: bool,
         output: &mut Output,
+        unfinished: &mut Unfinished,
     ) {
         self.settlements.write(self.index, output);
-        self.silence(index);
+        self.silence(index, unfinished);
         let Some(link) = self.links.get_mut(usize::from(index)) else { return };
         if link.state == LinkState::Requested {
             output.frame(self.index, &bare_attach(index, link));
@@ -247,15 +256,13 @@ impl Session {
     }
 
     /// Forgets all deliveries of a link, both ways.
-    fn silence(&mut self, index: u16) {
+    fn silence(&mut self, index: u16, unfinished: &mut Unfinished) {
         self.waiting.retain(|waiting| waiting.link != index);
         self.unsettled.forget_link(index);
         self.flows.retain(|flow| *flow != index);
         let link = self.links.get_mut(usize::from(index));
-        if let Some(receiving) = link.and_then(Link::receiving_mut)
-            && receiving.partial.take().is_some()
-        {
-            self.unfinished -= 1;
+        if let Some(receiving) = link.and_then(Link::receiving_mut) {
+            receiving.take_partial(unfinished);
         }
     }
 
@@ -265,12 +272,13 @@ impl Session {
         detach: Detach,
         events: &mut VecDeque<Event>,
         output: &mut Output,
+        unfinished: &mut Unfinished,
     ) -> Result<Option<(LinkId, Link)>, Violation> {
         let index = self.by_handle(detach.handle)?;
         let Some(id) = self.link_id(index) else { return Ok(None) };
         let live = self.link(id).is_some();
         if live {
-            self.write_detach(index, detach.closed, None, true, output);
+            self.write_detach(index, detach.closed, None, true, output, unfinished);
         }
         let Some(link) = self.links.try_remove(usize::from(index)) else { return Ok(None) };
         let slot = usize::try_from(detach.handle).ok();

@@ -11,6 +11,7 @@ mod incoming;
 mod links;
 mod outgoing;
 mod settlements;
+mod unfinished;
 mod unsettled;
 mod window;
 
@@ -22,6 +23,8 @@ use crate::connection::{INCOMING_WINDOW, Output};
 use crate::event::{LinkId, SessionId};
 use crate::link::{Direction, Link, LinkState};
 use crate::types::{Begin, DeliveryState, End, Error, Flow, Role};
+
+pub(crate) use unfinished::Unfinished;
 
 use outgoing::Waiting;
 use settlements::Settlements;
@@ -61,8 +64,6 @@ pub(crate) struct Session {
     links: Slab<Link>,
     /// The peer's handle to the index (our handle) of a link.
     handles: Vec<Option<u16>>,
-    /// Incoming deliveries of which more frames follow.
-    unfinished: usize,
     waiting: VecDeque<Waiting>,
     unsettled: Unsettled,
     settlements: Settlements,
@@ -85,7 +86,6 @@ impl Session {
             window: Window::new(),
             links: Slab::new(),
             handles: Vec::new(),
-            unfinished: 0,
             waiting: VecDeque::new(),
             unsettled: Unsettled::default(),
             settlements: Settlements::default(),
@@ -194,15 +194,17 @@ impl Session {
     }
 
     /// Forgets all links; their number.
-    pub(crate) fn clear(&mut self) -> usize {
+    pub(crate) fn clear(&mut self, unfinished: &mut Unfinished) -> usize {
         let count = self.links.len();
+        for receiving in self.links.iter_mut().filter_map(|(_, link)| link.receiving_mut()) {
+            receiving.take_partial(unfinished);
+        }
         self.links.clear();
         self.handles.clear();
         self.waiting.clear();
         self.flows.clear();
         self.unsettled = Unsettled::default();
         self.settlements = Settlements::default();
-        self.unfinished = 0;
         self.flow_due = false;
         count
     }

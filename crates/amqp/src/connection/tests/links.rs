@@ -304,7 +304,7 @@ fn what_waits_for_a_window_goes_with_its_link() {
 #[test]
 fn links_and_deliveries_that_are_gone_do_not_count() {
     let mut peer = Peer::opened();
-    // More links than one connection may have, and more unfinished deliveries than a session may.
+    // More links than one connection may have, and more unfinished deliveries too.
     for round in 0..60 {
         peer.send("begin");
         peer.expect("begin");

@@ -215,6 +215,26 @@ fn a_peer_silent_for_longer_than_our_idle_time_out_is_closed() {
 }
 
 #[test]
+fn a_peer_that_the_driver_does_not_read_is_not_silent() {
+    let mut peer = Peer::opened();
+    peer.wait(Duration::from_secs(59));
+    let now = peer.now;
+    peer.connection.heard(now);
+    assert_eq!(peer.connection.deadline(), Some(now + Duration::from_secs(60)));
+    peer.wait(Duration::from_secs(59));
+    peer.no_event();
+    peer.wait(Duration::from_secs(1));
+    closed_with(&mut peer, &condition::RESOURCE_LIMIT_EXCEEDED);
+}
+
+#[test]
+fn not_reading_does_not_lengthen_the_login() {
+    let mut peer = server(&[Mechanism::Plain]);
+    peer.connection.heard(Time(14_000_000));
+    assert_eq!(peer.connection.deadline(), Some(Time(15_000_000)));
+}
+
+#[test]
 fn we_are_never_silent_for_longer_than_half_of_the_peers_idle_time_out() {
     let mut peer = Peer::opened_with("open idle-time-out=8000");
     for _ in 0..5 {

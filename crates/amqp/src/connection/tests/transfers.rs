@@ -78,12 +78,38 @@ fn an_aborted_delivery_is_never_seen_but_takes_its_credit() {
     let (mut peer, link) = sending_peer(3);
     peer.send("transfer handle=0 delivery-id=0 tag=t more payload=half");
     peer.send("transfer handle=0 aborted");
+    assert_eq!(peer.connection.link_credit(link), Some(2));
+    let flow = Flow { link, credit: 2, sends: 0, drain: false, available: None };
+    assert_eq!(peer.event(), Event::Flow(flow));
     peer.send("transfer handle=0 delivery-id=1 tag=t aborted");
+    assert_eq!(peer.connection.link_credit(link), Some(1));
+    assert_eq!(peer.event(), Event::Flow(Flow { credit: 1, ..flow }));
     peer.no_event();
     peer.send("transfer handle=0 delivery-id=2 tag=u payload=whole");
     assert_eq!(transfer(&mut peer).payload.to_contiguous(), Bytes::from_static(b"whole"));
     peer.connection.set_credit(link, 3);
     peer.expect("flow handle=0 delivery-count=3 link-credit=3");
+}
+
+#[test]
+fn credit_that_the_sender_gives_up_by_itself_is_told() {
+    let (mut peer, link) = sending_peer(5);
+    peer.send("flow handle=0 delivery-count=4 link-credit=1");
+    let flow = Flow { link, credit: 1, sends: 0, drain: false, available: None };
+    assert_eq!(peer.event(), Event::Flow(flow));
+    assert_eq!(peer.connection.link_credit(link), Some(1));
+    peer.connection.set_credit(link, 5);
+    peer.expect("flow handle=0 delivery-count=4 link-credit=5");
+    assert_eq!(peer.connection.link_credit(link), Some(5));
+}
+
+#[test]
+fn only_a_live_receiving_link_has_credit_to_ask_for() {
+    let (peer, link) = receiving_peer(ReceiverSettleMode::First, 5);
+    assert_eq!(peer.connection.link_credit(link), None);
+    let (mut peer, link) = sending_peer(5);
+    peer.connection.detach(link, true, None);
+    assert_eq!(peer.connection.link_credit(link), None);
 }
 
 #[test]

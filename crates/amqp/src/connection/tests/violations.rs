@@ -28,6 +28,56 @@ fn closes(peer: &mut Peer, condition: &Symbol) {
     panic!("no close frame");
 }
 
+#[test]
+fn a_close_frame_for_a_violation_is_the_last_output_however_much_waits_before_it() {
+    let (mut peer, link) = receiving_peer(ReceiverSettleMode::First, 5);
+    let outgoing = || crate::Outgoing {
+        content: towline_types::Payload::from(bytes::Bytes::from(vec![b'x'; 40_000])),
+        ..crate::Outgoing::default()
+    };
+    for key in 0..5 {
+        peer.connection.send(link, key, outgoing());
+    }
+    peer.send("open");
+    assert!(peer.connection.is_finished() && peer.connection.has_output());
+    // Commands that come too late write nothing behind it.
+    peer.connection.send(link, 5, outgoing());
+    peer.connection.set_credit(link, 5);
+    peer.connection.close(None);
+    peer.connection.accept_open();
+    let mut pieces = std::collections::VecDeque::new();
+    while peer.connection.has_output() {
+        let before = pieces.len();
+        peer.connection.take_output(&mut pieces, 1);
+        assert!(pieces.len() > before, "output that cannot be taken");
+    }
+    let bytes: Vec<u8> = pieces.iter().flat_map(|piece| piece.to_vec()).collect();
+    let mut bytes = bytes::BytesMut::from(&bytes[..]);
+    let mut frames = Vec::new();
+    while let Some(frame) = crate::frame::Frame::take(&mut bytes, u32::MAX).unwrap() {
+        frames.push(text::show(frame.channel, &frame.body));
+    }
+    assert!(bytes.is_empty(), "half a frame");
+    assert_eq!(frames.iter().filter(|frame| frame.starts_with("transfer")).count(), 5);
+    assert_eq!(frames.last().map(String::as_str), Some("close error=amqp:not-allowed"));
+}
+
+#[test]
+fn a_close_frame_goes_out_even_when_our_open_had_not() {
+    let options = crate::ServerOptions { require_sasl: false, ..crate::ServerOptions::default() };
+    let now = towline_types::Time(0);
+    let mut peer = Peer::new(crate::Connection::server(options, now), now);
+    peer.send_header(crate::frame::Protocol::Amqp);
+    peer.send("open");
+    peer.send("begin");
+    peer.send("open");
+    assert!(peer.connection.is_finished() && peer.connection.has_output());
+    peer.expect_header(crate::frame::Protocol::Amqp);
+    peer.expect("open");
+    peer.expect("close error=amqp:not-allowed");
+    peer.expect_nothing();
+}
+
 fn ends(peer: &mut Peer, condition: &Symbol) {
     match peer.event() {
         Event::SessionEnded { error: Some(error), by_peer: false, .. } => {
@@ -177,18 +227,80 @@ fn more_frames_than_the_session_window_end_the_session() {
 }
 
 #[test]
-fn more_unfinished_deliveries_than_the_limit_end_the_session() {
-    let mut peer = Peer::begun();
-    for handle in 0..=limits::DELIVERIES_UNFINISHED_MAX {
-        peer.send(&format!("attach name=l{handle} handle={handle} role=sender target=q"));
+fn more_unfinished_deliveries_than_the_limit_close_the_connection_whatever_their_session() {
+    let mut peer = Peer::opened();
+    for number in 0..=limits::DELIVERIES_UNFINISHED_MAX {
+        // Some hundred on each of three channels.
+        let (channel, handle) = (number / 100, number % 100);
+        if handle == 0 {
+            peer.send(&format!("@{channel} begin"));
+            peer.next_frame();
+            peer.event();
+        }
+        let line = format!("attach name=l{number} handle={handle} role=sender target=q");
+        peer.send(&format!("@{channel} {line}"));
         let request = attached(&mut peer);
         accept(&mut peer.connection, &request, 0);
         peer.connection.set_credit(request.link, 1);
-        peer.expect("attach");
-        peer.expect("flow");
-        peer.send(&format!("transfer handle={handle} delivery-id={handle} tag=t more payload=x"));
+        while peer.next_frame().is_some() {}
+        assert_eq!(peer.connection.unfinished_bytes(), number as u64);
+        let line = format!("transfer handle={handle} delivery-id={handle} tag=t more payload=x");
+        peer.send(&format!("@{channel} {line}"));
     }
-    ends(&mut peer, &condition::RESOURCE_LIMIT_EXCEEDED);
+    closes(&mut peer, &condition::RESOURCE_LIMIT_EXCEEDED);
+    assert_eq!(peer.connection.unfinished_bytes(), 0);
+}
+
+/// A peer with five bytes of an unfinished delivery on handle 0.
+fn unfinished_peer() -> (Peer, crate::LinkId) {
+    let (mut peer, link) = sending_peer(5);
+    peer.send("transfer handle=0 delivery-id=0 tag=t more payload=abc");
+    peer.send("transfer handle=0 more payload=de");
+    assert_eq!(peer.connection.unfinished_bytes(), 5);
+    (peer, link)
+}
+
+#[test]
+fn unfinished_bytes_are_given_free_by_whatever_ends_the_delivery_or_its_link() {
+    let too_long = format!("transfer handle=0 payload={}", "x".repeat(10_000));
+    for line in [
+        "transfer handle=0 payload=fgh",
+        "transfer handle=0 aborted",
+        "detach handle=0",
+        "end",
+        "close",
+        // Violations of the link, the session and the connection.
+        &too_long,
+        "attach name=in handle=1 role=sender target=q",
+        "transfer handle=0 delivery-id=1 tag=u more payload=x",
+        "flow handle=7",
+        "open",
+    ] {
+        let (mut peer, _) = unfinished_peer();
+        peer.send(line);
+        assert_eq!(peer.connection.unfinished_bytes(), 0, "after {line:.60}");
+    }
+}
+
+#[test]
+fn unfinished_bytes_are_given_free_by_commands() {
+    let (mut peer, link) = unfinished_peer();
+    peer.connection.detach(link, true, None);
+    assert_eq!(peer.connection.unfinished_bytes(), 0, "detach");
+    peer.send("transfer handle=0 more payload=late");
+    assert_eq!(peer.connection.unfinished_bytes(), 0, "late frames are dropped");
+    let (mut peer, link) = unfinished_peer();
+    let session = crate::SessionId { index: link.session, generation: 1 };
+    assert!(link.is_of(session), "the first session");
+    peer.connection.end(session, None);
+    peer.expect("end");
+    assert_eq!(peer.connection.unfinished_bytes(), 0, "end");
+    let (mut peer, _) = unfinished_peer();
+    peer.connection.close(None);
+    assert_eq!(peer.connection.unfinished_bytes(), 0, "close");
+    let (mut peer, _) = unfinished_peer();
+    peer.connection.disconnected();
+    assert_eq!(peer.connection.unfinished_bytes(), 0, "the end of the socket");
 }
 
 #[test]
