@@ -93,20 +93,7 @@ impl QueueManager {
         count: u64,
         outputs: &mut Outputs,
     ) {
-        message.body = match message.body {
-            Body::Announced { body, chunks, bytes } => {
-                let locations = self.chunks.remove(&body).unwrap_or_default();
-                assert_eq!(locations.len(), chunks as usize, "all chunks were applied before");
-                let sum: u64 = locations.iter().map(|chunk| u64::from(chunk.bytes)).sum();
-                assert_eq!(sum, bytes, "the chunks are as long as announced");
-                Body::Chunks(locations.into_boxed_slice())
-            }
-            Body::Log(location) => {
-                outputs.effects.push(Effect::Stored { location });
-                Body::Log(location)
-            }
-            other @ (Body::Memory(_) | Body::Chunks(_) | Body::Incoming(_)) => other,
-        };
+        message.body = self.stored(message.body, outputs);
         self.saw_sequence(sequence);
         let queue = self.queue_mut(id);
         if let Some(spot) = queue.spot_of(sequence.0) {
@@ -129,7 +116,25 @@ impl QueueManager {
         }
     }
 
-    fn saw_sequence(&mut self, sequence: MessageSequence) {
+    /// The body of a put that is applied: its place is needed from now on.
+    pub(crate) fn stored(&mut self, body: Body, outputs: &mut Outputs) -> Body {
+        match body {
+            Body::Announced { body, chunks, bytes } => {
+                let locations = self.chunks.remove(&body).unwrap_or_default();
+                assert_eq!(locations.len(), chunks as usize, "all chunks were applied before");
+                let sum: u64 = locations.iter().map(|chunk| u64::from(chunk.bytes)).sum();
+                assert_eq!(sum, bytes, "the chunks are as long as announced");
+                Body::Chunks(locations.into_boxed_slice())
+            }
+            Body::Log(location) => {
+                outputs.effects.push(Effect::Stored { location });
+                Body::Log(location)
+            }
+            other @ (Body::Memory(_) | Body::Chunks(_) | Body::Incoming(_)) => other,
+        }
+    }
+
+    pub(crate) fn saw_sequence(&mut self, sequence: MessageSequence) {
         self.next.sequence = self.next.sequence.max(sequence.0.saturating_add(1));
     }
 

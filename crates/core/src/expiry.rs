@@ -72,7 +72,9 @@ impl QueueManager {
         let mut looks = LOOKS_PER_TICK;
         while let Some(id) = self.scan.queues.last().copied() {
             let scan = &mut self.scan;
-            let queue = self.queues.get_mut(&id).filter(|queue| queue.expiring > 0);
+            // What is being deleted ends by its Deleted: a fact behind it would find no queue.
+            let queue =
+                self.queues.get_mut(&id).filter(|queue| queue.expiring > 0 && !queue.deleting);
             let (Some(queue), true) = (queue, usize::from(scan.lane) < LANES) else {
                 scan.queues.pop();
                 (scan.lane, scan.from) = (0, 0);

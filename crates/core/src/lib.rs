@@ -20,6 +20,7 @@ mod dispatch;
 mod effect;
 mod expiry;
 mod fact;
+mod ghosts;
 mod hash;
 mod ids;
 mod message;

@@ -55,6 +55,17 @@ pub struct Message {
     pub dead_letter: Option<Box<DeadLetter>>,
 }
 
+impl Message {
+    /// The message as its next queue gets it: one that expired is kept there for good.
+    pub(crate) fn moved(mut self, dead_letter: DeadLetter) -> Message {
+        if dead_letter.reason == DeadLetterReason::Expired {
+            self.header.expires_at = None;
+        }
+        self.dead_letter = Some(Box::new(dead_letter));
+        self
+    }
+}
+
 /// Why a message is not where it was put.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadLetter {

@@ -15,6 +15,7 @@ use towline_types::BodyLocation;
 
 use crate::catalogue::Catalogue;
 use crate::expiry::Scan;
+use crate::ghosts::Ghosts;
 use crate::hash::FastMap;
 use crate::object::{Definition, LocalQueue};
 use crate::party::{Connection, Consumer, Unit};
@@ -50,6 +51,8 @@ pub struct QueueManager {
     pub(crate) refusing: Option<Refusal>,
     /// Before this sequence the image, not the log, knows what was (replay only).
     pub(crate) image_sequence: u64,
+    /// Messages of queues that the image does not know (replay only).
+    pub(crate) ghosts: Ghosts,
 }
 
 /// The next of everything that is counted.
@@ -82,6 +85,7 @@ impl QueueManager {
             scan: Scan::default(),
             refusing: None,
             image_sequence: 0,
+            ghosts: Ghosts::default(),
         }
     }
 

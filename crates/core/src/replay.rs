@@ -6,7 +6,8 @@
 //! | fact                        | rule                                                       |
 //! |-----------------------------|------------------------------------------------------------|
 //! | Defined, Undefined, Deleted | skipped: the image knows the outcome                       |
-//! | of a queue not in the image | skipped: the queue was deleted before X                    |
+//! | of a queue not in the image | the queue was deleted before X: its messages are kept as   |
+//! |                             | ghosts, since one may be moved to a queue that lives       |
 //! | Put whose chunks are gone   | skipped: their extent was reused, so the message is gone,  |
 //! |                             | or a later Put carries it forward                          |
 //! | all others                  | applied, not counted in totals                             |
@@ -20,6 +21,8 @@
 //! | of any other unknown message, or  | [`ReplayError`]: the log is damaged                  |
 //! | (after X) of an unknown queue     |                                                      |
 //! | Put of a known message            | it was carried forward: the new place counts         |
+//! | Got, Expired, BackedOut or Moved  | skipped: the message went with its queue             |
+//! | from a queue deleted in the log   |                                                      |
 //!
 //! `replay` is given whole runs only (recovery drops a run without its last record).
 
@@ -33,6 +36,8 @@ use crate::{MessageSequence, Outputs, QueueId, QueueManager, ReplayError};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Apply,
+    /// Only to, or from, or both, what is kept of deleted queues.
+    Ghost,
     Skip,
 }
 
@@ -52,15 +57,21 @@ impl QueueManager {
         match self.judge(&fact, before_image)? {
             Verdict::Apply => {
                 let manner = Manner { now: None, counted: !before_image };
+                if let Fact::Deleted { queue } = &fact {
+                    self.ghosts.deleted(*queue, outputs);
+                }
                 self.carry_out(fact, manner, outputs);
             }
+            Verdict::Ghost => self.carry_out_ghost(fact, !before_image, outputs),
             Verdict::Skip => self.skip(fact, outputs),
         }
         Ok(())
     }
 
-    /// The whole log was replayed. Chunks that no put referred to are dropped.
+    /// The whole log was replayed. Chunks that no put referred to are dropped, and what is left of
+    /// deleted queues.
     pub fn replay_end(&mut self, outputs: &mut Outputs) {
+        self.ghosts.end(outputs);
         let mut orphans: Vec<_> = std::mem::take(&mut self.chunks).into_iter().collect();
         orphans.sort_unstable_by_key(|(body, _)| *body);
         for (_, locations) in orphans {
@@ -76,12 +87,11 @@ impl QueueManager {
                     return Err(contradiction("a non-persistent message is in the log"));
                 }
                 check_sequence(*sequence)?;
-                match self.judge_queue(*queue, before_image)? {
-                    Verdict::Skip => Ok(Verdict::Skip),
-                    Verdict::Apply => {
-                        self.check_carried(*queue, *sequence, &message.body)?;
-                        self.judge_body(&message.body, before_image)
-                    }
+                let place = self.judge_queue(*queue, before_image)?;
+                self.check_carried(*queue, *sequence, &message.body)?;
+                match self.judge_body(&message.body, before_image)? {
+                    Verdict::Apply => Ok(place),
+                    other @ (Verdict::Skip | Verdict::Ghost) => Ok(other),
                 }
             }
             Fact::Got { queue, sequence }
@@ -91,13 +101,16 @@ impl QueueManager {
             }
             Fact::Moved { from, sequence, to, new_sequence, .. } => {
                 check_sequence(*new_sequence)?;
-                let target = self.queues.get(to);
-                if target.is_some_and(|target| target.spot_of(new_sequence.0).is_some()) {
+                if self.body_of_any(*to, *new_sequence).is_some() {
                     return Err(contradiction("a message moves to where another one is"));
                 }
                 match self.judge_message(*from, *sequence, before_image)? {
                     Verdict::Skip => Ok(Verdict::Skip),
                     Verdict::Apply => self.judge_queue(*to, before_image),
+                    Verdict::Ghost => {
+                        self.judge_queue(*to, before_image)?;
+                        Ok(Verdict::Ghost)
+                    }
                 }
             }
             Fact::BodyChunk { body, index, chunk } => {
@@ -118,16 +131,14 @@ impl QueueManager {
                 Ok(definition)
             }
             Fact::Undefined { name } => match (definition, self.catalogue.get(name)) {
-                (Verdict::Skip, _)
+                (Verdict::Skip | Verdict::Ghost, _)
                 | (Verdict::Apply, Some(Definition::Alias(_) | Definition::Model(_))) => {
                     Ok(definition)
                 }
                 (Verdict::Apply, _) => Err(contradiction("an unknown object was deleted")),
             },
-            Fact::Deleted { queue } => match definition {
-                Verdict::Skip => Ok(Verdict::Skip),
-                Verdict::Apply => self.judge_queue(*queue, false),
-            },
+            Fact::Deleted { queue: _ } if before_image => Ok(Verdict::Ghost),
+            Fact::Deleted { queue } => self.judge_queue(*queue, false),
             Fact::Cleared { queue, upto } => {
                 check_sequence(*upto)?;
                 self.judge_queue(*queue, before_image)
@@ -163,9 +174,7 @@ impl QueueManager {
         sequence: MessageSequence,
         body: &Body,
     ) -> Result<(), ReplayError> {
-        let Some(found) = self.queues.get(&queue) else { return Ok(()) };
-        let known = found.spot_of(sequence.0).and_then(|spot| found.body(spot));
-        match known {
+        match self.body_of_any(queue, sequence) {
             Some(known) if body_bytes(&known) != body_bytes(body) => {
                 Err(contradiction("two messages have one sequence"))
             }
@@ -173,10 +182,18 @@ impl QueueManager {
         }
     }
 
+    /// Where the body of a message is, of a queue that lives or not.
+    fn body_of_any(&self, queue: QueueId, sequence: MessageSequence) -> Option<Body> {
+        match self.queues.contains_key(&queue) {
+            true => self.body_of(queue, sequence),
+            false => self.ghosts.get(queue, sequence).map(|message| message.body.clone()),
+        }
+    }
+
     fn judge_queue(&self, queue: QueueId, before_image: bool) -> Result<Verdict, ReplayError> {
         match (self.queues.contains_key(&queue), before_image) {
             (true, _) => Ok(Verdict::Apply),
-            (false, true) => Ok(Verdict::Skip),
+            (false, true) => Ok(Verdict::Ghost),
             (false, false) => Err(contradiction(&format!("queue {} was never defined", queue.0))),
         }
     }
@@ -187,15 +204,14 @@ impl QueueManager {
         sequence: MessageSequence,
         before_image: bool,
     ) -> Result<Verdict, ReplayError> {
-        if self.judge_queue(queue, before_image)? == Verdict::Skip {
+        if !self.queues.contains_key(&queue) && self.ghosts.was_deleted(queue) {
             return Ok(Verdict::Skip);
         }
-        let known =
-            self.queues.get(&queue).is_some_and(|queue| queue.spot_of(sequence.0).is_some());
-        if known {
-            return Ok(Verdict::Apply);
+        let place = self.judge_queue(queue, before_image)?;
+        if self.body_of_any(queue, sequence).is_some() {
+            return Ok(place);
         }
-        if sequence.0 < self.image_sequence {
+        if place == Verdict::Ghost || sequence.0 < self.image_sequence {
             return Ok(Verdict::Skip);
         }
         let (queue, sequence) = (queue.0, sequence.0);
@@ -220,6 +236,53 @@ impl QueueManager {
         }
     }
 
+    /// A fact that concerns what is kept of deleted queues.
+    fn carry_out_ghost(&mut self, fact: Fact, counted: bool, outputs: &mut Outputs) {
+        match fact {
+            Fact::Put { queue, sequence, mut message } => {
+                message.body = self.stored(message.body, outputs);
+                self.saw_sequence(sequence);
+                self.ghosts.put(queue, sequence, *message, outputs);
+            }
+            Fact::Got { queue, sequence } | Fact::Expired { queue, sequence } => {
+                release(self.ghosts.take(queue, sequence).map(|ghost| ghost.body), outputs);
+            }
+            Fact::BackedOut { queue, sequence, count } => {
+                self.ghosts.back_out(queue, sequence, count);
+            }
+            Fact::Moved { from, sequence, to, new_sequence, dead_letter } => {
+                let count = u64::from(counted);
+                let message = match self.queues.get_mut(&from) {
+                    Some(source) => {
+                        source.totals.moved += count;
+                        source.take(sequence.0).map(|removed| removed.into_message(0))
+                    }
+                    None => self.ghosts.take(from, sequence),
+                };
+                let Some(message) = message else {
+                    unreachable!("a message moves that was found before")
+                };
+                self.saw_sequence(new_sequence);
+                match self.queues.get_mut(&to) {
+                    Some(target) => {
+                        target.totals.puts += count;
+                        self.arrive_moved(message, to, new_sequence, *dead_letter);
+                    }
+                    None => self.ghosts.put(to, new_sequence, message.moved(*dead_letter), outputs),
+                }
+            }
+            Fact::Deleted { queue } => self.ghosts.deleted(queue, outputs),
+            Fact::Cleared { queue, upto } => {
+                self.saw_sequence(MessageSequence(upto.0.saturating_sub(1)));
+                self.ghosts.cleared(queue, upto, outputs);
+            }
+            Fact::BodyChunk { .. }
+            | Fact::Defined { .. }
+            | Fact::Undefined { .. }
+            | Fact::Committed { .. } => unreachable!("such a fact concerns no message"),
+        }
+    }
+
     /// A fact that is not applied may still leave something to tidy up.
     fn skip(&mut self, fact: Fact, outputs: &mut Outputs) {
         match fact {
@@ -229,17 +292,10 @@ impl QueueManager {
                     release(Some(Body::Chunks(chunks.into_boxed_slice())), outputs);
                 }
             }
-            Fact::Moved { from, sequence, to, .. } => {
-                // Its new queue was deleted before the image, and the message with it.
-                let spot = self.queues.get(&from).and_then(|queue| queue.spot_of(sequence.0));
-                if let Some(spot) = spot.filter(|_| !self.queues.contains_key(&to)) {
-                    let removed = self.queue_mut(from).remove(spot);
-                    release(Some(removed.body()), outputs);
-                }
-            }
             Fact::Got { .. }
             | Fact::Expired { .. }
             | Fact::BackedOut { .. }
+            | Fact::Moved { .. }
             | Fact::BodyChunk { .. }
             | Fact::Defined { .. }
             | Fact::Undefined { .. }

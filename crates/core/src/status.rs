@@ -2,9 +2,10 @@
 
 use towline_types::Time;
 
+use crate::fact::Body;
 use crate::object::{Definition, LocalQueue};
 use crate::queue::{Queue, Totals};
-use crate::{ConnectionId, QueueId, QueueManager};
+use crate::{ConnectionId, MessageSequence, QueueId, QueueManager, UnitId};
 
 /// One queue at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,6 +105,20 @@ impl QueueManager {
     #[must_use]
     pub fn open_units(&self) -> usize {
         self.units.len()
+    }
+
+    /// Whether this unit of work is open and was declared by this connection.
+    #[must_use]
+    pub fn has_unit(&self, connection: ConnectionId, unit: UnitId) -> bool {
+        self.units.get(&unit).is_some_and(|found| found.connection == connection)
+    }
+
+    /// Where the content of a message is now: a message that was carried forward has another place
+    /// than its delivery said. `None`: it is gone from this queue.
+    #[must_use]
+    pub fn body_of(&self, queue: QueueId, sequence: MessageSequence) -> Option<Body> {
+        let found = self.queues.get(&queue)?;
+        found.spot_of(sequence.0).and_then(|spot| found.body(spot))
     }
 
     /// Bytes that non-persistent bodies and open units of work take. `memory_bytes_max` bounds it.

@@ -9,7 +9,7 @@ use towline_types::Time;
 
 use super::LazyFacts;
 use crate::fact::Fact;
-use crate::message::{DeadLetter, DeadLetterReason};
+use crate::message::{DeadLetter, DeadLetterReason, Message};
 use crate::object::QueueKind;
 use crate::queue::{Spot, State};
 use crate::{MessageSequence, QueueId, QueueManager};
@@ -92,17 +92,22 @@ impl QueueManager {
         new_sequence: MessageSequence,
         dead_letter: DeadLetter,
     ) {
-        let source = self.queue_mut(from);
-        let moved = source.remove(spot);
+        let message = self.queue_mut(from).remove(spot).into_message(0);
+        self.arrive_moved(message, to, new_sequence, dead_letter);
+    }
+
+    /// Puts a message that was taken from elsewhere on its new queue.
+    pub(crate) fn arrive_moved(
+        &mut self,
+        message: Message,
+        to: QueueId,
+        new_sequence: MessageSequence,
+        dead_letter: DeadLetter,
+    ) {
         let moved_at = dead_letter.moved_at;
-        let expired = dead_letter.reason == DeadLetterReason::Expired;
+        let mut message = message.moved(dead_letter);
         let target = self.queue_mut(to);
-        let mut message = moved.into_message(0);
         message.header.order = target.lane_for(message.header.priority);
-        if expired {
-            message.header.expires_at = None;
-        }
-        message.dead_letter = Some(Box::new(dead_letter));
         target.insert(new_sequence.0, message);
         target.last_put_at = Some(moved_at);
         self.mark_changed(to);

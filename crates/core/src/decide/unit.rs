@@ -115,8 +115,8 @@ impl QueueManager {
         }
         if out.logged > 0 {
             let operations = u32::try_from(out.logged).unwrap_or(u32::MAX);
-            let durability = out.durability;
-            out.push_logged(Fact::Committed { operations }, durability);
+            // Whatever is logged: the answer says that all of it happened.
+            out.push_logged(Fact::Committed { operations }, Durability::Forced);
         } else {
             out.behind = behind;
         }

@@ -13,10 +13,19 @@ use super::rig::{CLIENT, Rig, message, persistent, spec};
 use crate::object::LocalChanges;
 use crate::{ConsumerId, ConsumerSpec, Delivery, Limits, NewMessage, Outcome, PutTarget, UnitId};
 
+mod deletions;
+
 const QUEUES: [&str; 3] = ["Q", "POISON", "DLQ"];
 const DEAD: usize = 2;
 /// BOTHRESH of POISON.
 const THRESHOLD: u32 = 2;
+/// From here on: numbers of queues whose deletion is decided, one for each deletion.
+const FIRST_GONE: usize = 100;
+
+fn threshold(queue: usize) -> LocalChanges {
+    let backout_threshold = (QUEUES[queue] == "POISON").then_some(THRESHOLD);
+    LocalChanges { backout_threshold, ..LocalChanges::default() }
+}
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -33,6 +42,8 @@ enum Step {
     Image,
     Disconnect { lost: bool },
     Crash { keep: usize },
+    Delete { queue: usize },
+    Clear { queue: usize },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -67,6 +78,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Image),
         1 => any::<bool>().prop_map(|lost| Step::Disconnect { lost }),
         1 => (0..100_usize).prop_map(|keep| Step::Crash { keep }),
+        2 => (0..3_usize).prop_map(|queue| Step::Delete { queue }),
+        1 => (0..3_usize).prop_map(|queue| Step::Clear { queue }),
     ]
 }
 
@@ -97,6 +110,7 @@ enum Later {
     Vanishes(u32),
     Counts(u32, u32),
     Moves(u32, u64),
+    Deleted { queue: usize, gone: usize },
 }
 
 #[derive(Debug, Default)]
@@ -118,6 +132,7 @@ struct World {
     image: Option<(Vec<u8>, usize)>,
     next_content: u32,
     next_order: u64,
+    deletions: usize,
 }
 
 fn number_of(rig: &Rig, delivery: &Delivery) -> u32 {
@@ -128,10 +143,8 @@ impl World {
     fn new() -> World {
         let limits = Limits { dead_letter_queue: "DLQ".to_owned(), ..Limits::default() };
         let mut rig = Rig::with(limits);
-        for name in QUEUES {
-            let threshold = (name == "POISON").then_some(THRESHOLD);
-            let changes = LocalChanges { backout_threshold: threshold, ..LocalChanges::default() };
-            rig.define_with(name, changes).unwrap();
+        for (queue, name) in QUEUES.iter().enumerate() {
+            rig.define_with(name, threshold(queue)).unwrap();
         }
         rig.instant = false;
         let targets = QUEUES.iter().map(|name| rig.open_put(name).unwrap()).collect();
@@ -147,6 +160,7 @@ impl World {
             image: None,
             next_content: 0,
             next_order: 0,
+            deletions: 0,
         }
     }
 
@@ -189,6 +203,7 @@ impl World {
                     let row = self.rows.get_mut(&id).unwrap();
                     (row.queue, row.order, row.at) = (DEAD, order, At::Visible);
                 }
+                Later::Deleted { queue: _, gone } => self.rows.retain(|_, row| row.queue != gone),
             }
         }
     }
@@ -281,6 +296,8 @@ impl World {
             Step::Image => self.image = Some((self.rig.core.snapshot(), self.rig.durable)),
             Step::Disconnect { lost } => self.disconnect(lost),
             Step::Crash { keep } => self.crash(keep),
+            Step::Delete { queue } => self.delete(queue),
+            Step::Clear { queue } => self.clear(queue),
         }
         self.check();
     }
@@ -458,6 +475,8 @@ impl World {
         for (end, effects) in std::mem::take(&mut self.later) {
             if end <= again.log.len() {
                 self.happen(effects);
+            } else {
+                self.undo_deletions(&effects);
             }
         }
         self.rows.retain(|_, row| row.persistent && row.at != At::OnItsWay);
@@ -465,14 +484,17 @@ impl World {
             row.at = At::Visible;
             row.count = row.durable_count;
         }
+        if self.image.as_ref().is_some_and(|(_, at)| *at > again.log.len()) {
+            self.image = None;
+        }
         assert_eq!(full.stored, again.stored);
         full.core.audit();
         for (queue, name) in QUEUES.iter().enumerate() {
+            if again.core.queue_status(name).is_none() {
+                again.define_with(name, threshold(queue)).unwrap();
+            }
             let wanted: Vec<String> = self.visible(queue).iter().map(u32::to_string).collect();
             assert_eq!(again.browse(name), wanted, "exactly what was durable, in order");
-        }
-        if self.image.as_ref().is_some_and(|(_, at)| *at > again.log.len()) {
-            self.image = None;
         }
         again.instant = false;
         self.rig = again;

@@ -251,3 +251,32 @@ fn a_get_in_a_unit_outlives_its_consumer() {
     assert_eq!(rig.depth("Q"), 0);
     rig.core.audit();
 }
+
+#[test]
+fn a_unit_that_only_refuses_messages_is_durable_before_it_is_answered() {
+    let outcomes =
+        [Outcome::Rejected, Outcome::Modified { failed: true, undeliverable_here: false }];
+    for outcome in outcomes {
+        let (mut rig, _, _) = two_queues(Limits::default());
+        rig.put_persistent("Q", "a");
+        rig.consumer("Q", 1);
+        let got = rig.dispatch();
+        let unit = rig.declare();
+        rig.settle_in(&got[0], outcome, Some(unit)).unwrap();
+        rig.discharge(unit, false).unwrap();
+        assert_eq!(rig.last_durability, Durability::Forced);
+        assert!(matches!(rig.last_facts.last(), Some(Fact::Committed { .. })));
+    }
+}
+
+#[test]
+fn a_unit_is_had_by_the_connection_that_declared_it_until_it_ends() {
+    let (mut rig, _, _) = two_queues(Limits::default());
+    let [unit, old] = [rig.declare(), rig.declare()];
+    assert!(rig.core.has_unit(CLIENT, unit) && !rig.core.has_unit(OTHER, unit));
+    rig.discharge(unit, false).unwrap();
+    assert!(!rig.core.has_unit(CLIENT, unit) && rig.core.has_unit(CLIENT, old));
+    rig.now = rig.now + Limits::default().unit_age_max;
+    rig.tick();
+    assert!(!rig.core.has_unit(CLIENT, old), "the queue manager rolled it back");
+}

@@ -1,0 +1,73 @@
+//! Steps that clear a queue, or delete it and define it again at once under its old name.
+
+use super::{At, FIRST_GONE, Later, QUEUES, World, threshold};
+use crate::ConsumerId;
+use crate::object::ObjectType;
+
+impl World {
+    pub(super) fn define(&mut self, queue: usize) {
+        let waiting = self.rig.waiting();
+        self.rig.define_with(QUEUES[queue], threshold(queue)).unwrap();
+        self.record(waiting, Vec::new());
+    }
+
+    /// Nobody has the queue open after this.
+    fn close_all(&mut self, queue: usize) {
+        let of_queue = |id: &ConsumerId| self.credit.get(id).is_some_and(|found| found.0 == queue);
+        let consumers: Vec<ConsumerId> = self.consumers.iter().copied().filter(of_queue).collect();
+        for id in consumers {
+            let waiting = self.rig.waiting();
+            self.rig.close(id, false);
+            let mut effects = Vec::new();
+            self.end_consumer(id, false, &mut effects);
+            self.record(waiting, effects);
+        }
+        self.rig.core.close_put(&self.targets[queue]);
+    }
+
+    /// Refused, and nothing happens, while something of the queue is uncommitted.
+    pub(super) fn delete(&mut self, queue: usize) {
+        self.close_all(queue);
+        let waiting = self.rig.waiting();
+        let (now, name) = (self.rig.now, QUEUES[queue]);
+        let rig = &mut self.rig;
+        if rig.core.delete(now, name, ObjectType::Local, true, &mut rig.decision).is_ok() {
+            rig.carry_out();
+            let gone = FIRST_GONE + self.deletions;
+            self.deletions += 1;
+            for row in self.rows.values_mut().filter(|row| row.queue == queue) {
+                row.queue = gone;
+            }
+            self.record(waiting, vec![Later::Deleted { queue, gone }]);
+            self.define(queue);
+        }
+        self.targets[queue] = self.rig.open_put(name).unwrap();
+    }
+
+    /// The process died before these were durable.
+    pub(super) fn undo_deletions(&mut self, effects: &[Later]) {
+        for effect in effects {
+            if let Later::Deleted { queue, gone } = effect {
+                for row in self.rows.values_mut().filter(|row| row.queue == *gone) {
+                    row.queue = *queue;
+                }
+            }
+        }
+    }
+
+    /// As `delete`.
+    pub(super) fn clear(&mut self, queue: usize) {
+        self.close_all(queue);
+        let waiting = self.rig.waiting();
+        let rig = &mut self.rig;
+        if rig.core.clear(rig.now, QUEUES[queue], &mut rig.decision).is_ok() {
+            rig.carry_out();
+            let ids = self.visible(queue);
+            for id in &ids {
+                self.rows.get_mut(id).unwrap().at = At::Leaving;
+            }
+            self.record(waiting, ids.into_iter().map(Later::Vanishes).collect());
+        }
+        self.targets[queue] = self.rig.open_put(QUEUES[queue]).unwrap();
+    }
+}
