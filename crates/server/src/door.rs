@@ -4,7 +4,7 @@
 //! node's own (docs/adr).
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
@@ -36,7 +36,13 @@ pub(crate) struct Door {
     durable_upto: AtomicU64,
     /// Up to where the instance was told so.
     durable_seen: AtomicU64,
+    /// What the log last said of its room and the instance has not heard: `SPACE_*`.
+    space_said: AtomicU8,
 }
+
+const SPACE_HEARD: u8 = 0;
+const SPACE_ENOUGH: u8 = 1;
+const SPACE_FULL: u8 = 2;
 
 struct Inner {
     instance: Instance,
@@ -68,6 +74,7 @@ impl Door {
             halted,
             durable_upto: AtomicU64::new(0),
             durable_seen: AtomicU64::new(0),
+            space_said: AtomicU8::new(SPACE_HEARD),
         }
     }
 
@@ -183,21 +190,28 @@ impl Door {
         self.apply_durable();
     }
 
-    /// Applies what became durable. Whoever is inside the door meanwhile does it when he leaves: a
-    /// log writer never waits for the node, because the node may wait for a log writer.
+    /// Tells the instance what the log's threads left: what became durable, and whether there is
+    /// room. Whoever is inside the door meanwhile does it when he leaves: a thread of the log never
+    /// waits for the node, because the node may wait for the log.
     fn apply_durable(&self) {
         loop {
             // Pairs with the fence of the other side: either we see the position that it stored, or
             // it finds the door free.
             fence(Ordering::SeqCst);
             let upto = self.durable_upto.load(Ordering::SeqCst);
-            if upto <= self.durable_seen.load(Ordering::SeqCst) {
+            let nothing_new = upto <= self.durable_seen.load(Ordering::SeqCst);
+            if nothing_new && self.space_said.load(Ordering::SeqCst) == SPACE_HEARD {
                 return;
             }
             let Some(mut inner) = self.inner.try_lock() else { return };
             self.durable_seen.fetch_max(upto, Ordering::SeqCst);
             let now = self.clock.now();
-            let after = self.step_locked(&mut inner, now, None, Input::Durable(Lsn(upto)));
+            let mut after = self.step_locked(&mut inner, now, None, Input::Durable(Lsn(upto)));
+            let said = self.space_said.swap(SPACE_HEARD, Ordering::SeqCst);
+            if said != SPACE_HEARD {
+                let full = Input::LogFull(said == SPACE_FULL);
+                after.join(self.step_locked(&mut inner, now, None, full));
+            }
             drop(inner);
             self.finish(after);
         }
@@ -243,6 +257,13 @@ struct After {
     unsent: Vec<Fetch>,
 }
 
+impl After {
+    fn join(&mut self, other: After) {
+        self.to_wake.extend(other.to_wake);
+        self.unsent.extend(other.unsent);
+    }
+}
+
 /// Puts each response into the outbox of its connection; `own` is not woken.
 fn post(
     out: &mut Outbound,
@@ -283,7 +304,7 @@ impl Listener for Door {
     }
 
     fn space(&self, space: Space) {
-        let full = matches!(space, Space::Full);
+        let said = if matches!(space, Space::Full) { SPACE_FULL } else { SPACE_ENOUGH };
         let stats = self.running_log().stats();
         let bytes = stats.bytes_in_use.to_string();
         match space {
@@ -292,6 +313,7 @@ impl Listener for Door {
             Space::Full if self.surroundings.is_at_its_limit(&stats) => log(&LOG_FULL, &[&bytes]),
             Space::Full => log(&DISK_FULL, &[&bytes]),
         }
-        self.step_instance(self.clock.now(), None, Input::LogFull(full));
+        self.space_said.store(said, Ordering::SeqCst);
+        self.apply_durable();
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 
+use towline_core::Body;
 use towline_node::Fetch;
 
 use crate::bodies;
@@ -36,7 +37,7 @@ pub(crate) fn start(receiver: Receiver<Fetch>, door: Arc<Door>) -> std::io::Resu
     std::thread::Builder::new().name("fetch".into()).spawn(move || {
         let log = door.log();
         for fetch in receiver {
-            let content = match bodies::read(&log, &fetch.body) {
+            let content = match bodies::read(&log, &first_part(fetch.body)) {
                 Ok(content) => Some(content),
                 Err(error) => {
                     door.unreadable_body(&error);
@@ -46,4 +47,15 @@ pub(crate) fn start(receiver: Receiver<Fetch>, door: Arc<Door>) -> std::io::Resu
             door.content(fetch.ticket, content);
         }
     })
+}
+
+/// A selector looks at the sections in front: the first chunk of a large body holds them.
+fn first_part(body: Body) -> Body {
+    match body {
+        Body::Chunks(chunks) => match chunks.first() {
+            Some(first) => Body::Log(*first),
+            None => Body::Chunks(chunks),
+        },
+        other => other,
+    }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use towline_admin::catalogue::HOUSEKEEPING_FAILED;
 use towline_core::CarryCursor;
+use towline_log::Space;
 use towline_node::OldBody;
 use towline_types::Lsn;
 
@@ -37,6 +38,10 @@ const EXTENTS_SPARE: u64 = 4;
 /// one message that nobody gets must not keep all that was logged after it.
 pub(crate) fn carry_if_due(door: &Door, extent_bytes: u64) {
     let log = door.log();
+    // What is left of the log is for gets: they free more than carrying would.
+    if log.space() != Space::Ample {
+        return;
+    }
     let (live_bytes, keep_from) =
         door.look(|instance| (instance.live_bytes(), instance.keep_from()));
     let in_use = log.durable().0.saturating_sub(keep_from.0);
@@ -49,6 +54,9 @@ pub(crate) fn carry_if_due(door: &Door, extent_bytes: u64) {
     loop {
         let done = door.look(|instance| instance.find_old(before, &mut cursor, &mut found));
         for OldBody { queue, sequence, body } in found.drain(..) {
+            if log.space() != Space::Ample {
+                return;
+            }
             match bodies::read(&log, &body) {
                 Ok(content) => door.carry(queue, sequence, content),
                 Err(error) => door.unreadable_body(&error),

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use rustls::pki_types::CertificateDer;
 use towline_admin::catalogue::LOGIN_REFUSED;
 use towline_amqp::ServerOptions;
+use towline_amqp::codec::{Map, Value};
 use towline_amqp::sasl::{Claim, Mechanism, ScramCredentials};
 use towline_amqp::types::SaslCode;
 use towline_node::{FrontOptions, Logins};
@@ -156,6 +157,10 @@ impl Doorman {
             tls_identity: tls_identity.clone(),
             nonce: crate::random::nonce(),
             salt_secret: Arc::clone(&self.salt_secret),
+            offered_capabilities: ["ANONYMOUS-RELAY"].into_iter().collect(),
+            properties: Map::default()
+                .with("product", Value::String("Towline"))
+                .with("version", Value::String(env!("CARGO_PKG_VERSION"))),
             ..ServerOptions::default()
         };
         let logins: Arc<dyn Logins> = gate.clone();

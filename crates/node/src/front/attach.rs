@@ -7,7 +7,7 @@ use towline_amqp::types::{
     DistributionMode, Error, LinkTarget, Outcome as AmqpOutcome, ReceiverSettleMode, Role,
     SenderSettleMode, Source, Target, condition,
 };
-use towline_amqp::{AttachReply, Attached, LinkId};
+use towline_amqp::{AttachReply, Attached, LinkId, coordinator};
 use towline_core::selector::Selector;
 use towline_core::{ConsumerId, Refusal};
 use towline_types::limits;
@@ -23,6 +23,9 @@ const CONTROL_CREDIT: u32 = 100;
 /// Name and descriptor of the selector filter (apache.org filters registry).
 const SELECTOR_FILTER: &str = "apache.org:selector-filter:string";
 const SELECTOR_FILTER_CODE: u64 = 0x0000_468C_0000_0004;
+
+/// Characters of a refused selector that its refusal repeats.
+const SELECTOR_SHOWN_MAX: usize = 200;
 
 /// Where a link wants to go.
 enum Place {
@@ -51,12 +54,13 @@ impl Front {
         let link = attached.link;
         self.links.insert(link, LinkUse::Coordinator { credit: CONTROL_CREDIT });
         let capabilities = ["amqp:local-transactions", "amqp:multi-txns-per-ssn"];
-        let coordinator = towline_amqp::types::Coordinator {
+        let offered = towline_amqp::types::Coordinator {
             capabilities: capabilities.into_iter().collect::<Symbols>(),
         };
         let reply = AttachReply {
             source: attached.source,
-            target: Some(Box::new(LinkTarget::Coordinator(coordinator))),
+            target: Some(Box::new(LinkTarget::Coordinator(offered))),
+            message_bytes_max: coordinator::COMMAND_BYTES_MAX as u64,
             sender_settle_mode: attached.sender_settle_mode,
             receiver_settle_mode: ReceiverSettleMode::First,
             ..AttachReply::default()
@@ -352,7 +356,9 @@ fn selector_of(filters: &Map) -> Result<Option<Arc<Selector>>, Error> {
     match Selector::parse(text) {
         Ok(selector) => Ok(Some(Arc::new(selector))),
         Err(error) => {
-            let text = format!("selector '{text}': {error}");
+            // Cut: an answer must not be as long as what was asked.
+            let shown: String = text.chars().take(SELECTOR_SHOWN_MAX).collect();
+            let text = format!("selector '{shown}': {error}");
             Err(Error::new(condition::INVALID_FIELD, &text))
         }
     }

@@ -70,11 +70,15 @@ impl Front {
                     self.machine.drained(flow.link);
                 }
             }
-            LinkUse::Producer { .. }
-            | LinkUse::AnonymousProducer { .. }
-            | LinkUse::Coordinator { .. }
-            | LinkUse::AdminRequests { .. }
-            | LinkUse::Abandoned => {}
+            // An aborted delivery uses credit up without a transfer.
+            LinkUse::Producer { credit, .. }
+            | LinkUse::AnonymousProducer { credit }
+            | LinkUse::Coordinator { credit }
+            | LinkUse::AdminRequests { credit } => {
+                *credit = flow.credit;
+                self.refill(flow.link);
+            }
+            LinkUse::Abandoned => {}
             LinkUse::Opening(opening) => opening.flow = Some(flow),
         }
     }
@@ -128,9 +132,9 @@ impl Front {
         &mut self,
         token: LinkToken,
         sequence: MessageSequence,
-        unit: Option<UnitId>,
-        outcome: Outcome,
+        (outcome, unit): (Outcome, Option<UnitId>),
         result: Result<(), Refusal>,
+        requests: &mut Vec<Request>,
     ) {
         let Some(link) = self.links.by_token(token).map(|link| link.id) else { return };
         match result {
@@ -141,6 +145,7 @@ impl Front {
             Err(refusal) => {
                 let error = super::error::of_refusal(&refusal);
                 self.machine.detach(link, true, Some(error));
+                self.detached(link, requests);
             }
         }
     }

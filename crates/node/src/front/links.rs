@@ -136,6 +136,14 @@ impl Links {
         }
     }
 
+    /// Whether messages arrive on the link.
+    pub(super) fn is_producer(&self, id: LinkId) -> bool {
+        let link = self.by_id.get(&id).and_then(|slot| self.links.get(*slot));
+        link.is_some_and(|link| {
+            matches!(link.used_for, LinkUse::Producer { .. } | LinkUse::AnonymousProducer { .. })
+        })
+    }
+
     pub(super) fn of_session(&self, session: SessionId) -> Vec<LinkId> {
         self.by_id.keys().copied().filter(|id| id.is_of(session)).collect()
     }

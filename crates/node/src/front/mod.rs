@@ -86,6 +86,10 @@ struct OpenUnit {
     coordinator: LinkId,
     /// Deliveries with a provisional outcome that the peer has not settled.
     provisional: Vec<(LinkId, u64)>,
+    /// A message of it was refused before the instance saw it: it cannot commit.
+    spoiled: bool,
+    /// The peer asked for a commit all the same; it is told that it was a rollback.
+    commit_refused: bool,
 }
 
 /// Token of requests whose answer nobody waits for.
@@ -168,6 +172,17 @@ impl Front {
         self.machine.has_output()
     }
 
+    /// Bytes that wait to be taken.
+    #[must_use]
+    pub fn output_bytes(&self) -> usize {
+        self.machine.output_bytes()
+    }
+
+    /// The driver does not read for the time being: the peer's silence is not its own.
+    pub fn listening_stopped(&mut self, now: Time) {
+        self.machine.heard(now);
+    }
+
     /// Encoded bytes to send, in order, about `bytes_max` of them.
     pub fn take_output(&mut self, output: &mut VecDeque<Bytes>, bytes_max: usize) {
         self.machine.take_output(output, bytes_max);
@@ -185,7 +200,7 @@ impl Front {
             Response::Put { token, unit, result } => self.put_answered(token, unit, result),
             Response::Deliver(delivery) => self.deliver(now, &delivery, body),
             Response::Settled { link, sequence, unit, outcome, result } => {
-                self.settled(link, sequence, unit, outcome, result);
+                self.settled(link, sequence, (outcome, unit), result, requests);
             }
             Response::Drained { consumer } => self.drained(consumer),
             Response::ProducerOpened { link, result } => {
@@ -198,8 +213,8 @@ impl Front {
                 self.consumer_closed(consumer, &reason, requests);
             }
             Response::Declared { token, result } => self.declared(token, result, requests),
-            Response::Discharged { token, unit, fail, result } => {
-                self.discharged(token, unit, fail, result);
+            Response::Discharged { token, unit, result, .. } => {
+                self.discharged(token, unit, result);
             }
             // The peer hears of it at its next use of the unit: AMQP has no frame for it.
             Response::UnitRolledBack { .. } => {}
@@ -228,13 +243,12 @@ impl Front {
             Event::Login(login) => self.login(&login),
             Event::Opened(opened) => self.opened(&opened, requests),
             Event::Attached(attached) => self.attached(*attached, requests),
-            Event::Detached { link, closed, error, by_peer } => {
-                self.detached(link, requests);
-                if by_peer {
-                    // The machine waits for our half.
-                    self.machine.detach(link, closed, None);
+            Event::Detached { link, by_peer, .. } => {
+                if !by_peer && self.links.is_producer(link) {
+                    // A message that was too long, for example: it may have been part of any unit.
+                    self.units.values_mut().for_each(|unit| unit.spoiled = true);
                 }
-                drop(error);
+                self.detached(link, requests);
             }
             Event::SessionEnded { session, .. } => {
                 for link in self.links.of_session(session) {

@@ -104,6 +104,9 @@ impl Front {
 
     /// Refuses one message; the link goes on.
     pub(super) fn reject(&mut self, delivery: IncomingId, unit: Option<UnitId>, error: Error) {
+        if let Some(open) = unit.and_then(|unit| self.units.get_mut(&unit)) {
+            open.spoiled = true;
+        }
         let error = Some(Box::new(error));
         let state = match unit {
             None => DeliveryState::Rejected { error },
@@ -147,7 +150,12 @@ impl Front {
             CoordinatorCommand::Discharge(discharge) => {
                 match message::unit_of_txn(&discharge.txn_id) {
                     Ok(unit) => {
-                        let fail = discharge.fail;
+                        // A unit that lost a message must not commit as though it were whole.
+                        let mut fail = discharge.fail;
+                        if let Some(open) = self.units.get_mut(&unit).filter(|open| open.spoiled) {
+                            open.commit_refused = !fail;
+                            fail = true;
+                        }
                         requests.push(Request::Discharge { token, unit, fail });
                     }
                     Err(error) => {
@@ -173,7 +181,12 @@ impl Front {
                     requests.push(Request::Discharge { token: NOBODY, unit, fail: true });
                     return;
                 }
-                let open = OpenUnit { coordinator: delivery.link, provisional: Vec::new() };
+                let open = OpenUnit {
+                    coordinator: delivery.link,
+                    provisional: Vec::new(),
+                    spoiled: false,
+                    commit_refused: false,
+                };
                 self.units.insert(unit, open);
                 let state = DeliveryState::Declared { txn_id: message::txn_id(unit) };
                 self.machine.settle_incoming(delivery, state);
@@ -183,14 +196,12 @@ impl Front {
         }
     }
 
-    pub(super) fn discharged(
-        &mut self,
-        token: u64,
-        unit: UnitId,
-        _fail: bool,
-        result: Result<(), Refusal>,
-    ) {
+    pub(super) fn discharged(&mut self, token: u64, unit: UnitId, result: Result<(), Refusal>) {
+        let mut result = result;
         if let Some(open) = self.units.remove(&unit) {
+            if open.commit_refused && result.is_ok() {
+                result = Err(Refusal::UnitDoomed);
+            }
             for (link, key) in open.provisional {
                 // Whatever the peer says of it from now on is too late.
                 self.machine.settle_outgoing(link, key, None);

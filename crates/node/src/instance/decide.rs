@@ -172,9 +172,11 @@ impl Instance {
     fn doom(&mut self, caller: &Caller<'_>, unit: Option<UnitId>, refusal: Option<&Refusal>) {
         match (unit, refusal) {
             (_, None | Some(Refusal::UnknownUnit | Refusal::UnitTooOld { .. })) | (None, _) => {}
-            (Some(unit), Some(_)) => {
+            (Some(unit), Some(_)) if self.rules.has_unit(caller.connection, unit) => {
                 self.doomed.insert(unit, caller.connection);
             }
+            // Nobody dooms the unit of another.
+            (Some(_), Some(_)) => {}
         }
     }
 
@@ -200,18 +202,29 @@ impl Instance {
         fail: bool,
         out: &mut Outbound,
     ) {
-        let doomed = self.doomed.remove(&unit).is_some();
-        let connection = caller.connection;
+        let (now, connection) = (caller.now, caller.connection);
+        let ours = self.rules.has_unit(connection, unit);
+        let doomed = ours && self.doomed.remove(&unit).is_some();
         let decided =
-            self.rules.discharge(caller.now, connection, unit, fail || doomed, &mut self.decision);
-        let refused = decided.is_err();
-        let result = if doomed && !fail && !refused { Err(Refusal::UnitDoomed) } else { decided };
+            self.rules.discharge(now, connection, unit, fail || doomed, &mut self.decision);
+        let result = match decided {
+            Ok(()) if doomed && !fail => Err(Refusal::UnitDoomed),
+            Ok(()) => Ok(()),
+            Err(refusal) if ours && !fail => {
+                // A commit that is refused is a rollback: no client ends such a unit a second time.
+                let undone = self.rules.discharge(now, connection, unit, true, &mut self.decision);
+                if undone.is_err() {
+                    self.decision.clear();
+                }
+                Err(refusal)
+            }
+            Err(refusal) => {
+                self.decision.clear();
+                Err(refusal)
+            }
+        };
         let response = Response::Discharged { token, unit, fail, result };
-        if refused {
-            self.answer(caller, response, out);
-        } else {
-            self.carry_out_for(caller, Some(response), out);
-        }
+        self.carry_out_for(caller, Some(response), out);
     }
 
     fn open_producer(

@@ -13,8 +13,8 @@ use slab::Slab;
 use towline_core::command::{Define, DefineModel, LocalChanges};
 use towline_core::object::QueueKind;
 use towline_core::{
-    ConnectionId, ConsumerId, Decision, Durability, Effect, Fact, Limits, MessageSequence, Outputs,
-    PutTarget, QueueId, QueueManager, UnitId,
+    Body, ConnectionId, ConsumerId, Decision, Durability, Effect, Fact, Limits, MessageSequence,
+    Outputs, PutTarget, QueueId, QueueManager, UnitId,
 };
 use towline_types::{Lsn, Payload, Time};
 
@@ -76,7 +76,7 @@ pub struct Fetch {
     /// Comes back.
     pub ticket: FetchTicket,
     /// Where it is.
-    pub body: towline_core::Body,
+    pub body: Body,
 }
 
 /// A response and the connection that it is for.
@@ -196,7 +196,10 @@ impl Instance {
                 self.rules.content_arrived(ticket.queue, ticket.sequence);
             }
             Input::Carry { queue, sequence, content } => {
-                if self.rules.carry(queue, sequence, content, &mut self.decision) {
+                // Where runs wait for room, what would only tidy up must not stand among them.
+                if self.stalled.is_empty()
+                    && self.rules.carry(queue, sequence, content, &mut self.decision)
+                {
                     self.carry_out(now, None, journal, out);
                 }
             }
@@ -229,7 +232,15 @@ impl Instance {
     /// When [`Input::Tick`] must come at the latest.
     #[must_use]
     pub fn next_tick(&self) -> Time {
-        self.rules.next_tick()
+        // Runs that wait for room are tried again at every tick.
+        if self.stalled.is_empty() { self.rules.next_tick() } else { Time::ZERO }
+    }
+
+    /// Where the content of a message is now: one that is carried forward has moved. `None` when the
+    /// message is gone.
+    #[must_use]
+    pub fn body_now(&self, queue: QueueId, sequence: MessageSequence) -> Option<Body> {
+        self.rules.body_of(queue, sequence)
     }
 
     /// Units of work that are open.
@@ -346,6 +357,7 @@ impl Instance {
     /// Gives a run to the log, or parks it behind those that found no room. Returns an empty vector
     /// to use again.
     fn log_run(&mut self, mut run: StalledRun, journal: &dyn Journal) -> Vec<Fact> {
+        self.retry_stalled(journal);
         if !self.stalled.is_empty() || !self.append(&mut run, journal) {
             self.stalled.push_back(run);
             return Vec::new();

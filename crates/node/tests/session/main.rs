@@ -284,3 +284,57 @@ fn a_full_log_refuses_puts_and_keeps_gets_until_there_is_room() {
     rig.credit(&mut client, receiver, 10);
     assert_eq!(rig.received(&mut client), [Got::text("three")]);
 }
+
+#[test]
+fn nobody_dooms_the_unit_of_another_connection() {
+    let mut rig = Rig::new();
+    rig.define("Q");
+    rig.define("CLOSED");
+    let mut first = rig.connect();
+    let mut second = rig.connect();
+    let sender = rig.sender(&mut first, "Q");
+    let other = rig.sender(&mut second, "CLOSED");
+    rig.mqsc("ALTER QLOCAL('CLOSED') PUT(DISABLED)");
+    let unit = rig.declare(&mut first);
+    rig.send_in(&mut first, sender, 1, message("kept").durable(), &unit);
+    rig.send_in(&mut second, other, 1, message("refused").durable(), &unit);
+    assert_eq!(rig.discharge(&mut first, &unit, false), Some(DeliveryState::Accepted));
+}
+
+#[test]
+fn a_unit_cannot_commit_without_a_message_that_was_malformed() {
+    let mut rig = Rig::new();
+    rig.define("Q");
+    let mut client = rig.connect();
+    let sender = rig.sender(&mut client, "Q");
+    let receiver = rig.receiver(&mut client, "Q");
+    rig.credit(&mut client, receiver, 5);
+    let unit = rig.declare(&mut client);
+    rig.send_in(&mut client, sender, 1, message("whole").durable(), &unit);
+    rig.send_malformed_in(&mut client, sender, 2, &unit);
+    let outcome = rig.discharge(&mut client, &unit, false);
+    assert!(matches!(outcome, Some(DeliveryState::Rejected { .. })), "{outcome:?}");
+    assert_eq!(rig.received(&mut client), []);
+}
+
+#[test]
+fn a_commit_refused_for_a_full_log_is_a_rollback() {
+    let mut rig = Rig::new();
+    rig.define("Q");
+    let mut client = rig.connect();
+    let sender = rig.sender(&mut client, "Q");
+    let receiver = rig.receiver(&mut client, "Q");
+    rig.send(&mut client, sender, 1, message("one").durable());
+    rig.credit(&mut client, receiver, 1);
+    let got = rig.received_whole(&mut client);
+    let unit = rig.declare(&mut client);
+    let state = DeliveryState::Transactional { txn_id: unit, outcome: Some(Outcome::Accepted) };
+    rig.settle(&mut client, got[0].delivery, state);
+    rig.send_in(&mut client, sender, 2, message("two").durable(), &unit);
+    rig.fill_log(true);
+    let outcome = rig.discharge(&mut client, &unit, false);
+    assert!(matches!(outcome, Some(DeliveryState::Rejected { .. })), "{outcome:?}");
+    rig.fill_log(false);
+    rig.credit(&mut client, receiver, 5);
+    assert_eq!(rig.received(&mut client), [Got::text("one")]);
+}

@@ -433,6 +433,20 @@ impl Rig {
         self.exchange(client);
     }
 
+    /// A message that is not one, inside a unit of work.
+    pub(crate) fn send_malformed_in(
+        &mut self,
+        client: &mut Client,
+        link: LinkId,
+        key: u64,
+        unit: &TxnId,
+    ) {
+        let state = Some(DeliveryState::Transactional { txn_id: *unit, outcome: None });
+        let content = Payload::from(Bytes::from_static(b"\x00\x53\x77\xff"));
+        client.machine.send(link, key, Outgoing { content, state, ..Outgoing::default() });
+        self.exchange(client);
+    }
+
     pub(crate) fn outcomes(&mut self, client: &mut Client) -> Vec<(u64, Option<DeliveryState>)> {
         let events = client.events.drain(..);
         events

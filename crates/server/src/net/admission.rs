@@ -19,12 +19,17 @@ pub(crate) struct Admission {
 /// every place, the administrator must still get in.
 const LOCAL_CONNECTIONS_MAX: usize = 64;
 
+/// Logins under way at once from one address (loopback not counted): one silent host must not take
+/// all of `logins_pending_max`.
+const LOGINS_PENDING_PER_ADDRESS_MAX: usize = 64;
+
 #[derive(Debug, Default)]
 struct Counts {
     local: usize,
     connections: usize,
     logins_pending: usize,
     by_address: HashMap<IpAddr, usize>,
+    pending_by_address: HashMap<IpAddr, usize>,
 }
 
 /// A place for one connection; given back when dropped.
@@ -62,11 +67,16 @@ impl Admission {
         // Every local client has the same address: the bound would stop the wrong ones.
         let address = address.filter(|address| !address.is_loopback());
         if let Some(address) = address {
+            let pending = counts.pending_by_address.get(&address).copied().unwrap_or_default();
+            if pending >= LOGINS_PENDING_PER_ADDRESS_MAX {
+                return Err("the bound of logins under way from one address");
+            }
             let count = counts.by_address.entry(address).or_default();
             if *count >= self.limits.connections_per_address_max {
                 return Err("connections_per_address_max");
             }
             *count += 1;
+            *counts.pending_by_address.entry(address).or_default() += 1;
         }
         counts.connections += 1;
         counts.logins_pending += 1;
@@ -80,11 +90,25 @@ impl Admission {
     }
 }
 
+impl Counts {
+    fn login_done(&mut self, address: Option<IpAddr>) {
+        self.logins_pending -= 1;
+        if let Some(address) = address
+            && let Some(count) = self.pending_by_address.get_mut(&address)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.pending_by_address.remove(&address);
+            }
+        }
+    }
+}
+
 impl Place {
     /// The client has logged in.
     pub(crate) fn logged_in(&mut self) {
         if std::mem::take(&mut self.login_pending) {
-            self.admission.counts.lock().logins_pending -= 1;
+            self.admission.counts.lock().login_done(self.address);
         }
     }
 }
@@ -98,7 +122,7 @@ impl Drop for Place {
         }
         counts.connections -= 1;
         if self.login_pending {
-            counts.logins_pending -= 1;
+            counts.login_done(self.address);
         }
         if let Some(address) = self.address
             && let Some(count) = counts.by_address.get_mut(&address)
@@ -146,6 +170,21 @@ mod tests {
         assert!(admission.admit(Some(IpAddr::from([127, 0, 0, 1]))).is_ok());
         drop(local);
         assert_eq!(admission.connections(), 0);
+    }
+
+    #[test]
+    fn one_silent_address_cannot_take_all_logins() {
+        let admission = admission(1_000, 1_000, 1_000);
+        let address = Some(IpAddr::from([192, 0, 2, 1]));
+        let mut places: Vec<Place> = (0..LOGINS_PENDING_PER_ADDRESS_MAX)
+            .map(|_| admission.admit(address).unwrap())
+            .collect();
+        assert!(admission.admit(address).is_err());
+        assert!(admission.admit(Some(IpAddr::from([192, 0, 2, 2]))).is_ok());
+        places[0].logged_in();
+        assert!(admission.admit(address).is_ok());
+        places.clear();
+        assert!(admission.counts.lock().pending_by_address.is_empty());
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
@@ -37,6 +38,8 @@ const OUTPUT_BYTES_TAKEN: usize = 256 * 1024;
 const INCOMING_BYTES_HIGH: usize = 16 * 1024 * 1024;
 /// Pieces given to one vectored write (IOV_MAX is 1,024).
 const WRITE_PIECES_MAX: usize = 512;
+/// How long a connection that is over may take to get its last bytes out.
+const LINGER: Duration = Duration::from_secs(5);
 /// Rounds of one poll before the others get their turn.
 const ROUNDS_MAX: usize = 1;
 
@@ -84,6 +87,10 @@ pub(crate) struct ConnectionTask<S> {
     timer: Pin<Box<Sleep>>,
     timer_at: Time,
     end_of_input: bool,
+    /// Written, and perhaps still inside TLS.
+    unflushed: bool,
+    /// Runs once the connection is over: a peer that does not read must not keep it.
+    linger: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
@@ -118,6 +125,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             timer: Box::pin(sleep_until(instant_of(clock, timer_at))),
             timer_at,
             end_of_input: false,
+            unflushed: false,
+            linger: None,
         }
     }
 
@@ -139,7 +148,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
                 Ok(written) => progress |= written,
                 Err(_) => return Poll::Ready(End::Lost),
             }
-            if let Some(end) = self.finished() {
+            if let Some(end) = self.finished(context) {
                 return Poll::Ready(end);
             }
             if !progress && self.requests.is_empty() {
@@ -150,12 +159,24 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         Poll::Pending
     }
 
-    fn finished(&self) -> Option<End> {
-        if self.front.is_finished() && self.output.is_empty() && !self.front.has_output() {
-            return Some(if self.front.ended_orderly() { End::Orderly } else { End::Lost });
+    fn finished(&mut self, context: &mut Context<'_>) -> Option<End> {
+        if self.front.is_finished() {
+            let flushed = self.output.is_empty() && !self.front.has_output() && !self.unflushed;
+            if flushed {
+                return Some(if self.front.ended_orderly() { End::Orderly } else { End::Lost });
+            }
+            let linger = self.linger.get_or_insert_with(|| Box::pin(sleep(LINGER)));
+            if linger.as_mut().poll(context).is_ready() {
+                return Some(End::Lost);
+            }
         }
         // Nothing more can come: what was asked for is answered by the node's own bookkeeping.
         if self.end_of_input { Some(End::Lost) } else { None }
+    }
+
+    /// Bytes that wait for the socket, encoded or not.
+    fn output_waiting(&self) -> usize {
+        self.output_bytes + self.front.output_bytes()
     }
 
     /// Reads once, if there is room for what it may bring. True when bytes came.
@@ -163,9 +184,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         if self.end_of_input || self.front.is_finished() {
             return false;
         }
-        if self.front.incoming_bytes() > INCOMING_BYTES_HIGH
-            || self.output_bytes > OUTPUT_BYTES_HIGH
-        {
+        if self.front.incoming_bytes() > INCOMING_BYTES_HIGH {
+            // It is we who do not listen: the peer must not pass for silent.
+            self.front.listening_stopped(now);
+            return false;
+        }
+        if self.output_waiting() > OUTPUT_BYTES_HIGH {
             return false;
         }
         let socket = &mut self.socket;
@@ -221,7 +245,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
     fn poll_responses(&mut self, context: &mut Context<'_>, now: Time) -> bool {
         let mut progress = false;
         loop {
-            if self.output_bytes > OUTPUT_BYTES_HIGH {
+            if self.output_waiting() > OUTPUT_BYTES_HIGH {
                 return progress;
             }
             if let Some((read, _)) = &mut self.reading {
@@ -231,10 +255,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
                     Ok(Ok(body)) => {
                         self.front.respond(now, response, Some(body), &mut self.requests);
                     }
-                    Ok(Err(error)) => self.door.unreadable_body(&error),
+                    Ok(Err(error)) => self.read_elsewhere(response, &error),
                     Err(_) => self.end_of_input = true,
                 }
                 progress = true;
+                if self.reading.is_some() {
+                    continue;
+                }
             }
             if self.responses.is_empty() {
                 self.outbox.take(&mut self.responses, context.waker());
@@ -254,11 +281,30 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         match bodies::resident(&self.log, &delivery.body) {
             Some(body) => self.front.respond(now, response, Some(body), &mut self.requests),
             None => {
-                let log = self.log.clone();
-                let body: Body = delivery.body.clone();
-                let read = tokio::task::spawn_blocking(move || bodies::read(&log, &body));
-                self.reading = Some((read, response));
+                let body = delivery.body.clone();
+                self.read(body, response);
             }
+        }
+    }
+
+    fn read(&mut self, body: Body, response: Response) {
+        let log = self.log.clone();
+        let read = tokio::task::spawn_blocking(move || bodies::read(&log, &body));
+        self.reading = Some((read, response));
+    }
+
+    /// A body is not where it was: it may have been logged again meanwhile. When it really cannot be
+    /// read, the delivery is left out and the message stays with this consumer until its link ends.
+    fn read_elsewhere(&mut self, response: Response, error: &towline_log::LogError) {
+        let Response::Deliver(mut delivery) = response else { return };
+        let (queue, sequence) = (delivery.queue, delivery.sequence);
+        match self.door.look(|instance| instance.body_now(queue, sequence)) {
+            Some(body) if body != delivery.body => {
+                delivery.body = body.clone();
+                self.read(body, Response::Deliver(delivery));
+            }
+            Some(_) => self.door.unreadable_body(error),
+            None => {}
         }
     }
 
@@ -299,6 +345,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
                 self.take_output();
             }
             if self.output.is_empty() {
+                if self.unflushed {
+                    // TLS may hold what the socket did not take.
+                    match Pin::new(&mut self.socket).poll_flush(context) {
+                        Poll::Pending => {}
+                        Poll::Ready(result) => {
+                            result?;
+                            self.unflushed = false;
+                        }
+                    }
+                }
                 return Ok(progress);
             }
             match self.poll_write(context) {
@@ -316,6 +372,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         if written == 0 {
             return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
         }
+        self.unflushed = true;
         self.forget_written(written);
         Poll::Ready(Ok(()))
     }
@@ -336,6 +393,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
 fn instant_of(clock: Clock, at: Time) -> Instant {
     let now = clock.now();
     // tokio refuses instants decades away.
-    let wait = at.since(now).min(std::time::Duration::from_secs(86_400));
+    let wait = at.since(now).min(Duration::from_secs(86_400));
     Instant::now() + wait
 }
