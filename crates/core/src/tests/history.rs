@@ -471,6 +471,8 @@ impl World {
         let records = self.rig.durable + keep * undurable / 99;
         let image = self.image.as_ref().map(|(bytes, at)| (bytes.as_slice(), *at));
         let full = self.rig.restart(None, records);
+        let newest = (self.rig.core.snapshot(), self.rig.durable);
+        let late = self.rig.restart(Some((&newest.0, newest.1)), records);
         let mut again = self.rig.restart(image, records);
         for (end, effects) in std::mem::take(&mut self.later) {
             if end <= again.log.len() {
@@ -487,7 +489,8 @@ impl World {
         if self.image.as_ref().is_some_and(|(_, at)| *at > again.log.len()) {
             self.image = None;
         }
-        assert_eq!(full.stored, again.stored);
+        assert_eq!((&full.stored, &late.stored), (&again.stored, &again.stored));
+        late.core.audit();
         full.core.audit();
         for (queue, name) in QUEUES.iter().enumerate() {
             if again.core.queue_status(name).is_none() {
