@@ -195,6 +195,17 @@ impl Site {
         Ok(serde_json::from_slice(&output.stdout)?)
     }
 
+    /// Waits until `gets` messages of a queue were got for good: a settlement that owes no answer is
+    /// durable a moment after it was sent, and a get is counted when it is durable.
+    ///
+    /// # Errors
+    /// When it does not come about.
+    pub fn until_got(&self, queue: &str, gets: u64) -> Try {
+        wait::until_true("the gets are durable", Duration::from_secs(10), || {
+            self.queue_number(queue, "gets").is_ok_and(|got| got >= gets)
+        })
+    }
+
     /// A whole number of a queue's status, such as `depth`.
     ///
     /// # Errors

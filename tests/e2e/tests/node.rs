@@ -47,6 +47,7 @@ fn a_client_reconnects_by_itself_after_a_restart() -> Try {
     let daemon = site.start()?;
     let mut program = Program::start(program::node("reconnect", &daemon.url(), &[]))?;
     program.hear("before")?;
+    site.until_got("NODE.RECONNECT", 1)?;
     site.listen = daemon.address().to_string();
     daemon.kill()?;
     let daemon = site.start()?;
