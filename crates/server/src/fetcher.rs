@@ -37,7 +37,17 @@ pub(crate) fn start(receiver: Receiver<Fetch>, door: Arc<Door>) -> std::io::Resu
     std::thread::Builder::new().name("fetch".into()).spawn(move || {
         let log = door.log();
         for fetch in receiver {
-            let content = match bodies::read(&log, &first_part(fetch.body)) {
+            let mut read = bodies::read(&log, &first_part(fetch.body.clone()));
+            if read.is_err() {
+                // It may have been logged again meanwhile: once more, where it is now.
+                match door.look(|instance| instance.body_of_fetch(fetch.ticket)) {
+                    Some(body) if body != fetch.body => {
+                        read = bodies::read(&log, &first_part(body));
+                    }
+                    Some(_) | None => {}
+                }
+            }
+            let content = match read {
                 Ok(content) => Some(content),
                 Err(error) => {
                     door.unreadable_body(&error);

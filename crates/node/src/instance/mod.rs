@@ -236,6 +236,12 @@ impl Instance {
         if self.stalled.is_empty() { self.rules.next_tick() } else { Time::ZERO }
     }
 
+    /// Where the body of a fetch is now; see [`Instance::body_now`].
+    #[must_use]
+    pub fn body_of_fetch(&self, ticket: FetchTicket) -> Option<Body> {
+        self.body_now(ticket.queue, ticket.sequence)
+    }
+
     /// Where the content of a message is now: one that is carried forward has moved. `None` when the
     /// message is gone.
     #[must_use]
