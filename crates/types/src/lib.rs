@@ -1,15 +1,18 @@
 //! Words that every room uses: positions, times, payloads, limits. No logic.
 //!
-//! Reading order: [`Lsn`] (a place in the recovery log), [`Time`] (an argument, never read here),
+//! Reading order: [`Lsn`] (a place in the recovery log), [`PageRef`] (a place in the page file),
+//! [`Time`] (an argument, never read here),
 //! [`Payload`] (bytes on their way from a socket to the log), [`limits`].
 
 #![forbid(unsafe_code)]
 
 pub mod limits;
 mod lsn;
+mod page;
 mod payload;
 mod time;
 
 pub use lsn::{BodyLocation, Lsn};
+pub use page::{PAGE_UNIT_BYTES, PageRef};
 pub use payload::Payload;
 pub use time::Time;
