@@ -105,4 +105,11 @@ pub trait DiskFile: Send + Sync {
     /// # Errors
     /// `StorageFull` when there is no room.
     fn reserve(&self, bytes: u64) -> io::Result<()>;
+
+    /// Makes the file `bytes` bytes long, which is not longer than it was, and gives what was set
+    /// aside behind that back to the file system. Survives a power cut after the next sync.
+    ///
+    /// # Errors
+    /// What the operating system says; the length is then the old or the new one.
+    fn cut(&self, bytes: u64) -> io::Result<()>;
 }

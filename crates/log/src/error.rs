@@ -103,6 +103,10 @@ pub enum Damage {
     ImageMissing,
     /// An image is damaged (an older one is used when its log is there).
     Image,
+    /// A page of the page file is not what was written there (an index can be rebuilt from the log).
+    Page,
+    /// Two pages that are referred to overlap (what refers to them is damaged).
+    PagesOverlap,
     /// Records inside a whole batch do not add up (a fault of ours, not of the disk).
     Records,
     /// The batch at the tail was torn by a crash: cut off, nothing acknowledged is lost.
@@ -126,6 +130,8 @@ impl Damage {
             Damage::EndsBeforeImage => "the log ends before its newest image (old copy?)",
             Damage::ImageMissing => "the log's beginning is gone and no image covers it",
             Damage::Image => "the image is damaged",
+            Damage::Page => "a page is damaged or missing",
+            Damage::PagesOverlap => "two pages are said to be at one place",
             Damage::Records => "the records of a whole batch do not add up",
             Damage::TornTail => "the last write before a crash was torn and is cut off",
         }
@@ -135,6 +141,10 @@ impl Damage {
 impl fmt::Display for Finding {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Finding { file, offset, lsn, what, .. } = self;
+        if *lsn == Lsn::ZERO {
+            // The page file has no positions, and nothing of the log lies at the first one.
+            return write!(out, "{file} at offset {offset}: {}", what.text());
+        }
         write!(out, "{file} at offset {offset} ({lsn}): {}", what.text())
     }
 }
@@ -184,7 +194,33 @@ impl std::error::Error for LogError {
 }
 
 impl LogError {
+    /// Whether the disk or the log had no room for what was to be written: nothing is broken, and
+    /// the same may go well when there is room again.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        match self {
+            LogError::Io { source, .. } => is_full(source),
+            LogError::Full => true,
+            LogError::Locked { .. }
+            | LogError::Damaged(_)
+            | LogError::Version { .. }
+            | LogError::OtherLog { .. }
+            | LogError::Failed
+            | LogError::Stopped
+            | LogError::Gone { .. }
+            | LogError::Options { .. } => false,
+        }
+    }
+
     pub(crate) fn io(doing: &'static str, file: &str, source: io::Error) -> LogError {
         LogError::Io { doing, file: file.to_owned(), source }
     }
+}
+
+/// Whether the disk has no room, as against being broken.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
+    )
 }

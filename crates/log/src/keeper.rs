@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use crate::block::Aligned;
 use crate::disk::{Disk, DiskFile};
-use crate::error::LogError;
+use crate::error::{LogError, is_full};
 use crate::extents::{Extent, Space};
 use crate::format::{EXTENT_HEADER_BYTES, ExtentHeader, LogId, extent_name, size};
 use crate::shared::{Phase, Shared, wait};
@@ -212,14 +212,6 @@ fn write_header(file: &dyn DiskFile, header: ExtentHeader) -> io::Result<()> {
 /// Which log a new extent belongs to, for the first one.
 pub(crate) fn first_header(log_id: LogId, extent_bytes: u64) -> ExtentHeader {
     ExtentHeader { log_id, sequence: 0, extent_bytes }
-}
-
-/// Whether the disk has no room, as against being broken.
-fn is_full(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
-    )
 }
 
 fn ignore_absent(error: io::Error) -> io::Result<()> {

@@ -8,7 +8,8 @@
 //!
 //! Reading order: [`disk`] (the seam), `format` (the bytes), `log` (the handle); on the way in
 //! `append`, `batch`, `record`, `shared` (the state), `rule` (when to write), `writer`, `extents`
-//! and `keeper` (where to write); on the way back `cache`, `read`; `image`, `reclaim`; `recover`
+//! and `keeper` (where to write); on the way back `cache`, `read`; `image`, `reclaim`; `pages`
+//! (what is written in place, beside the log); `recover`
 //! (start); [`offline`] (looking at a log at rest); `stats`, `histogram`.
 
 #![forbid(unsafe_code)]
@@ -27,6 +28,7 @@ mod keeper;
 mod log;
 pub mod offline;
 mod options;
+mod pages;
 mod read;
 mod reclaim;
 mod record;
@@ -44,5 +46,6 @@ pub use error::{Damage, Finding, LogError};
 pub use format::{FORMAT_VERSION, LogId};
 pub use log::{Listener, Log, Space, Urgency};
 pub use options::{EXTENT_BYTES_MIN, Options, RECORD_BYTES_MAX};
+pub use pages::{PageStats, Pages};
 pub use recover::{Recovery, ReplayError, Report};
 pub use stats::{LatencySummary, Stats};

@@ -34,6 +34,11 @@ pub(super) enum Operation {
         offset: usize,
         bytes: Vec<u8>,
     },
+    /// The file ends here now.
+    Cut {
+        id: usize,
+        bytes: usize,
+    },
     /// Ended here; covers writes before operation `began`.
     Sync {
         id: usize,
@@ -87,8 +92,15 @@ struct Replayed {
 #[derive(Default)]
 struct FileState {
     synced: Vec<u8>,
-    /// Operation number, offset, bytes.
-    unsynced: Vec<(usize, usize, Vec<u8>)>,
+    /// With operation numbers.
+    unsynced: Vec<(usize, Change)>,
+}
+
+enum Change {
+    /// Offset and bytes.
+    Write(usize, Vec<u8>),
+    /// The new length.
+    Cut(usize),
 }
 
 impl Journal {
@@ -115,6 +127,7 @@ impl Journal {
             | Operation::Remove { .. }
             | Operation::SyncNames
             | Operation::Write { .. }
+            | Operation::Cut { .. }
             | Operation::Sync { .. } => None,
         };
         done.filter_map(mark).collect()
@@ -156,7 +169,10 @@ impl Replayed {
             }
             Operation::Write { id, offset, bytes } => {
                 let file = self.files.entry(*id).or_default();
-                file.unsynced.push((number, *offset, bytes.clone()));
+                file.unsynced.push((number, Change::Write(*offset, bytes.clone())));
+            }
+            Operation::Cut { id, bytes } => {
+                self.files.entry(*id).or_default().unsynced.push((number, Change::Cut(*bytes)));
             }
             Operation::Sync { id, began } => self.files.entry(*id).or_default().sync(*began),
             Operation::Note(_) => {}
@@ -178,6 +194,7 @@ impl Replayed {
             }
             Operation::SyncNames
             | Operation::Write { .. }
+            | Operation::Cut { .. }
             | Operation::Sync { .. }
             | Operation::Note(_) => {}
         }
@@ -186,22 +203,30 @@ impl Replayed {
 
 impl FileState {
     fn sync(&mut self, began: usize) {
-        let (covered, later) = std::mem::take(&mut self.unsynced)
-            .into_iter()
-            .partition(|(number, _, _)| *number < began);
+        let (covered, later): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.unsynced).into_iter().partition(|(number, _)| *number < began);
         self.unsynced = later;
-        let covered: Vec<(usize, usize, Vec<u8>)> = covered;
-        for (_, offset, bytes) in covered {
-            put(&mut self.synced, offset, &bytes);
+        for (_, change) in covered {
+            match change {
+                Change::Write(offset, bytes) => put(&mut self.synced, offset, &bytes),
+                Change::Cut(bytes) => self.synced.truncate(bytes),
+            }
         }
     }
 
     fn after_power_cut(mut self, rule: CrashRule, random: &mut Random) -> Vec<u8> {
-        for (_, offset, bytes) in self.unsynced {
-            for (number, unit) in bytes.chunks(rule.unit_bytes).enumerate() {
-                if random.below(100) < u64::from(rule.keep_percent) {
-                    put(&mut self.synced, offset + number * rule.unit_bytes, unit);
+        let mut keeps = || random.below(100) < u64::from(rule.keep_percent);
+        for (_, change) in self.unsynced {
+            match change {
+                Change::Write(offset, bytes) => {
+                    for (number, unit) in bytes.chunks(rule.unit_bytes).enumerate() {
+                        if keeps() {
+                            put(&mut self.synced, offset + number * rule.unit_bytes, unit);
+                        }
+                    }
                 }
+                Change::Cut(bytes) if keeps() => self.synced.truncate(bytes),
+                Change::Cut(_) => {}
             }
         }
         self.synced

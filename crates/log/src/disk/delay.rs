@@ -87,4 +87,8 @@ impl DiskFile for DelayFile {
     fn reserve(&self, bytes: u64) -> io::Result<()> {
         self.inner.reserve(bytes)
     }
+
+    fn cut(&self, bytes: u64) -> io::Result<()> {
+        self.inner.cut(bytes)
+    }
 }

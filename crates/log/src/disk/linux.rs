@@ -174,6 +174,11 @@ impl DiskFile for LinuxFile {
             Err(e) => Err(e.into()),
         }
     }
+
+    fn cut(&self, bytes: u64) -> io::Result<()> {
+        // Never longer: that would make a hole, which a sync does not fill.
+        if bytes <= self.len()? { self.file.set_len(bytes) } else { Ok(()) }
+    }
 }
 
 fn make_folder(folder: &Path) -> io::Result<()> {

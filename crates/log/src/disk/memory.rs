@@ -358,6 +358,16 @@ impl DiskFile for MemoryFile {
         let length = inner.files[self.id].len() as u64;
         inner.check_room(bytes.saturating_sub(length))
     }
+
+    fn cut(&self, bytes: u64) -> io::Result<()> {
+        let mut inner = self.disk.hold();
+        let name = inner.name_of(self.id);
+        inner.strike(FaultOn::Write, &name)?;
+        let bytes = crate::format::size(bytes);
+        inner.files[self.id].truncate(bytes);
+        inner.enter(Operation::Cut { id: self.id, bytes });
+        Ok(())
+    }
 }
 
 /// What direct I/O would refuse must not pass in tests either.
