@@ -32,6 +32,8 @@ pub(crate) struct Batch {
     pub(crate) lazy_since: Option<Instant>,
     /// Where the newest record's prefix begins in the content.
     newest: Option<usize>,
+    /// Whether the run of the newest record is unfinished.
+    pub(crate) inside_run: bool,
 }
 
 /// A record that turned out longer than the batch has room for.
@@ -52,8 +54,8 @@ impl Batch {
         let mut buffer = memory;
         let header = buffer.append_to().len() + BATCH_HEADER_BYTES;
         buffer.append_to().resize(header, 0);
-        let (forced, lazy_since, newest) = (0, None, None);
-        Batch { lsn, index, extent, offset, buffer, limit, forced, lazy_since, newest }
+        let (forced, lazy_since, newest, inside_run) = (0, None, None, false);
+        Batch { lsn, index, extent, offset, buffer, limit, forced, lazy_since, newest, inside_run }
     }
 
     /// Bytes of content, header included.
@@ -114,6 +116,7 @@ impl Batch {
             return Err(Overflow(kept));
         }
         self.newest = Some(before);
+        self.inside_run = true;
         Ok(self.lsn.after((self.bytes() - bytes) as u64))
     }
 
@@ -121,6 +124,7 @@ impl Batch {
     pub(crate) fn end_run(&mut self) {
         let newest = self.newest.take();
         assert!(newest.is_some(), "a run ends behind a record of its own");
+        self.inside_run = false;
         if let Some(first) = newest.and_then(|at| self.buffer.bytes_mut().get_mut(at)) {
             *first |= Kind::Last.bits();
         }

@@ -103,6 +103,8 @@ pub enum Damage {
     ImageMissing,
     /// An image is damaged (an older one is used when its log is there).
     Image,
+    /// The disk does not give an image back (an older one is used when its log is there).
+    ImageUnreadable,
     /// A page of the page file is not what was written there (an index can be rebuilt from the log).
     Page,
     /// Two pages that are referred to overlap (what refers to them is damaged).
@@ -130,6 +132,7 @@ impl Damage {
             Damage::EndsBeforeImage => "the log ends before its newest image (old copy?)",
             Damage::ImageMissing => "the log's beginning is gone and no image covers it",
             Damage::Image => "the image is damaged",
+            Damage::ImageUnreadable => "the disk does not give the image back",
             Damage::Page => "a page is damaged or missing",
             Damage::PagesOverlap => "two pages are said to be at one place",
             Damage::Records => "the records of a whole batch do not add up",

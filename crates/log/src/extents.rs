@@ -2,11 +2,10 @@
 //!
 //! Not here: making files (`keeper`), recycling them (`reclaim`), reading them.
 //!
-//! Invariants: sequences in `holding` follow each other without gap, those in `ready` follow
-//! `holding`; the newest in `holding` is where batches are opened; `position` is a multiple of
-//! 4 KiB inside it, or its end.
+//! Invariants: extents from `first` to `current` hold log, without gap, those in `ready` follow;
+//! `current` is where batches are opened; `position` is a multiple of 4 KiB inside it, or its end.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
@@ -40,8 +39,9 @@ impl fmt::Debug for Extent {
 #[derive(Debug)]
 pub(crate) struct Extents {
     pub(crate) extent_bytes: u64,
-    pub(crate) holding: BTreeMap<u64, Arc<Extent>>,
-    /// The newest of them.
+    /// The oldest that holds log.
+    pub(crate) first: u64,
+    /// The newest.
     pub(crate) current: Arc<Extent>,
     pub(crate) ready: VecDeque<Arc<Extent>>,
     /// Names of files to be used again.
@@ -101,7 +101,6 @@ impl Extents {
         assert!(next.is_some(), "an extent is ready");
         if let Some(next) = next {
             assert_eq!(next.sequence, self.current.sequence + 1, "extents follow each other");
-            self.holding.insert(next.sequence, Arc::clone(&next));
             self.current = next;
             self.position = EXTENT_HEADER_BYTES as u64;
             self.filled_to = self.extent_bytes;
@@ -113,9 +112,19 @@ impl Extents {
         self.current.sequence + 1 + self.ready.len() as u64
     }
 
+    /// Extents that hold log.
+    pub(crate) fn holding(&self) -> u64 {
+        self.current.sequence - self.first + 1
+    }
+
+    /// Whether an extent holds log.
+    pub(crate) fn holds(&self, sequence: u64) -> bool {
+        (self.first..=self.current.sequence).contains(&sequence)
+    }
+
     /// Files of extent size that are there.
     pub(crate) fn count(&self) -> u64 {
-        (self.holding.len() + self.ready.len()) as u64 + self.reusable()
+        self.holding() + self.ready.len() as u64 + self.reusable()
     }
 
     fn reusable(&self) -> u64 {

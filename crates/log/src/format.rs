@@ -42,13 +42,20 @@
 //!
 //! image-<LSN, 16 hex digits>
 //!   0   8  magic "TOWLINEI"
-//!   8   2  format version
+//!   8   2  format version (this place and the checksum's never move)
 //!   10  6  zero
 //!   16 16  log id
-//!   32  8  LSN: what lies before it is in the image
+//!   32  8  LSN: runs that end at or before it are in the image
 //!   40  8  length of the image
 //!   48  4  crc32c of the image
 //!   52  4  crc32c of bytes 0..52
+//!   56  8  seam: end of the last batch, without padding, that need not be read (from here on: not in
+//!          version 1, where reading begins with the extent of the byte before the LSN)
+//!   64  8  index of that batch (0: there is none)
+//!   72  4  checksum of that batch
+//!   76  4  term of that batch
+//!   80  4  length of that batch
+//!   84  4  crc32c of bytes 0..84
 //!   4096   the image, padded with zeros to 4 KiB
 //! ```
 //!
@@ -60,6 +67,8 @@
 
 use towline_types::Lsn;
 
+use crate::mark::Seam;
+
 /// The unit of alignment: a page of the disk and of memory.
 pub(crate) const BLOCK_BYTES: usize = 4096;
 /// An extent's header takes one block.
@@ -68,8 +77,10 @@ pub(crate) const EXTENT_HEADER_BYTES: usize = BLOCK_BYTES;
 pub(crate) const BATCH_HEADER_BYTES: usize = 40;
 /// An image's header takes one block.
 pub(crate) const IMAGE_HEADER_BYTES: usize = BLOCK_BYTES;
-/// Version of everything in this file.
-pub const FORMAT_VERSION: u16 = 1;
+/// Newest version of anything in this file: that of images. Images of version 1 are read too.
+pub const FORMAT_VERSION: u16 = 2;
+/// Version of extents and of the batches and records in them.
+pub(crate) const EXTENT_VERSION: u16 = 1;
 
 const EXTENT_MAGIC: &[u8; 8] = b"TOWLINEX";
 const IMAGE_MAGIC: &[u8; 8] = b"TOWLINEI";
@@ -77,12 +88,16 @@ const BATCH_MAGIC: [u8; 2] = *b"TB";
 const BATCH_VERSION: u8 = 1;
 const EXTENT_SUMMED_BYTES: usize = 48;
 const IMAGE_SUMMED_BYTES: usize = 52;
+const IMAGE_SEAM_SUMMED_BYTES: usize = 84;
+/// Version of images that do not say where reading goes on.
+const IMAGE_VERSION_WITHOUT_SEAM: u16 = 1;
 
 const _: () = assert!(size_of::<usize>() == size_of::<u64>());
-const _: () = assert!(BATCH_VERSION as u16 == FORMAT_VERSION);
+const _: () = assert!(BATCH_VERSION as u16 == EXTENT_VERSION);
 const _: () = assert!(BATCH_HEADER_BYTES == 2 + 1 + 1 + 4 + 4 + 4 + 8 + 4 + 4 + 8);
 const _: () = assert!(EXTENT_SUMMED_BYTES == 8 + 2 + 6 + 16 + 8 + 8);
 const _: () = assert!(IMAGE_SUMMED_BYTES == 8 + 2 + 6 + 16 + 8 + 8 + 4);
+const _: () = assert!(IMAGE_SEAM_SUMMED_BYTES == IMAGE_SUMMED_BYTES + 4 + 8 + 8 + 4 + 4 + 4);
 
 /// What makes a log itself: random bytes drawn when it is made. Batches of one log never pass for
 /// those of another.
@@ -117,7 +132,7 @@ impl ExtentHeader {
     pub(crate) fn encode(&self) -> [u8; EXTENT_HEADER_BYTES] {
         let mut block = [0; EXTENT_HEADER_BYTES];
         put(&mut block, 0, EXTENT_MAGIC);
-        put(&mut block, 8, &FORMAT_VERSION.to_le_bytes());
+        put(&mut block, 8, &EXTENT_VERSION.to_le_bytes());
         put(&mut block, 16, &self.log_id.bytes());
         put(&mut block, 32, &self.sequence.to_le_bytes());
         put(&mut block, 40, &self.extent_bytes.to_le_bytes());
@@ -129,7 +144,10 @@ impl ExtentHeader {
     /// # Errors
     /// [`BadHeader`]: never trusts a byte before the checksum was found right.
     pub(crate) fn decode(block: &[u8]) -> Result<ExtentHeader, BadHeader> {
-        check_summed(block, EXTENT_MAGIC, EXTENT_SUMMED_BYTES)?;
+        let version = check_summed(block, EXTENT_MAGIC, EXTENT_SUMMED_BYTES)?;
+        if version != EXTENT_VERSION {
+            return Err(BadHeader::Version(version));
+        }
         Ok(ExtentHeader {
             log_id: LogId(u128::from_le_bytes(take(block, 16).ok_or(BadHeader::Damaged)?)),
             sequence: u64::from_le_bytes(take(block, 32).ok_or(BadHeader::Damaged)?),
@@ -145,28 +163,57 @@ pub(crate) struct ImageHeader {
     pub(crate) at: Lsn,
     pub(crate) bytes: u64,
     pub(crate) checksum: u32,
+    /// Where reading goes on; `None` in version 1.
+    pub(crate) seam: Option<Seam>,
 }
 
 impl ImageHeader {
+    /// The byte before the place where reading goes on: its extent must stay.
+    pub(crate) fn needs(&self) -> Lsn {
+        let begin = self.seam.map_or(self.at, |seam| seam.end);
+        Lsn(begin.0.saturating_sub(1))
+    }
+
+    /// Format version of the file.
+    pub(crate) fn version(&self) -> u16 {
+        self.seam.map_or(IMAGE_VERSION_WITHOUT_SEAM, |_| FORMAT_VERSION)
+    }
+
     /// The header's block.
     pub(crate) fn encode(&self) -> [u8; IMAGE_HEADER_BYTES] {
         let mut block = [0; IMAGE_HEADER_BYTES];
+        let version = self.version();
         put(&mut block, 0, IMAGE_MAGIC);
-        put(&mut block, 8, &FORMAT_VERSION.to_le_bytes());
+        put(&mut block, 8, &version.to_le_bytes());
         put(&mut block, 16, &self.log_id.bytes());
         put(&mut block, 32, &self.at.0.to_le_bytes());
         put(&mut block, 40, &self.bytes.to_le_bytes());
         put(&mut block, 48, &self.checksum.to_le_bytes());
         let sum = crc32c::crc32c(part(&block, 0, IMAGE_SUMMED_BYTES));
         put(&mut block, IMAGE_SUMMED_BYTES, &sum.to_le_bytes());
+        if let Some(seam) = self.seam {
+            put(&mut block, 56, &seam.end.0.to_le_bytes());
+            put(&mut block, 64, &seam.index.to_le_bytes());
+            put(&mut block, 72, &seam.checksum.to_le_bytes());
+            put(&mut block, 76, &seam.term.to_le_bytes());
+            put(&mut block, 80, &seam.bytes.to_le_bytes());
+            let sum = crc32c::crc32c(part(&block, 0, IMAGE_SEAM_SUMMED_BYTES));
+            put(&mut block, IMAGE_SEAM_SUMMED_BYTES, &sum.to_le_bytes());
+        }
         block
     }
 
     /// # Errors
     /// [`BadHeader`], as for extents.
     pub(crate) fn decode(block: &[u8]) -> Result<ImageHeader, BadHeader> {
-        check_summed(block, IMAGE_MAGIC, IMAGE_SUMMED_BYTES)?;
+        let version = check_summed(block, IMAGE_MAGIC, IMAGE_SUMMED_BYTES)?;
+        let seam = match version {
+            IMAGE_VERSION_WITHOUT_SEAM => None,
+            FORMAT_VERSION => Some(decode_seam(block)?),
+            newer => return Err(BadHeader::Version(newer)),
+        };
         Ok(ImageHeader {
+            seam,
             log_id: LogId(u128::from_le_bytes(take(block, 16).ok_or(BadHeader::Damaged)?)),
             at: Lsn(u64::from_le_bytes(take(block, 32).ok_or(BadHeader::Damaged)?)),
             bytes: u64::from_le_bytes(take(block, 40).ok_or(BadHeader::Damaged)?),
@@ -277,7 +324,23 @@ pub(crate) const fn size(bytes: u64) -> usize {
     bytes as usize
 }
 
-fn check_summed(block: &[u8], magic: &[u8; 8], summed: usize) -> Result<(), BadHeader> {
+fn decode_seam(block: &[u8]) -> Result<Seam, BadHeader> {
+    let damaged = BadHeader::Damaged;
+    let sum = u32::from_le_bytes(take(block, IMAGE_SEAM_SUMMED_BYTES).ok_or(damaged)?);
+    if crc32c::crc32c(part(block, 0, IMAGE_SEAM_SUMMED_BYTES)) != sum {
+        return Err(damaged);
+    }
+    Ok(Seam {
+        end: Lsn(u64::from_le_bytes(take(block, 56).ok_or(damaged)?)),
+        index: u64::from_le_bytes(take(block, 64).ok_or(damaged)?),
+        checksum: u32::from_le_bytes(take(block, 72).ok_or(damaged)?),
+        term: u32::from_le_bytes(take(block, 76).ok_or(damaged)?),
+        bytes: u32::from_le_bytes(take(block, 80).ok_or(damaged)?),
+    })
+}
+
+/// The version, when magic and checksum are right.
+fn check_summed(block: &[u8], magic: &[u8; 8], summed: usize) -> Result<u16, BadHeader> {
     let damaged = BadHeader::Damaged;
     let found: [u8; 8] = take(block, 0).ok_or(damaged)?;
     if found != *magic {
@@ -288,7 +351,7 @@ fn check_summed(block: &[u8], magic: &[u8; 8], summed: usize) -> Result<(), BadH
     if crc32c::crc32c(part(block, 0, summed)) != sum {
         return Err(damaged);
     }
-    if version == FORMAT_VERSION { Ok(()) } else { Err(BadHeader::Version(version)) }
+    Ok(version)
 }
 
 fn take<const N: usize>(bytes: &[u8], offset: usize) -> Option<[u8; N]> {
@@ -322,8 +385,10 @@ mod tests {
         let extent = ExtentHeader { log_id: ID, sequence: 3, extent_bytes: 0x0400_0000 }.encode();
         assert_eq!(hex(&extent[..52]), GOLDEN_EXTENT);
         assert!(extent[52..].iter().all(|byte| *byte == 0));
-        let image = ImageHeader { log_id: ID, at: Lsn(0x1234), bytes: 5, checksum: 7 }.encode();
+        let (at, bytes, checksum) = (Lsn(0x1234), 5, 7);
+        let image = ImageHeader { log_id: ID, at, bytes, checksum, seam: None }.encode();
         assert_eq!(hex(&image[..56]), GOLDEN_IMAGE);
+        assert!(image[56..].iter().all(|byte| *byte == 0));
         let mut batch = BatchHeader {
             payload_bytes: 5,
             checksum: 0,
@@ -341,10 +406,33 @@ mod tests {
         assert_eq!(BatchHeader::decode(&batch.encode()), Some(batch));
     }
 
+    const SEAM: Seam =
+        Seam { end: Lsn(0x1230), index: 9, checksum: 0x0102_0304, term: 2, bytes: 0x230 };
+
+    #[test]
+    fn version_2_of_an_image_is_these_bytes() {
+        let (at, bytes, checksum, seam) = (Lsn(0x1234), 5, 7, Some(SEAM));
+        let header = ImageHeader { log_id: ID, at, bytes, checksum, seam };
+        let image = header.encode();
+        assert_eq!(hex(&image[..88]), GOLDEN_IMAGE_2);
+        assert_eq!(ImageHeader::decode(&image), Ok(header));
+        for bit in 0..88 * 8 {
+            let mut flipped = image;
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(ImageHeader::decode(&flipped), Err(BadHeader::Damaged), "bit {bit}");
+        }
+        let mut newer = image;
+        newer[8] = 3;
+        let sum = crc32c::crc32c(&newer[..52]);
+        newer[52..56].copy_from_slice(&sum.to_le_bytes());
+        assert_eq!(ImageHeader::decode(&newer), Err(BadHeader::Version(3)));
+    }
+
     #[test]
     fn a_header_with_any_bit_flipped_is_refused() {
         let block = ExtentHeader { log_id: ID, sequence: 1, extent_bytes: 1 << 26 }.encode();
-        let image = ImageHeader { log_id: ID, at: Lsn(1), bytes: 1, checksum: 1 }.encode();
+        let (at, bytes, checksum) = (Lsn(1), 1, 1);
+        let image = ImageHeader { log_id: ID, at, bytes, checksum, seam: None }.encode();
         for bit in 0..52 * 8 {
             let mut flipped = block;
             flipped[bit / 8] ^= 1 << (bit % 8);
@@ -398,6 +486,12 @@ mod tests {
     const GOLDEN_IMAGE: &str = concat!(
         "544f574c494e45490100000000000000000102030405060708090a0b0c0d0e0f",
         "3412000000000000050000000000000007000000e4e69a51"
+    );
+    const GOLDEN_IMAGE_2: &str = concat!(
+        "544f574c494e45490200000000000000000102030405060708090a0b0c0d0e0f",
+        "3412000000000000050000000000000007000000a58a69f1",
+        "30120000000000000900000000000000040302010200000030020000",
+        "71f75dbc"
     );
     const GOLDEN_BATCH: &str = concat!(
         "5442010005000000d0f245420403020100100000000000000200000001000000",

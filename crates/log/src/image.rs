@@ -14,10 +14,11 @@ use crate::block::Aligned;
 use crate::disk::Disk;
 use crate::error::LogError;
 use crate::format::{
-    BLOCK_BYTES, BadHeader, FORMAT_VERSION, IMAGE_HEADER_BYTES, ImageHeader, LogId, image_name,
-    padded, size,
+    BLOCK_BYTES, BadHeader, FORMAT_VERSION, IMAGE_HEADER_BYTES, ImageHeader, image_name, padded,
+    size,
 };
-use crate::shared::{Shared, hold};
+use crate::mark::Mark;
+use crate::shared::{ImagePlace, Shared, hold};
 
 /// Name of an image that is being written.
 pub(crate) const NEW_IMAGE_NAME: &str = "new-image";
@@ -25,15 +26,17 @@ pub(crate) const NEW_IMAGE_NAME: &str = "new-image";
 const IMAGES_MAX: usize = 2;
 const PIECE_BYTES: usize = 1024 * 1024;
 
-pub(crate) fn write(shared: &Shared, at: Lsn, bytes: &[u8]) -> Result<(), LogError> {
+pub(crate) fn write(shared: &Shared, mark: Mark, bytes: &[u8]) -> Result<(), LogError> {
+    let at = mark.at();
     assert!(at <= shared.durable(), "an image covers what is durable");
-    let mut housekeeping = hold(&shared.housekeeping);
     let header = ImageHeader {
         log_id: shared.log_id,
         at,
         bytes: bytes.len() as u64,
         checksum: crc32c::crc32c(bytes),
+        seam: Some(mark.seam()),
     };
+    let mut housekeeping = hold(&shared.housekeeping);
     let disk = shared.disk.as_ref();
     let name = image_name(at);
     write_file(disk, header, bytes)
@@ -41,11 +44,11 @@ pub(crate) fn write(shared: &Shared, at: Lsn, bytes: &[u8]) -> Result<(), LogErr
         .and_then(|()| disk.sync_names())
         .map_err(|e| LogError::io("write an image", &name, e))?;
     let images = &mut housekeeping.images;
-    images.retain(|image| *image != at);
-    images.push(at);
+    images.retain(|image| image.at != at);
+    images.push(ImagePlace { at, needs: header.needs() });
     images.sort_unstable();
     while images.len() > IMAGES_MAX {
-        let name = image_name(images.remove(0));
+        let name = image_name(images.remove(0).at);
         disk.remove(&name).map_err(|e| LogError::io("remove an old image", &name, e))?;
     }
     Ok(())
@@ -71,8 +74,32 @@ fn write_file(disk: &dyn Disk, header: ImageHeader, bytes: &[u8]) -> io::Result<
 /// What came of reading an image.
 #[derive(Debug)]
 pub(crate) enum Loaded {
-    Whole(LogId, Lsn, Bytes),
+    Whole(ImageHeader, Bytes),
     Damaged,
+}
+
+/// Reads an image's header; `None` when it is damaged.
+///
+/// # Errors
+/// [`LogError::Io`]; [`LogError::Version`].
+pub(crate) fn load_header(disk: &dyn Disk, at: Lsn) -> Result<Option<ImageHeader>, LogError> {
+    let name = image_name(at);
+    let failed = |e| LogError::io("read an image", &name, e);
+    let file = disk.open(&name).map_err(failed)?;
+    let mut block = Aligned::zeroed(IMAGE_HEADER_BYTES);
+    let count = file.read_at(block.bytes_mut(), 0).map_err(failed)?;
+    decode_header(block.bytes().get(..count).unwrap_or(&[]), at, &name)
+}
+
+fn decode_header(bytes: &[u8], at: Lsn, name: &str) -> Result<Option<ImageHeader>, LogError> {
+    match ImageHeader::decode(bytes) {
+        Ok(header) if header.at == at => Ok(Some(header)),
+        Ok(_) | Err(BadHeader::Damaged) => Ok(None),
+        Err(BadHeader::Version(found)) => {
+            let file = name.to_owned();
+            Err(LogError::Version { file, found, supported: FORMAT_VERSION })
+        }
+    }
 }
 
 /// Reads an image and checks it.
@@ -83,35 +110,21 @@ pub(crate) fn load(disk: &dyn Disk, at: Lsn) -> Result<Loaded, LogError> {
     let name = image_name(at);
     let failed = |e| LogError::io("read an image", &name, e);
     let file = disk.open(&name).map_err(failed)?;
-    let length = file.len().map_err(failed)?;
-    let mut block = Aligned::zeroed(IMAGE_HEADER_BYTES);
-    let count = file.read_at(block.bytes_mut(), 0).map_err(failed)?;
-    let header = match ImageHeader::decode(block.bytes().get(..count).unwrap_or(&[])) {
-        Ok(header) if header.at == at => header,
-        Ok(_) | Err(BadHeader::Damaged) => return Ok(Loaded::Damaged),
-        Err(BadHeader::Version(found)) => {
-            return Err(LogError::Version { file: name, found, supported: FORMAT_VERSION });
-        }
-    };
     // Never more memory than there is file, whatever a header says.
-    let room = length.saturating_sub(IMAGE_HEADER_BYTES as u64);
-    if header.bytes > room {
+    let length = file.len().map_err(failed)?;
+    let mut content = Aligned::zeroed(size(padded(length)).max(IMAGE_HEADER_BYTES));
+    let count = file.read_at(content.bytes_mut(), 0).map_err(failed)?;
+    content.truncate(count);
+    let Some(header) = decode_header(content.bytes(), at, &name)? else {
         return Ok(Loaded::Damaged);
-    }
-    let mut content = Aligned::zeroed(size(padded(header.bytes)));
-    let bytes = size(header.bytes);
-    if bytes > 0 {
-        let offset = IMAGE_HEADER_BYTES as u64;
-        let count = file.read_at(content.bytes_mut(), offset).map_err(failed)?;
-        if count < bytes {
-            return Ok(Loaded::Damaged);
-        }
-    }
-    let content = content.into_bytes(bytes);
+    };
+    let end = usize::try_from(header.bytes).ok().and_then(|b| b.checked_add(IMAGE_HEADER_BYTES));
+    let Some(end) = end.filter(|end| *end <= count) else { return Ok(Loaded::Damaged) };
+    let content = content.into_bytes(end).slice(IMAGE_HEADER_BYTES..);
     if crc32c::crc32c(&content) != header.checksum {
         return Ok(Loaded::Damaged);
     }
-    Ok(Loaded::Whole(header.log_id, at, content))
+    Ok(Loaded::Whole(header, content))
 }
 
 const _: () = assert!(PIECE_BYTES.is_multiple_of(BLOCK_BYTES));

@@ -15,6 +15,7 @@ use crate::append::Appender;
 use crate::error::LogError;
 pub use crate::extents::Space;
 use crate::format::BATCH_HEADER_BYTES;
+use crate::mark::Mark;
 use crate::shared::{Opened, Phase, Shared, hold};
 use crate::stats::Stats;
 use crate::{image, keeper, read, reclaim, writer};
@@ -114,22 +115,27 @@ impl Log {
         self.shared().unsynced.load(Ordering::Relaxed)
     }
 
-    /// Writes an image of everything that lies before `at`, which is the end of a run, so that
-    /// recovery begins with it; atomic, and durable when this returns. The newest two are kept.
-    /// Blocks.
+    /// The mark of a durable position, for [`Log::write_image`]. `None` when `at` is not durable,
+    /// or so old that the log no longer knows where to begin there: about a thousand batches.
+    #[must_use]
+    pub fn mark_at(&self, at: Lsn) -> Option<Mark> {
+        let state = self.shared().state();
+        if at <= state.durable { state.seams.mark_at(at) } else { None }
+    }
+
+    /// Writes an image of what all runs did that end at or before the mark, and of nothing else, so
+    /// that recovery begins with it and with the first run behind it; atomic, and durable when this
+    /// returns. The newest two are kept. Blocks.
     ///
     /// # Errors
-    /// [`LogError::Io`]: the older image is still there, the log goes on.
-    ///
-    /// # Panics
-    /// When `at` is not durable.
-    pub fn write_image(&self, at: Lsn, bytes: &[u8]) -> Result<(), LogError> {
-        image::write(self.shared(), at, bytes)
+    /// [`LogError::Io`]: the older images are still there, the log goes on.
+    pub fn write_image(&self, mark: Mark, bytes: &[u8]) -> Result<(), LogError> {
+        image::write(self.shared(), mark, bytes)
     }
 
     /// Lets extents go that lie wholly before `keep_from`: a few become spares, the others are
-    /// removed. The caller promises that it needs no body before `keep_from`; what the newest image
-    /// needs is kept in any case, so without an image nothing is let go. Blocks.
+    /// removed. The caller promises that it needs no body before `keep_from`; what the images on disk
+    /// need is kept in any case, so without an image nothing is let go. Blocks.
     ///
     /// # Errors
     /// [`LogError::Io`]: some extents may have been let go.
@@ -161,7 +167,7 @@ impl Log {
     /// Position of the newest image, if there is one.
     #[must_use]
     pub fn image_at(&self) -> Option<Lsn> {
-        hold(&self.shared().housekeeping).images.last().copied()
+        hold(&self.shared().housekeeping).images.last().map(|image| image.at)
     }
 
     /// A picture of the figures.
@@ -173,7 +179,7 @@ impl Log {
             let state = shared.state();
             let extents = &state.extents;
             stats.commits = state.commits;
-            stats.extents = extents.holding.len() as u64;
+            stats.extents = extents.holding();
             stats.bytes_in_use = (stats.extents - 1) * extents.extent_bytes + extents.position;
             stats.bytes_reusable = (extents.count() - stats.extents) * extents.extent_bytes;
         }

@@ -4,6 +4,7 @@
 //! here: what records mean (the caller prints them), and repair.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use towline_types::Lsn;
 
@@ -12,7 +13,7 @@ use crate::error::{Damage, Finding, LogError};
 use crate::format::{BATCH_HEADER_BYTES, BLOCK_BYTES, image_name};
 use crate::image::{self, Loaded};
 use crate::record::{Kind, Records};
-use crate::recover::files::{self, Folder, Opened};
+use crate::recover::files::{Files, Folder};
 use crate::recover::finding;
 use crate::recover::scan::{Place, Scan};
 use crate::recover::table::{self, TailVerdict};
@@ -105,7 +106,8 @@ impl VerifyReport {
 /// # Errors
 /// What keeps the log from being read at all: [`LogError`].
 pub fn dump(folder: &Path, filter: Filter, show: &mut dyn FnMut(Item<'_>)) -> Result<(), LogError> {
-    dump_disk(&LinuxDisk::read_only(folder)?, filter, show)
+    let disk: Arc<dyn Disk> = Arc::new(LinuxDisk::read_only(folder)?);
+    dump_disk(&disk, filter, show)
 }
 
 /// [`dump`] of any disk.
@@ -113,16 +115,18 @@ pub fn dump(folder: &Path, filter: Filter, show: &mut dyn FnMut(Item<'_>)) -> Re
 /// # Errors
 /// As [`dump`].
 pub fn dump_disk(
-    disk: &dyn Disk,
+    disk: &Arc<dyn Disk>,
     filter: Filter,
     show: &mut dyn FnMut(Item<'_>),
 ) -> Result<(), LogError> {
-    let folder = Folder::list(disk)?;
-    let Some(opened) = files::open_extents(disk, &folder)? else { return Ok(()) };
+    let folder = Folder::list(disk.as_ref())?;
+    let Some(files) = Files::of(disk, &folder)? else { return Ok(()) };
+    files.check(disk.as_ref(), ..)?;
+    let log_id = files.identity().log_id;
     let mut last_image = None;
     for &at in &folder.images {
-        match image::load(disk, at)? {
-            Loaded::Whole(id, at, bytes) if id == opened.log_id => {
+        match image::load(disk.as_ref(), at)? {
+            Loaded::Whole(header, bytes) if header.log_id == log_id => {
                 last_image = Some(at);
                 show(Item::Image { at, bytes: bytes.len() as u64 });
             }
@@ -133,7 +137,7 @@ pub fn dump_disk(
             }
         }
     }
-    Walk { opened: &opened, filter, show }.run(last_image);
+    Walk { files: &files, filter, show }.run(last_image);
     Ok(())
 }
 
@@ -142,14 +146,14 @@ pub fn dump_disk(
 /// # Errors
 /// [`LogError::Io`] when the folder cannot be read at all. A file that cannot be used is a finding.
 pub fn verify(folder: &Path) -> Result<VerifyReport, LogError> {
-    verify_disk(&LinuxDisk::read_only(folder)?)
+    verify_disk(&(Arc::new(LinuxDisk::read_only(folder)?) as Arc<dyn Disk>))
 }
 
 /// [`verify`] of any disk.
 ///
 /// # Errors
 /// As [`verify`].
-pub fn verify_disk(disk: &dyn Disk) -> Result<VerifyReport, LogError> {
+pub fn verify_disk(disk: &Arc<dyn Disk>) -> Result<VerifyReport, LogError> {
     let mut report = VerifyReport::default();
     let mut show = |item: Item<'_>| report.enter(&item);
     match dump_disk(disk, Filter::default(), &mut show) {
@@ -180,16 +184,14 @@ impl VerifyReport {
 
 /// Goes over all batches, and over damage.
 struct Walk<'a> {
-    opened: &'a Opened,
+    files: &'a Files,
     filter: Filter,
     show: &'a mut dyn FnMut(Item<'_>),
 }
 
 impl Walk<'_> {
     fn run(&mut self, image: Option<Lsn>) {
-        let Opened { log_id, extent_bytes, extents } = self.opened;
-        let Some((&first, _)) = extents.first_key_value() else { return };
-        let mut scan = Scan::new(*log_id, *extent_bytes, extents, first);
+        let mut scan = Scan::new(self.files, self.files.first());
         loop {
             while let Ok(Some(header)) = scan.next() {
                 let (lsn, bytes) = (header.lsn, header.batch_bytes());
@@ -200,7 +202,7 @@ impl Walk<'_> {
                 (self.show)(Item::Batch { lsn, index, term, unsynced, bytes });
                 self.records(&mut scan, lsn);
             }
-            let (facts, _) = scan.facts(image);
+            let (facts, _) = scan.facts(image, u64::MAX);
             let place = scan.place;
             let what = match table::judge_tail(facts) {
                 TailVerdict::End => return,
@@ -222,11 +224,10 @@ impl Walk<'_> {
 
     fn records(&mut self, scan: &mut Scan<'_>, lsn: Lsn) {
         let payload_lsn = lsn.after(BATCH_HEADER_BYTES as u64);
+        let place = scan.place_of(lsn);
         let Ok(payload) = scan.payload() else { return };
         for found in Records::new(payload) {
             let Ok(found) = found else {
-                let bytes = self.opened.extent_bytes;
-                let place = Place { sequence: lsn.0 / bytes, offset: lsn.0 % bytes };
                 (self.show)(Item::Finding(&finding(place, lsn, Damage::Records)));
                 return;
             };
@@ -244,12 +245,10 @@ impl Walk<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::log::Urgency;
     use crate::options::Options;
-    use crate::testing::{Watch, append, start};
+    use crate::testing::{Watch, append, image, start};
 
     #[test]
     fn a_dump_shows_what_the_filter_lets_through_beside_a_running_log() {
@@ -263,7 +262,7 @@ mod tests {
             watch.wait_durable(end);
             ends.push(end);
         }
-        log.write_image(ends[0], b"image").unwrap();
+        image(&log, ends[0], b"image");
         let shown = |filter| {
             let mut shown = Vec::new();
             let mut show = |item: Item<'_>| match item {

@@ -104,6 +104,13 @@ impl Options {
         RECORD_BYTES_MAX.min(room - BATCH_HEADER_BYTES - PREFIX_BYTES_MAX)
     }
 
+    /// How far behind the end of the log whole batches may lie after a crash: as many writes as may be
+    /// unfinished at a time lie between.
+    pub(crate) fn stray_bytes(&self) -> u64 {
+        let writes = self.writes_in_flight_max.max(4) as u64;
+        writes * self.batch_bytes_hard_max() as u64
+    }
+
     /// Longest batch, header included: one that is nearly full may still take one longest record.
     pub(crate) fn batch_bytes_hard_max(&self) -> usize {
         let room = size(self.extent_bytes) - EXTENT_HEADER_BYTES;

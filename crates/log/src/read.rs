@@ -12,8 +12,8 @@ use bytes::Bytes;
 use towline_types::{BodyLocation, Lsn};
 
 use crate::block::Aligned;
+use crate::disk::DiskFile;
 use crate::error::{Damage, Finding, LogError};
-use crate::extents::Extent;
 use crate::format::{
     BATCH_HEADER_BYTES, BLOCK_BYTES, BatchHeader, EXTENT_HEADER_BYTES, extent_name, padded,
     payload_sum, size,
@@ -33,17 +33,21 @@ pub(crate) fn read(shared: &Shared, body: BodyLocation) -> Result<Bytes, LogErro
     }
     let gone = LogError::Gone { lsn: body.lsn };
     let sequence = body.lsn.0 / shared.options.extent_bytes;
-    let extent = shared.state().extents.holding.get(&sequence).cloned();
-    let Some(extent) = extent else { return Err(gone) };
-    let found = Search { shared, extent: &extent, body }.run();
+    if !shared.state().extents.holds(sequence) {
+        return Err(gone);
+    }
+    let found = match shared.handles.get(sequence) {
+        Ok(file) => Search { shared, sequence, file: file.as_ref(), body }.run(),
+        Err(error) => Err(error),
+    };
     // Reclaimed meanwhile: what was read may have been written over.
-    let still_there = shared.state().extents.holding.contains_key(&sequence);
-    if still_there { found } else { Err(gone) }
+    if shared.state().extents.holds(sequence) { found } else { Err(gone) }
 }
 
 struct Search<'a> {
     shared: &'a Shared,
-    extent: &'a Extent,
+    sequence: u64,
+    file: &'a dyn DiskFile,
     body: BodyLocation,
 }
 
@@ -56,7 +60,7 @@ struct Piece {
 impl Search<'_> {
     fn run(&self) -> Result<Bytes, LogError> {
         let extent_bytes = self.shared.options.extent_bytes;
-        let begin = self.extent.sequence * extent_bytes;
+        let begin = self.sequence * extent_bytes;
         let place = self.body.lsn.0 - begin;
         let body_end = place + u64::from(self.body.bytes);
         assert!(body_end <= extent_bytes, "a body lies inside one extent");
@@ -108,8 +112,8 @@ impl Search<'_> {
         let extent_bytes = self.shared.options.extent_bytes;
         let to = padded(to.max(from + READ_AHEAD_BYTES)).min(extent_bytes);
         let mut bytes = Aligned::zeroed(size(to - from));
-        let name = || extent_name(self.extent.sequence);
-        let count = self.extent.file.read_at(bytes.bytes_mut(), from);
+        let name = || extent_name(self.sequence);
+        let count = self.file.read_at(bytes.bytes_mut(), from);
         let count = count.map_err(|e| LogError::io("read a body", &name(), e))?;
         bytes.truncate(count);
         Ok(Piece { from, bytes })
@@ -121,9 +125,9 @@ impl Search<'_> {
         let offset = usize::try_from(at.checked_sub(piece.from)?).ok()?;
         let header = BatchHeader::decode(piece.bytes.bytes().get(offset..)?)?;
         let end = at.checked_add(header.batch_bytes())?;
-        let covers = self.extent.sequence * extent_bytes + end
-            >= self.body.lsn.0 + u64::from(self.body.bytes);
-        let here = header.lsn == Lsn(self.extent.sequence * extent_bytes + at);
+        let covers =
+            self.sequence * extent_bytes + end >= self.body.lsn.0 + u64::from(self.body.bytes);
+        let here = header.lsn == Lsn(self.sequence * extent_bytes + at);
         (here && covers && end <= extent_bytes).then_some(end)
     }
 
@@ -131,7 +135,7 @@ impl Search<'_> {
     /// cache. Returns the body if it is in them.
     fn keep(&self, piece: Piece, start: u64) -> Option<Bytes> {
         assert_eq!(piece.from, start, "the piece begins with the batch");
-        let begin = Lsn(self.extent.sequence * self.shared.options.extent_bytes).after(start);
+        let begin = Lsn(self.sequence * self.shared.options.extent_bytes).after(start);
         let whole = whole_bytes(self.shared, piece.bytes.bytes(), begin);
         let offset = usize::try_from(self.body.lsn.0.checked_sub(begin.0)?).ok()?;
         let end = offset.checked_add(usize::try_from(self.body.bytes).ok()?)?;
@@ -154,8 +158,8 @@ impl Search<'_> {
 
     fn damaged(&self, offset: u64) -> LogError {
         LogError::Damaged(Finding {
-            file: extent_name(self.extent.sequence),
-            extent: self.extent.sequence,
+            file: extent_name(self.sequence),
+            extent: self.sequence,
             offset,
             lsn: self.body.lsn,
             what: Damage::Batch,

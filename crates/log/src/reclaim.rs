@@ -3,8 +3,8 @@
 //! Not here: who needs what (the node says so); making spares into extents again (`keeper`).
 //!
 //! Invariants: extents go oldest first and each one durably before the next, so that what is left
-//! after a crash has no gap; the extent of the newest image's last byte stays, because recovery
-//! begins to read there.
+//! after a crash has no gap; what the older of the kept images needs stays, so that it can be used
+//! when the newer one cannot.
 
 use towline_types::Lsn;
 
@@ -23,13 +23,16 @@ pub(crate) fn spare_name(sequence: u64) -> String {
 pub(crate) fn reclaim(shared: &Shared, keep_from: Lsn) -> Result<(), LogError> {
     assert!(keep_from <= shared.durable(), "what is not durable is needed");
     let housekeeping = hold(&shared.housekeeping);
-    let Some(image) = housekeeping.images.last().copied() else { return Ok(()) };
-    let needed = keep_from.min(Lsn(image.0.saturating_sub(1)));
+    let Some(needs) = housekeeping.images.iter().map(|image| image.needs).min() else {
+        return Ok(());
+    };
+    let needed = keep_from.min(needs);
     let first_needed = needed.0 / shared.options.extent_bytes;
     while let Some((sequence, keep_file)) = take_oldest(shared, first_needed) {
         let name = extent_name(sequence);
         let spare = spare_name(sequence);
         let disk = shared.disk.as_ref();
+        shared.handles.forget(sequence);
         let gone = if keep_file { disk.rename(&name, &spare) } else { disk.remove(&name) };
         gone.and_then(|()| disk.sync_names())
             .map_err(|e| LogError::io("let an extent go", &name, e))?;
@@ -48,10 +51,10 @@ pub(crate) fn reclaim(shared: &Shared, keep_from: Lsn) -> Result<(), LogError> {
 fn take_oldest(shared: &Shared, first_needed: u64) -> Option<(u64, bool)> {
     let mut state = shared.state();
     let extents = &mut state.extents;
-    let oldest = *extents.holding.first_key_value()?.0;
+    let oldest = extents.first;
     if oldest >= first_needed || oldest == extents.current.sequence {
         return None;
     }
-    extents.holding.remove(&oldest);
+    extents.first += 1;
     Some((oldest, extents.spares.len() < SPARES_MAX))
 }

@@ -176,7 +176,7 @@ pub(crate) enum Halt<E> {
 
 impl Runs {
     /// Takes the payload at `lsn` of the next batch; yields each record of each run that it
-    /// completes. Records before `from` are passed over.
+    /// completes. Runs that end at or before `upto` are passed over.
     ///
     /// # Errors
     /// [`Halt`].
@@ -184,7 +184,7 @@ impl Runs {
         &mut self,
         (term, lsn): (u32, Lsn),
         payload: &[u8],
-        from: Lsn,
+        upto: Lsn,
         record: &mut Receiver<'_, E>,
     ) -> Result<u64, Halt<E>> {
         if term != self.term {
@@ -196,12 +196,13 @@ impl Runs {
         let mut count = 0;
         for found in Records::new(payload) {
             let found = found.map_err(|Malformed| Halt::Malformed)?;
-            if lsn.after(found.at as u64) < from {
-                continue;
-            }
             match found.kind {
                 Kind::More => here.push(found),
                 Kind::GivenUp => {
+                    self.waiting.clear();
+                    here.clear();
+                }
+                Kind::Last if lsn.after((found.start + found.bytes.len()) as u64) <= upto => {
                     self.waiting.clear();
                     here.clear();
                 }

@@ -1,36 +1,41 @@
 //! Start of a log: scan, classify by a table of cases, repair; in this order, in three files.
 //!
 //! [`Recovery::open`] looks at the files and changes nothing (but makes the first extent of a new
-//! log). [`Recovery::replay`] reads the batches from the newest image on, yields whole runs, judges
-//! the place where the chain ends, and only then cuts a torn tail off. [`Recovery::start`] starts
-//! the threads. Not here: what records mean.
+//! log). [`Recovery::replay_from`] reads the batches from the newest image on, or all that there
+//! are, yields whole runs, judges the place where the chain ends, and only then cuts a torn tail
+//! off. [`Recovery::start`] starts the threads. Not here: what records mean.
 //!
-//! Invariants: what was durable is never cut off; nothing is repaired before everything was judged;
-//! the log goes on with a higher term, so that no byte left behind can pass for a continuation.
+//! Invariants: what was durable is never cut off; nothing is repaired before everything that is
+//! read was judged; what lies before the place where reading begins is neither read nor opened; the
+//! log goes on with a higher term, so that no byte left behind can pass for a continuation.
 
 pub(crate) mod files;
+mod progress;
 mod repair;
 pub(crate) mod scan;
 pub(crate) mod table;
+mod window;
 
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use towline_types::Lsn;
 
 use crate::disk::Disk;
 use crate::error::{Damage, Finding, LogError};
-use crate::format::{BATCH_HEADER_BYTES, LogId, extent_name};
+use crate::format::{BATCH_HEADER_BYTES, ImageHeader, LogId, extent_name};
 use crate::keeper;
 use crate::log::{Listener, Log};
 use crate::options::Options;
 use crate::record::{Halt, Runs};
-use files::Folder;
-use scan::{Found, Link, Place, Scan};
+use files::{Files, Folder, Images};
+use progress::Progress;
+use scan::{Link, Place, Scan};
 use table::TailVerdict;
 
 /// Bytes of the first extent that are filled before a new log can be used; the rest is filled
@@ -41,14 +46,16 @@ const FIRST_FILL_BYTES: u64 = 4 * 1024 * 1024;
 pub struct Recovery {
     disk: Arc<dyn Disk>,
     options: Options,
-    log_id: LogId,
     folder: Folder,
-    extents: BTreeMap<u64, Found>,
-    image: Option<(Lsn, Bytes)>,
+    files: Files,
+    image: Option<(ImageHeader, Bytes)>,
+    /// Whether a newer one than that could not be used.
+    passed_over: bool,
     damaged_images: Vec<Lsn>,
     findings: Vec<Finding>,
-    /// Extent in which reading begins.
-    first_read: u64,
+    /// The oldest extent whose header was checked.
+    checked_from: u64,
+    opened: Duration,
     tail: Option<Tail>,
 }
 
@@ -57,6 +64,34 @@ struct Tail {
     place: Place,
     link: Link,
     end: Lsn,
+    /// Length of the batch that ends there.
+    batch_bytes: u32,
+}
+
+/// An image as it was found on disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// Runs that end at or before it are in the image (in format version 1: from where on the log
+    /// must be replayed, whatever is in the image).
+    pub at: Lsn,
+    /// What was given to [`Log::write_image`].
+    pub bytes: Bytes,
+    /// Whether it is the newest one on disk; else newer ones could not be used.
+    pub is_newest: bool,
+    /// Format version of its file, 1 or 2.
+    pub version: u16,
+}
+
+/// Where replay begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begin {
+    /// With the first run that is not in [`Recovery::image`]; without an image, with the first of the
+    /// log. An image of format version 1 does not say where that is: then with the first run that
+    /// ends behind its position, as far as it lies in the extent of the byte before it or later.
+    Image,
+    /// With the oldest extent that is there. When that is not the first of the log, the run that
+    /// began before it is yielded as far as it is there.
+    Oldest,
 }
 
 /// What replay found.
@@ -73,6 +108,18 @@ pub struct Report {
     /// What was found and put right: a torn tail, an image that had to be passed over. To be told
     /// to the operator; nothing acknowledged is lost by them.
     pub findings: Vec<Finding>,
+    /// Calls that read extents.
+    pub reads: u64,
+    /// Bytes that they asked for.
+    pub bytes_read: u64,
+    /// Listing and checking files, reading the image.
+    pub opening: Duration,
+    /// Reading batches and yielding their records, of which
+    pub replaying: Duration,
+    /// so much was waiting for the disk (that of `judging` included).
+    pub waiting: Duration,
+    /// Looking behind the end of the log, and cutting off what was torn.
+    pub judging: Duration,
 }
 
 /// Why replay ended early.
@@ -118,6 +165,7 @@ impl Recovery {
         mut options: Options,
         new_log_id: LogId,
     ) -> Result<Recovery, LogError> {
+        let began = Instant::now();
         options.check()?;
         let mut folder = Folder::list(disk.as_ref())?;
         if folder.extents.is_empty() {
@@ -131,48 +179,115 @@ impl Recovery {
                 .map_err(|e| LogError::io("make the first extent", &disk.name(), e))?;
             folder = Folder::list(disk.as_ref())?;
         }
-        let Some(opened) = files::open_extents(disk.as_ref(), &folder)? else {
+        let Some(files) = Files::of(&disk, &folder)? else {
             return Err(files::missing(0, options.extent_bytes));
         };
-        options.extent_bytes = opened.extent_bytes;
+        options.extent_bytes = files.identity().extent_bytes;
         options.check()?;
-        let images = files::newest_image(disk.as_ref(), &folder, opened.log_id)?;
-        let first_read = match &images.newest {
-            Some((at, _)) => at.0.saturating_sub(1) / opened.extent_bytes,
-            None => 0,
-        };
-        if !opened.extents.contains_key(&first_read) {
-            return Err(not_covered(
-                &opened.extents,
-                first_read,
-                images.newest.is_some(),
-                &options,
-            ));
-        }
-        Ok(Recovery {
+        let log_id = files.identity().log_id;
+        let images = Images::load(disk.as_ref(), &folder, log_id, Lsn(u64::MAX))?;
+        let mut recovery = Recovery {
             disk,
             options,
-            log_id: opened.log_id,
             folder,
-            extents: opened.extents,
+            checked_from: files.last() + 1,
+            files,
             image: images.newest,
+            passed_over: !images.damaged.is_empty(),
             damaged_images: images.damaged,
             findings: images.findings,
-            first_read,
+            opened: Duration::ZERO,
             tail: None,
-        })
+        };
+        recovery.check_covered()?;
+        recovery.opened = began.elapsed();
+        Ok(recovery)
     }
 
-    /// The newest readable image and its position, to be restored before replay.
+    /// The extent in which reading begins with the image, or without one.
+    fn first_read(&self) -> u64 {
+        let needs = self.image.as_ref().map_or(Lsn::ZERO, |(header, _)| header.needs());
+        needs.0 / self.options.extent_bytes
+    }
+
+    /// Checks that the log is there from the image on, and the files in which it is.
+    fn check_covered(&mut self) -> Result<(), LogError> {
+        let first_read = self.first_read();
+        self.check_files(first_read)?;
+        if self.files.length(first_read).is_some() {
+            return Ok(());
+        }
+        let bytes = self.options.extent_bytes;
+        if self.image.is_some() && first_read > self.files.last() {
+            return Err(files::missing(first_read, bytes));
+        }
+        Err(self.beginning_is_gone())
+    }
+
+    fn check_files(&mut self, from: u64) -> Result<(), LogError> {
+        let before = Bound::Excluded(self.checked_from);
+        if from < self.checked_from {
+            self.files.check(self.disk.as_ref(), (Bound::Included(from), before))?;
+            self.checked_from = from;
+        }
+        Ok(())
+    }
+
+    fn beginning_is_gone(&self) -> LogError {
+        let first = self.files.first();
+        let place = Place { sequence: first, offset: 0 };
+        let lsn = Lsn(first.saturating_mul(self.options.extent_bytes));
+        LogError::Damaged(finding(place, lsn, Damage::ImageMissing))
+    }
+
+    /// The newest image that is whole, to be restored before replay.
     #[must_use]
-    pub fn image(&self) -> Option<(Lsn, Bytes)> {
-        self.image.clone()
+    pub fn image(&self) -> Option<Image> {
+        self.image.as_ref().map(|(header, bytes)| Image::of(header, bytes, !self.passed_over))
+    }
+
+    /// The next older image that is whole, if there is one: what it refers to may be needed too.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub fn older_image(&self) -> Result<Option<Image>, LogError> {
+        let Some((header, _)) = &self.image else { return Ok(None) };
+        let log_id = self.files.identity().log_id;
+        let images = Images::load(self.disk.as_ref(), &self.folder, log_id, header.at)?;
+        Ok(images.newest.map(|(header, bytes)| Image::of(&header, &bytes, false)))
+    }
+
+    /// Passes over the image that [`Recovery::image`] gave, because what it refers to is damaged:
+    /// the next older one takes its place, and replay begins there. That it was passed over is
+    /// among the findings, and it is put aside at the end of replay. Returns whether there is an
+    /// older one; if not, nothing was changed, and [`Begin::Oldest`] is what is left.
+    ///
+    /// # Errors
+    /// [`LogError`], when the log is not there from the older image on.
+    pub fn pass_over_image(&mut self) -> Result<bool, LogError> {
+        assert!(self.tail.is_none(), "an image is chosen before replay");
+        let Some((header, _)) = &self.image else { return Ok(false) };
+        let at = header.at;
+        let log_id = self.files.identity().log_id;
+        let older = Images::load(self.disk.as_ref(), &self.folder, log_id, at)?;
+        if older.newest.is_none() {
+            return Ok(false);
+        }
+        self.passed_over = true;
+        self.damaged_images.push(at);
+        let (file, what) = (crate::format::image_name(at), Damage::Image);
+        self.findings.push(Finding { file, extent: 0, offset: 0, lsn: at, what });
+        self.damaged_images.extend(older.damaged);
+        self.findings.extend(older.findings);
+        self.image = older.newest;
+        self.check_covered()?;
+        Ok(true)
     }
 
     /// Which log this is.
     #[must_use]
     pub fn log_id(&self) -> LogId {
-        self.log_id
+        self.files.identity().log_id
     }
 
     /// Bytes of one extent: those of the log that is there, whatever the options said.
@@ -181,49 +296,58 @@ impl Recovery {
         self.options.extent_bytes
     }
 
-    /// Yields each record of each whole run from the image on, in order, and cuts a torn tail off.
-    /// Once. After an error, throw away what was made of the records.
+    /// [`Recovery::replay_from`] the image, telling nobody how far it is.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Panics
+    /// When called twice.
+    pub fn replay<E>(
+        &mut self,
+        record: impl FnMut(Lsn, &[u8]) -> Result<(), E>,
+    ) -> Result<Report, ReplayError<E>> {
+        self.replay_from(Begin::Image, record, |_, _| {})
+    }
+
+    /// Yields each record of each whole run from `begin` on, in order, and cuts a torn tail off.
+    /// Once. After an error, throw away what was made of the records. `progress` is told the bytes
+    /// of log done and (at most) to do, when 64 MiB or 100 ms have passed and at the end.
     ///
     /// # Errors
     /// [`ReplayError`]: damage before the tail, with the place of it. Nothing was changed.
     ///
     /// # Panics
     /// When called twice.
-    pub fn replay<E>(
+    pub fn replay_from<E>(
         &mut self,
+        begin: Begin,
         mut record: impl FnMut(Lsn, &[u8]) -> Result<(), E>,
+        progress: impl FnMut(u64, u64),
     ) -> Result<Report, ReplayError<E>> {
         assert!(self.tail.is_none(), "a log is replayed once");
-        let from = self.image.as_ref().map_or(Lsn::ZERO, |(at, _)| *at);
-        let mut report = Report::default();
-        let mut runs = Runs::default();
-        let mut scan =
-            Scan::new(self.log_id, self.options.extent_bytes, &self.extents, self.first_read);
-        // An unreadable place ends the walk as any other; the table decides about it.
-        while let Ok(Some(header)) = scan.next() {
-            let lsn = header.lsn.after(BATCH_HEADER_BYTES as u64);
-            let place = (header.term, lsn);
-            report.batches += 1;
-            report.bytes += header.batch_bytes();
-            let payload = scan.payload().map_err(|e| LogError::io("read a batch", "extent", e));
-            let payload = payload.map_err(ReplayError::Log)?;
-            match runs.feed(place, payload, from, &mut record) {
-                Ok(count) => report.records += count,
-                Err(Halt::Receiver { lsn, error }) => {
-                    return Err(ReplayError::Record { lsn, error });
+        let began = Instant::now();
+        let (mut scan, upto) = match begin {
+            Begin::Image => self.scan_from_image().map_err(ReplayError::Log)?,
+            Begin::Oldest => {
+                if self.image.is_none() && self.files.first() > 0 {
+                    return Err(ReplayError::Log(self.beginning_is_gone()));
                 }
-                Err(Halt::Malformed) => {
-                    let bytes = self.options.extent_bytes;
-                    let place = Place { sequence: lsn.0 / bytes, offset: header.lsn.0 % bytes };
-                    let finding = finding(place, header.lsn, Damage::Records);
-                    return Err(ReplayError::Log(LogError::Damaged(finding)));
-                }
+                self.check_files(self.files.first()).map_err(ReplayError::Log)?;
+                (Scan::new(&self.files, self.files.first()), Lsn::ZERO)
             }
-        }
-        let (facts, ghosts) = scan.facts(self.image.as_ref().map(|(at, _)| *at));
-        let (place, end) = (scan.place, scan.end);
-        let link = scan.link.unwrap_or(Link::ROOT);
+        };
+        let mut progress = Progress::new(scan.lsn(scan.place), &self.files, progress);
+        let mut report = Report { opening: self.opened, ..Report::default() };
+        yield_runs(&mut scan, upto, &mut record, &mut report, &mut progress)?;
+        report.replaying = began.elapsed();
+        let began = Instant::now();
+        let image_at = self.image.as_ref().map(|(header, _)| header.at);
+        let (facts, ghosts) = scan.facts(image_at, self.options.stray_bytes());
+        let (place, end, cost) = (scan.place, scan.end, scan.cost());
+        let (link, batch_bytes) = (scan.link.unwrap_or(Link::ROOT), scan.batch_bytes);
         let lsn = scan.lsn(place);
+        drop(scan);
         match table::judge_tail(facts) {
             TailVerdict::Refuse(what) => {
                 let finding = finding(place, lsn, what);
@@ -235,10 +359,31 @@ impl Recovery {
                 self.repair(place, &ghosts).map_err(ReplayError::Log)?;
             }
         }
-        self.tail = Some(Tail { place, link, end });
+        self.tail = Some(Tail { place, link, end, batch_bytes });
+        progress.end();
         report.tail = end;
         report.findings.clone_from(&self.findings);
+        (report.reads, report.bytes_read, report.waiting) = (cost.reads, cost.bytes, cost.waited);
+        report.judging = began.elapsed();
         Ok(report)
+    }
+
+    /// Where reading begins with the image, and up to where the image holds all.
+    fn scan_from_image(&self) -> Result<(Scan<'_>, Lsn), LogError> {
+        let Some((ImageHeader { at, seam, .. }, _)) = &self.image else {
+            return Ok((Scan::new(&self.files, 0), Lsn::ZERO));
+        };
+        let Some(seam) = *seam else {
+            return Ok((Scan::new(&self.files, self.first_read()), *at));
+        };
+        let mut scan = Scan::behind(&self.files, seam);
+        let damage = match scan.follows(seam) {
+            Ok(true) => return Ok((scan, *at)),
+            Ok(false) => Damage::EndsBeforeImage,
+            Err(_) => Damage::Unreadable,
+        };
+        let begin = Lsn(seam.end.0.saturating_sub(u64::from(seam.bytes)));
+        Err(LogError::Damaged(finding(scan.place_of(begin), begin, damage)))
     }
 
     /// Starts the log's threads. Replays into nothing when [`Recovery::replay`] was not called.
@@ -263,19 +408,41 @@ pub(crate) fn finding(place: Place, lsn: Lsn, what: Damage) -> Finding {
     Finding { file: extent_name(sequence), extent: sequence, offset, lsn, what }
 }
 
-/// Why the extent in which reading should begin is not among `extents`.
-fn not_covered(
-    extents: &BTreeMap<u64, Found>,
-    first_read: u64,
-    has_image: bool,
-    options: &Options,
-) -> LogError {
-    let first = extents.first_key_value().map_or(0, |(sequence, _)| *sequence);
-    let last = extents.last_key_value().map_or(0, |(sequence, _)| *sequence);
-    if has_image && first_read > last {
-        return files::missing(first_read, options.extent_bytes);
+impl Image {
+    fn of(header: &ImageHeader, bytes: &Bytes, is_newest: bool) -> Image {
+        let (at, version) = (header.at, header.version());
+        Image { at, bytes: bytes.clone(), is_newest, version }
     }
-    let place = Place { sequence: first, offset: 0 };
-    let lsn = Lsn(first.saturating_mul(options.extent_bytes));
-    LogError::Damaged(finding(place, lsn, Damage::ImageMissing))
+}
+
+/// Reads batches to the end of the chain and yields the runs in them that end behind `upto`.
+fn yield_runs<E>(
+    scan: &mut Scan<'_>,
+    upto: Lsn,
+    record: &mut impl FnMut(Lsn, &[u8]) -> Result<(), E>,
+    report: &mut Report,
+    progress: &mut Progress<impl FnMut(u64, u64)>,
+) -> Result<(), ReplayError<E>> {
+    let mut runs = Runs::default();
+    // An unreadable place ends the walk as any other; the table decides about it.
+    while let Ok(Some(header)) = scan.next() {
+        let lsn = header.lsn.after(BATCH_HEADER_BYTES as u64);
+        let place = (header.term, lsn);
+        report.batches += 1;
+        report.bytes += header.batch_bytes();
+        let payload = scan.payload().map_err(|e| LogError::io("read a batch", "extent", e));
+        let payload = payload.map_err(ReplayError::Log)?;
+        match runs.feed(place, payload, upto, record) {
+            Ok(count) => report.records += count,
+            Err(Halt::Receiver { lsn, error }) => {
+                return Err(ReplayError::Record { lsn, error });
+            }
+            Err(Halt::Malformed) => {
+                let finding = finding(scan.place_of(header.lsn), header.lsn, Damage::Records);
+                return Err(ReplayError::Log(LogError::Damaged(finding)));
+            }
+        }
+        progress.done(scan.end);
+    }
+    Ok(())
 }

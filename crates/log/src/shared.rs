@@ -20,8 +20,10 @@ use crate::cache::Cache;
 use crate::disk::Disk;
 use crate::extents::{Extents, Room};
 use crate::format::{BATCH_HEADER_BYTES, EXTENT_HEADER_BYTES, LogId, padded, size};
+use crate::handles::Handles;
 use crate::histogram::Written;
 use crate::log::{Listener, Space};
+use crate::mark::{Seam, Seams};
 use crate::options::Options;
 use crate::rule::{self, Decision, Facts, TypicalWrite};
 
@@ -46,6 +48,8 @@ pub(crate) struct Shared {
     /// Who tells the listener about room waits here.
     pub(crate) teller: Condvar,
     pub(crate) chain: Chain,
+    /// Files that bodies are read from.
+    pub(crate) handles: Handles,
     pub(crate) cache: Mutex<Cache>,
     pub(crate) written: Mutex<Written>,
     /// Held while the listener is called about durability: calls are in order, none after failure.
@@ -68,8 +72,16 @@ pub(crate) struct Reported {
 /// What images there are.
 #[derive(Debug, Default)]
 pub(crate) struct Housekeeping {
-    /// Positions of the images on disk, oldest first.
-    pub(crate) images: Vec<Lsn>,
+    /// The images on disk, oldest first.
+    pub(crate) images: Vec<ImagePlace>,
+}
+
+/// An image on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ImagePlace {
+    pub(crate) at: Lsn,
+    /// The log is needed from the extent of this byte on.
+    pub(crate) needs: Lsn,
 }
 
 /// A log's life.
@@ -91,7 +103,12 @@ pub(crate) struct Flight {
     pub(crate) end: Lsn,
     pub(crate) bytes: u64,
     pub(crate) forced: u64,
-    pub(crate) done: bool,
+    /// Whether no run is unfinished at its end.
+    pub(crate) is_seam: bool,
+    /// When the writer took it.
+    pub(crate) since: Instant,
+    /// Its checksum, when it is on disk.
+    pub(crate) done: Option<u32>,
 }
 
 /// Everything behind the lock.
@@ -111,6 +128,8 @@ pub(crate) struct State {
     /// Writers that are telling the listener what became durable, and look for work next.
     pub(crate) reporting: usize,
     pub(crate) durable: Lsn,
+    /// Where images may begin.
+    pub(crate) seams: Seams,
     /// End of the newest batch that left `open`.
     pub(crate) sealed_end: Lsn,
     /// End of the newest record.
@@ -170,7 +189,9 @@ impl Shared {
             end: batch.end(),
             bytes: bytes as u64,
             forced: batch.forced,
-            done: false,
+            is_seam: !batch.inside_run,
+            since: now,
+            done: None,
         });
         self.wake_appenders(state);
         Job::Write { batch, unsynced }
@@ -284,7 +305,7 @@ pub(crate) enum Opened {
 impl State {
     /// What the rule looks at.
     fn facts(&self, slow_write: Duration) -> Facts {
-        let out = self.flights.iter().filter(|flight| !flight.done);
+        let out = self.flights.iter().filter(|flight| flight.done.is_none());
         let open = self.open.as_ref().filter(|batch| !batch.is_empty());
         let disk_is_slow = self.typical_write.is_slow(slow_write);
         // On a fast disk the writer that reports is back before another would be awake, and what its
@@ -348,6 +369,7 @@ impl State {
                 let kept = if batch.index == index { bytes } else { BATCH_HEADER_BYTES };
                 self.given_up |= batch.index != index;
                 batch.truncate(kept);
+                batch.inside_run = false;
                 dropped = before - kept;
                 if batch.is_empty() && dropped > 0 {
                     dropped += BATCH_HEADER_BYTES;
@@ -360,21 +382,31 @@ impl State {
         dropped
     }
 
-    /// Enters that the batch `index` is on disk; returns how far the log is now durable and how
-    /// many bytes became so.
-    pub(crate) fn written(&mut self, index: u64, took: Duration) -> u64 {
+    /// Enters that the batch `index` of this checksum and term is on disk; returns how many bytes
+    /// became durable.
+    pub(crate) fn written(
+        &mut self,
+        (index, checksum): (u64, u32),
+        term: u32,
+        took: Duration,
+    ) -> u64 {
         self.typical_write.enter(took);
         assert!(self.phase != Phase::Failed, "nothing becomes durable after a failure");
         let flight = self.flights.iter_mut().find(|flight| flight.index == index);
         assert!(flight.is_some(), "a batch comes back that was in flight");
         if let Some(flight) = flight {
-            flight.done = true;
+            flight.done = Some(checksum);
         }
         let mut bytes = 0;
-        while let Some(first) = self.flights.pop_front_if(|flight| flight.done) {
+        while let Some(first) = self.flights.pop_front_if(|flight| flight.done.is_some()) {
             assert!(first.end > self.durable, "durability only grows");
             self.durable = first.end;
             bytes += first.bytes;
+            if let (true, Some(checksum)) = (first.is_seam, first.done) {
+                let (end, index) = (first.end, first.index);
+                let bytes = u32::try_from(first.bytes).unwrap_or(u32::MAX);
+                self.seams.push(Seam { end, index, checksum, term, bytes });
+            }
         }
         bytes
     }

@@ -144,6 +144,15 @@ pub(crate) fn append(log: &Log, records: &[Vec<u8>], urgency: Urgency) -> (Vec<L
     (places, appender.commit(urgency).unwrap())
 }
 
+/// Writes an image of what lies before `at`.
+pub(crate) fn image(log: &Log, at: Lsn, bytes: &[u8]) {
+    let mark = log.mark_at(at);
+    assert!(mark.is_some(), "{at} is durable, and not long");
+    if let Some(mark) = mark {
+        log.write_image(mark, bytes).unwrap();
+    }
+}
+
 /// Bytes that differ from place to place, so that a mix-up shows.
 pub(crate) fn body(random: &mut Random, bytes: u64) -> Vec<u8> {
     (0..bytes).map(|_| random.next_u64().to_le_bytes()[0]).collect()

@@ -45,6 +45,7 @@ struct Done {
     /// Header and records.
     bytes: u64,
     padded_bytes: u64,
+    checksum: u32,
     content: Bytes,
     /// Memory that `content` keeps alive.
     cost: usize,
@@ -116,7 +117,8 @@ fn write(shared: &Shared, batch: Batch, unsynced: u32) -> io::Result<Done> {
     } else {
         (buffer.into_bytes(bytes), held, None)
     };
-    Ok(Done { bytes: bytes as u64, padded_bytes, content, cost, memory })
+    let (bytes, checksum) = (bytes as u64, header.checksum);
+    Ok(Done { bytes, padded_bytes, checksum, content, cost, memory })
 }
 
 /// True when it reported.
@@ -127,7 +129,7 @@ fn finish(shared: &Shared, index: u64, lsn: Lsn, took: Duration, done: Done) -> 
         if state.phase == Phase::Failed {
             return false;
         }
-        let bytes = state.written(index, took);
+        let bytes = state.written((index, done.checksum), shared.term, took);
         if let Some(memory) = done.memory {
             state.pool_up(memory, shared.options.writes_in_flight_max + 1);
         }

@@ -99,9 +99,10 @@ pub(crate) async fn reclaim(door: Arc<Door>, extent_bytes: u64) {
 pub(crate) fn write_image(door: &Door) -> Result<Lsn, towline_log::LogError> {
     let plan = door.look(|instance| instance.plan_image());
     let log = door.log();
-    // The log takes the position from which it must be read. An extent's header lies before its first
-    // record, so one byte into the extent is before all of them, and inside what must stay.
-    log.write_image(plan.keep_from.after(1), &plan.bytes)?;
+    // The image says itself how far it goes, and a start reads all of the log that is there: the mark
+    // only says that the log was durable up to here.
+    let Some(mark) = log.mark_at(log.durable()) else { return Ok(Lsn::ZERO) };
+    log.write_image(mark, &plan.bytes)?;
     log.reclaim(plan.keep_from)?;
     Ok(plan.keep_from)
 }

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use towline_admin::catalogue::{MENDED, RECOVERY_ENDED, STARTING, TAIL_CUT};
 use towline_core::{AutoDefine, Limits};
-use towline_log::{Damage, DelayDisk, Disk, LinuxDisk, LogError, LogId, Options, Recovery, Report};
+use towline_log::{
+    Begin, Damage, DelayDisk, Disk, LinuxDisk, LogError, LogId, Options, Recovery, Report,
+};
 use towline_node::{Restart, RestartError};
 use towline_types::limits;
 
@@ -70,16 +72,16 @@ pub(crate) fn open(
     let mut recovery = Recovery::open(disk, options(config), new_id).map_err(StartError::Log)?;
     let extent_bytes = recovery.extent_bytes();
     let image = recovery.image();
-    let image = image.as_ref().map(|(_, bytes)| bytes.as_ref());
+    let image = image.as_ref().map(|image| image.bytes.as_ref());
     let mut restart =
         Restart::begin(name, rules(config), extent_bytes, image).map_err(StartError::Restart)?;
-    let report =
-        recovery.replay(|lsn, record| restart.record(lsn, record)).map_err(
-            |error| match error {
-                towline_log::ReplayError::Log(error) => StartError::Log(error),
-                towline_log::ReplayError::Record { error, .. } => StartError::Restart(error),
-            },
-        )?;
+    // The image holds no messages: they are in the log before it.
+    let report = recovery
+        .replay_from(Begin::Oldest, |lsn, record| restart.record(lsn, record), |_, _| {})
+        .map_err(|error| match error {
+            towline_log::ReplayError::Log(error) => StartError::Log(error),
+            towline_log::ReplayError::Record { error, .. } => StartError::Restart(error),
+        })?;
     let instance = restart.finish(report.tail);
     tell(&report, began.elapsed());
     let (fetcher, fetches) = Fetcher::new();

@@ -23,6 +23,8 @@ pub enum FaultOn {
     Read,
     /// Syncing a file.
     Sync,
+    /// Opening a file.
+    Open,
     /// Creating a file.
     Create,
     /// Setting space aside.
@@ -248,7 +250,10 @@ impl Disk for MemoryDisk {
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        let id = self.hold().names.get(name).copied();
+        let mut inner = self.hold();
+        inner.strike(FaultOn::Open, name)?;
+        let id = inner.names.get(name).copied();
+        drop(inner);
         id.map(|id| self.file(id)).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 

@@ -9,7 +9,7 @@ use crate::error::LogError;
 use crate::extents::Space;
 use crate::log::{Log, Urgency};
 use crate::options::{EXTENT_BYTES_MIN, Options};
-use crate::testing::{Record, Watch, append, recover, start};
+use crate::testing::{Record, Watch, append, image, recover, start};
 
 /// Five extents, one of them the reserve.
 fn five_extents() -> Options {
@@ -76,7 +76,7 @@ fn check_full_and_back(disk: &MemoryDisk, options: &Options, give_room: impl FnO
 #[test]
 fn at_log_bytes_max_the_reserve_stays_usable_and_reclaim_gives_room() {
     check_full_and_back(&MemoryDisk::new(), &five_extents(), |log, durable| {
-        log.write_image(durable, b"all of it").unwrap();
+        image(log, durable, b"all of it");
         log.reclaim(durable).unwrap();
     });
 }
@@ -132,7 +132,7 @@ fn a_body_in_a_reclaimed_extent_is_gone() {
     let (written, _) = fill(&log, &watch);
     let location = towline_types::BodyLocation { lsn: written[0].0, bytes: 20_000 };
     assert_eq!(log.read(location).unwrap(), written[0].1);
-    log.write_image(log.durable(), b"").unwrap();
+    image(&log, log.durable(), b"");
     log.reclaim(log.durable()).unwrap();
     assert!(matches!(log.read(location), Err(LogError::Gone { lsn }) if lsn == location.lsn));
 }

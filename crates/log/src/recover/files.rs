@@ -2,21 +2,27 @@
 //! the extents can be used.
 //!
 //! Not here: their batches (`scan`). Nothing is written.
+//!
+//! Invariant: an extent is only read after its header was checked; those that lie before an image
+//! are known by name and length alone until then.
 
 use std::collections::BTreeMap;
+use std::io;
+use std::ops::RangeBounds;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use towline_types::Lsn;
 
-use super::scan::Found;
 use super::table::{self, FileFacts, FileVerdict, Header, Length};
 use crate::block::Aligned;
-use crate::disk::Disk;
+use crate::disk::{Disk, DiskFile};
 use crate::error::{Damage, Finding, LogError};
 use crate::format::{
-    BLOCK_BYTES, BadHeader, EXTENT_HEADER_BYTES, ExtentHeader, FORMAT_VERSION, LogId, extent_name,
-    image_name, number_in_name,
+    BLOCK_BYTES, BadHeader, EXTENT_HEADER_BYTES, EXTENT_VERSION, ExtentHeader, ImageHeader, LogId,
+    extent_name, image_name, number_in_name,
 };
+use crate::handles::{Handles, Identity};
 use crate::image::{self, Loaded, NEW_IMAGE_NAME};
 use crate::keeper::NEW_NAME;
 
@@ -32,11 +38,11 @@ pub(crate) struct Folder {
     pub(crate) leftovers: Vec<String>,
 }
 
-/// A log's extents, all of them usable.
-pub(crate) struct Opened {
-    pub(crate) log_id: LogId,
-    pub(crate) extent_bytes: u64,
-    pub(crate) extents: BTreeMap<u64, Found>,
+/// A log's extents.
+pub(crate) struct Files {
+    pub(crate) handles: Handles,
+    /// Lengths by sequence.
+    pub(crate) lengths: BTreeMap<u64, u64>,
 }
 
 impl Folder {
@@ -62,56 +68,109 @@ impl Folder {
     }
 }
 
-/// Opens all extents of a folder; `None` when there is none.
-///
-/// # Errors
-/// The first file that cannot be used, or that is missing.
-pub(crate) fn open_extents(disk: &dyn Disk, folder: &Folder) -> Result<Option<Opened>, LogError> {
-    let mut opened: Option<Opened> = None;
-    let last = folder.extents.last_key_value().map(|(sequence, _)| *sequence);
-    for (&sequence, &length) in &folder.extents {
-        let name = extent_name(sequence);
-        let failed = |e| LogError::io("open an extent", &name, e);
-        let file = disk.open(&name).map_err(failed)?;
-        let (header, decoded) = read_header(file.as_ref(), sequence, opened.as_ref())
-            .map_err(|e| LogError::io("read an extent's header", &name, e))?;
-        let extent_bytes = decoded.map_or(u64::MAX, |header| header.extent_bytes);
-        let followed = Some(sequence) != last;
-        let facts = FileFacts { length: length_of(length, extent_bytes), header, followed };
-        let lsn = Lsn(sequence.saturating_mul(opened.as_ref().map_or(0, |o| o.extent_bytes)));
-        let finding = |what| {
-            let file = name.clone();
-            LogError::Damaged(Finding { file, extent: sequence, offset: 0, lsn, what })
+impl Files {
+    /// The extents of a folder, of which none is checked yet; `None` when there is none. Reads the
+    /// header of one.
+    ///
+    /// # Errors
+    /// That file cannot be used.
+    pub(crate) fn of(disk: &Arc<dyn Disk>, folder: &Folder) -> Result<Option<Files>, LogError> {
+        // Without an image all are checked, oldest first: then the oldest says what the others must
+        // be. The newest alone is read in any case.
+        let one = match folder.images.is_empty() {
+            true => folder.extents.first_key_value(),
+            false => folder.extents.last_key_value(),
         };
-        match (table::judge_file(facts), decoded) {
-            (FileVerdict::Use, Some(header)) => {
-                let opened = opened.get_or_insert_with(|| Opened {
-                    log_id: header.log_id,
-                    extent_bytes: header.extent_bytes,
-                    extents: BTreeMap::new(),
-                });
-                let expected = opened.extents.last_key_value().map(|(last, _)| last + 1);
-                if expected.is_some_and(|expected| expected != sequence) {
-                    return Err(missing(expected.unwrap_or_default(), opened.extent_bytes));
-                }
-                opened.extents.insert(sequence, Found { file, length });
-            }
-            (FileVerdict::Use, None) => return Err(finding(Damage::ExtentHeader)),
-            (FileVerdict::Refuse(what), _) => return Err(finding(what)),
-            (FileVerdict::RefuseVersion, _) => {
-                let found = decoded_version(file.as_ref());
-                return Err(LogError::Version { file: name, found, supported: FORMAT_VERSION });
-            }
-            (FileVerdict::RefuseOtherLog, _) => return Err(LogError::OtherLog { file: name }),
-        }
+        let Some((&sequence, &length)) = one else { return Ok(None) };
+        let name = extent_name(sequence);
+        let file = disk.open(&name).map_err(|e| LogError::io("open an extent", &name, e))?;
+        let followed = folder.extents.range(sequence..).nth(1).is_some();
+        let header = check(file.as_ref(), sequence, length, followed, None)?;
+        let ExtentHeader { log_id, extent_bytes, .. } = header;
+        let handles = Handles::new(Arc::clone(disk), Identity { log_id, extent_bytes });
+        handles.put(sequence, file);
+        Ok(Some(Files { handles, lengths: folder.extents.clone() }))
     }
-    Ok(opened)
+
+    /// Checks that the extents follow each other, and the length of each; and the headers of those
+    /// in `with_headers`.
+    ///
+    /// # Errors
+    /// The first file that cannot be used, or that is missing.
+    pub(crate) fn check(
+        &self,
+        disk: &dyn Disk,
+        with_headers: impl RangeBounds<u64>,
+    ) -> Result<(), LogError> {
+        let identity = self.handles.identity();
+        let last = self.lengths.last_key_value().map(|(sequence, _)| *sequence);
+        let mut expected = None;
+        for (&sequence, &length) in &self.lengths {
+            let followed = Some(sequence) != last;
+            if self.handles.is_open(sequence) {
+                // It was checked then.
+            } else if with_headers.contains(&sequence) {
+                let name = extent_name(sequence);
+                let file =
+                    disk.open(&name).map_err(|e| LogError::io("open an extent", &name, e))?;
+                check(file.as_ref(), sequence, length, followed, Some(identity))?;
+                self.handles.put(sequence, file);
+            } else {
+                let length = length_of(length, identity.extent_bytes);
+                let facts = FileFacts { length, header: Header::Good, followed };
+                if let FileVerdict::Refuse(what) = table::judge_file(facts) {
+                    return Err(refused(sequence, identity.extent_bytes, what));
+                }
+            }
+            if expected.is_some_and(|expected| expected != sequence) {
+                return Err(missing(expected.unwrap_or_default(), identity.extent_bytes));
+            }
+            expected = Some(sequence + 1);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn identity(&self) -> Identity {
+        self.handles.identity()
+    }
+
+    pub(crate) fn first(&self) -> u64 {
+        self.lengths.first_key_value().map_or(0, |(sequence, _)| *sequence)
+    }
+
+    pub(crate) fn last(&self) -> u64 {
+        self.lengths.last_key_value().map_or(0, |(sequence, _)| *sequence)
+    }
+
+    /// Length of an extent's file, if it is there.
+    pub(crate) fn length(&self, sequence: u64) -> Option<u64> {
+        self.lengths.get(&sequence).copied()
+    }
+
+    /// The next extent that is there.
+    pub(crate) fn next_after(&self, sequence: u64) -> Option<u64> {
+        self.lengths.range(sequence.checked_add(1)?..).next().map(|(next, _)| *next)
+    }
+
+    /// The file of an extent.
+    ///
+    /// # Errors
+    /// What the disk said, or that the header is not the right one.
+    pub(crate) fn file(&self, sequence: u64) -> io::Result<Arc<dyn DiskFile>> {
+        self.handles.get(sequence).map_err(|error| match error {
+            LogError::Io { source, .. } => source,
+            other => io::Error::other(other),
+        })
+    }
 }
 
 /// The finding that an extent between others, or before an image, is not there.
 pub(crate) fn missing(sequence: u64, extent_bytes: u64) -> LogError {
+    refused(sequence, extent_bytes, Damage::ExtentMissing)
+}
+
+fn refused(sequence: u64, extent_bytes: u64, what: Damage) -> LogError {
     let lsn = Lsn(sequence.saturating_mul(extent_bytes));
-    let what = Damage::ExtentMissing;
     let file = extent_name(sequence);
     LogError::Damaged(Finding { file, extent: sequence, offset: 0, lsn, what })
 }
@@ -128,36 +187,73 @@ fn length_of(length: u64, extent_bytes: u64) -> Length {
     }
 }
 
-fn header_block(file: &dyn crate::disk::DiskFile) -> std::io::Result<Aligned> {
-    let mut block = Aligned::zeroed(EXTENT_HEADER_BYTES);
-    let count = file.read_at(block.bytes_mut(), 0)?;
-    block.truncate(count);
-    Ok(block)
+/// Judges an extent by its header alone.
+///
+/// # Errors
+/// [`LogError::Io`]; why it cannot be used.
+pub(crate) fn check_header(
+    file: &dyn DiskFile,
+    sequence: u64,
+    identity: Option<Identity>,
+) -> Result<ExtentHeader, LogError> {
+    check(file, sequence, u64::MAX / BLOCK_BYTES as u64 * BLOCK_BYTES as u64, true, identity)
+}
+
+/// Judges an extent's file by its length and header; `identity` is what the others have.
+fn check(
+    file: &dyn DiskFile,
+    sequence: u64,
+    length: u64,
+    followed: bool,
+    identity: Option<Identity>,
+) -> Result<ExtentHeader, LogError> {
+    let name = extent_name(sequence);
+    let (header, decoded) = read_header(file, sequence, identity)
+        .map_err(|e| LogError::io("read an extent's header", &name, e))?;
+    let extent_bytes = decoded.ok().map_or(u64::MAX, |header| header.extent_bytes);
+    let facts = FileFacts { length: length_of(length, extent_bytes), header, followed };
+    let known_bytes = identity.map_or(0, |identity| identity.extent_bytes);
+    match (table::judge_file(facts), decoded) {
+        (FileVerdict::Use, Ok(header)) => Ok(header),
+        (FileVerdict::Use, Err(_)) => Err(refused(sequence, known_bytes, Damage::ExtentHeader)),
+        (FileVerdict::Refuse(what), _) => Err(refused(sequence, known_bytes, what)),
+        (FileVerdict::RefuseVersion, decoded) => {
+            let found = match decoded {
+                Err(BadHeader::Version(version)) => version,
+                Ok(_) | Err(BadHeader::Damaged) => 0,
+            };
+            Err(LogError::Version { file: name, found, supported: EXTENT_VERSION })
+        }
+        (FileVerdict::RefuseOtherLog, _) => Err(LogError::OtherLog { file: name }),
+    }
 }
 
 fn read_header(
-    file: &dyn crate::disk::DiskFile,
+    file: &dyn DiskFile,
     sequence: u64,
-    before: Option<&Opened>,
-) -> std::io::Result<(Header, Option<ExtentHeader>)> {
-    let block = header_block(file)?;
-    Ok(match ExtentHeader::decode(block.bytes()) {
-        Err(BadHeader::Damaged) => (Header::Damaged, None),
-        Err(BadHeader::Version(_)) => (Header::Newer, None),
+    identity: Option<Identity>,
+) -> io::Result<(Header, Result<ExtentHeader, BadHeader>)> {
+    let mut block = Aligned::zeroed(EXTENT_HEADER_BYTES);
+    let count = file.read_at(block.bytes_mut(), 0)?;
+    block.truncate(count);
+    let decoded = ExtentHeader::decode(block.bytes());
+    let kind = match decoded {
+        Err(BadHeader::Damaged) => Header::Damaged,
+        Err(BadHeader::Version(_)) => Header::Newer,
         Ok(header) => {
-            let kind = if before.is_some_and(|before| before.log_id != header.log_id) {
+            if identity.is_some_and(|identity| identity.log_id != header.log_id) {
                 Header::OtherLog
             } else if header.sequence != sequence
-                || before.is_some_and(|before| before.extent_bytes != header.extent_bytes)
+                || identity.is_some_and(|identity| identity.extent_bytes != header.extent_bytes)
                 || !is_possible(&header)
             {
                 Header::OtherPlace
             } else {
                 Header::Good
-            };
-            (kind, Some(header))
+            }
         }
-    })
+    };
+    Ok((kind, decoded))
 }
 
 /// Whether positions in the extent are far from 2^64: arithmetic on them need not be checked again.
@@ -168,45 +264,43 @@ fn is_possible(header: &ExtentHeader) -> bool {
         && header.sequence < u64::MAX / crate::options::EXTENT_BYTES_MAX / 2
 }
 
-fn decoded_version(file: &dyn crate::disk::DiskFile) -> u16 {
-    match header_block(file).map(|block| ExtentHeader::decode(block.bytes())) {
-        Ok(Err(BadHeader::Version(version))) => version,
-        Ok(Ok(_) | Err(BadHeader::Damaged)) | Err(_) => 0,
-    }
-}
-
-/// The newest image that is whole, and what was found wrong with newer ones.
+/// The newest image that can be used, and what was found wrong with newer ones.
+#[derive(Default)]
 pub(crate) struct Images {
-    pub(crate) newest: Option<(Lsn, Bytes)>,
+    pub(crate) newest: Option<(ImageHeader, Bytes)>,
     pub(crate) damaged: Vec<Lsn>,
     pub(crate) findings: Vec<Finding>,
 }
 
-/// Reads images, newest first, until one is whole.
-///
-/// # Errors
-/// [`LogError::OtherLog`], [`LogError::Version`], [`LogError::Io`].
-pub(crate) fn newest_image(
-    disk: &dyn Disk,
-    folder: &Folder,
-    log_id: LogId,
-) -> Result<Images, LogError> {
-    let mut images = Images { newest: None, damaged: Vec::new(), findings: Vec::new() };
-    for &at in folder.images.iter().rev() {
-        match image::load(disk, at)? {
-            Loaded::Whole(id, _, _) if id != log_id => {
-                return Err(LogError::OtherLog { file: image_name(at) });
-            }
-            Loaded::Whole(_, at, bytes) => {
-                images.newest = Some((at, bytes));
-                break;
-            }
-            Loaded::Damaged => {
-                images.damaged.push(at);
-                let (file, what) = (image_name(at), Damage::Image);
-                images.findings.push(Finding { file, extent: 0, offset: 0, lsn: at, what });
-            }
+impl Images {
+    /// Reads images of `folder` before `before`, newest first, until one is whole.
+    ///
+    /// # Errors
+    /// [`LogError::OtherLog`], [`LogError::Version`].
+    pub(crate) fn load(
+        disk: &dyn Disk,
+        folder: &Folder,
+        log_id: LogId,
+        before: Lsn,
+    ) -> Result<Images, LogError> {
+        let mut images = Images::default();
+        for &at in folder.images.iter().rev().filter(|at| **at < before) {
+            let what = match image::load(disk, at) {
+                Ok(Loaded::Whole(header, _)) if header.log_id != log_id => {
+                    return Err(LogError::OtherLog { file: image_name(at) });
+                }
+                Ok(Loaded::Whole(header, bytes)) => {
+                    images.newest = Some((header, bytes));
+                    break;
+                }
+                Ok(Loaded::Damaged) => Damage::Image,
+                Err(LogError::Io { .. }) => Damage::ImageUnreadable,
+                Err(other) => return Err(other),
+            };
+            images.damaged.push(at);
+            let file = image_name(at);
+            images.findings.push(Finding { file, extent: 0, offset: 0, lsn: at, what });
         }
+        Ok(images)
     }
-    Ok(images)
 }

@@ -10,7 +10,9 @@ use std::io;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex};
 
-use super::scan::Place;
+use towline_types::Lsn;
+
+use super::scan::{Link, Place};
 use super::{Recovery, Tail};
 use crate::block::Aligned;
 use crate::cache::Cache;
@@ -18,9 +20,11 @@ use crate::error::LogError;
 use crate::extents::{Extent, Extents, Space};
 use crate::format::{BLOCK_BYTES, extent_name, image_name};
 use crate::histogram::Written;
+use crate::image;
 use crate::log::Listener;
+use crate::mark::{Seam, Seams};
 use crate::rule::TypicalWrite;
-use crate::shared::{Chain, Housekeeping, Phase, Reported, Shared, State};
+use crate::shared::{Chain, Housekeeping, ImagePlace, Phase, Reported, Shared, State};
 
 impl Recovery {
     /// Erases batches behind the tail and puts useless files away.
@@ -35,18 +39,19 @@ impl Recovery {
 
     /// Writes zeros over the first block at a place, unless zeros are there.
     fn erase(&self, place: Place) -> io::Result<()> {
-        let Some(found) = self.extents.get(&place.sequence) else { return Ok(()) };
-        if place.offset >= found.length {
+        let length = self.files.length(place.sequence).unwrap_or(0);
+        if place.offset >= length {
             return Ok(());
         }
+        let file = self.files.file(place.sequence)?;
         let mut block = Aligned::zeroed(BLOCK_BYTES);
-        found.file.read_at(block.bytes_mut(), place.offset)?;
+        file.read_at(block.bytes_mut(), place.offset)?;
         if block.bytes().iter().all(|byte| *byte == 0) {
             return Ok(());
         }
         block.bytes_mut().fill(0);
-        found.file.write_at(block.bytes(), place.offset)?;
-        found.file.sync_data()
+        file.write_at(block.bytes(), place.offset)?;
+        file.sync_data()
     }
 
     fn put_files_away(&mut self, tail: Place) -> io::Result<()> {
@@ -70,10 +75,11 @@ impl Recovery {
             changed = true;
         }
         // An extent made ready has its full length; one behind the tail that has not is no use.
-        let short = |(sequence, length): (u64, u64)| sequence > tail.sequence && useless(length);
-        let files = self.extents.iter().map(|(sequence, found)| (*sequence, found.length));
-        if let Some((first_short, _)) = files.clone().find(|file| short(*file)) {
-            for (sequence, _) in self.extents.split_off(&first_short).iter().rev() {
+        let mut behind = self.files.lengths.range(tail.sequence + 1..);
+        if let Some(first_short) = behind.find(|(_, length)| useless(**length)) {
+            let first_short = *first_short.0;
+            for (sequence, _) in self.files.lengths.split_off(&first_short).iter().rev() {
+                self.files.handles.forget(*sequence);
                 self.disk.remove(&extent_name(*sequence))?;
                 changed = true;
             }
@@ -90,7 +96,10 @@ impl Recovery {
         let term = term.ok_or(LogError::Options { what: "the log has no terms left" })?;
         let (link, end) = (tail.link, tail.end);
         let extents = self.extents_of(tail)?;
-        let images = self.folder.images;
+        let images = self.image_places()?;
+        let Link { checksum, index, term: last_term } = link;
+        let seam = Seam { end, index, checksum, term: last_term, bytes: tail.batch_bytes };
+        let log_id = self.files.identity().log_id;
         let state = State {
             phase: Phase::Running,
             appending: false,
@@ -103,6 +112,7 @@ impl Recovery {
             reporting: 0,
             next_index: link.index + 1,
             durable: end,
+            seams: Seams::new(seam),
             sealed_end: end,
             tail: end,
             commits: 0,
@@ -116,7 +126,7 @@ impl Recovery {
             cache: Mutex::new(Cache::new(self.options.cache_bytes)),
             disk: self.disk,
             options: self.options,
-            log_id: self.log_id,
+            log_id,
             term,
             listener,
             state: Mutex::new(state),
@@ -124,6 +134,7 @@ impl Recovery {
             appenders: Condvar::new(),
             keeper: Condvar::new(),
             teller: Condvar::new(),
+            handles: self.files.handles,
             chain: Chain::new(link.index + 1, link.checksum),
             written: Mutex::new(Written::default()),
             reported: Mutex::new(Reported { upto: end, failed: false }),
@@ -134,22 +145,36 @@ impl Recovery {
         })
     }
 
+    /// The images that are kept, and what they need of the log.
+    fn image_places(&self) -> Result<Vec<ImagePlace>, LogError> {
+        let mut places = Vec::new();
+        for &at in &self.folder.images {
+            let known = self.image.as_ref().map(|(header, _)| *header);
+            let header = match known.filter(|header| header.at == at) {
+                Some(header) => Some(header),
+                // It may be unreadable: it is only the next one that may be needed.
+                None => image::load_header(self.disk.as_ref(), at).ok().flatten(),
+            };
+            let needs = header.map_or(Lsn(at.0.saturating_sub(1)), |header| header.needs());
+            places.push(ImagePlace { at, needs });
+        }
+        Ok(places)
+    }
+
     fn extents_of(&self, tail: &Tail) -> Result<Extents, LogError> {
         let extent_bytes = self.options.extent_bytes;
-        let all = self.extents.iter().map(|(&sequence, found)| {
-            (sequence, Arc::new(Extent { sequence, file: Arc::clone(&found.file) }))
-        });
-        let (holding, ready): (Vec<_>, Vec<_>) =
-            all.partition(|(sequence, _)| *sequence <= tail.place.sequence);
-        let current = holding.last().map(|(_, extent)| Arc::clone(extent));
-        assert!(current.is_some(), "the tail lies in an extent");
-        let Some(current) = current else { return Err(LogError::Stopped) };
-        let length = self.extents.get(&current.sequence).map_or(0, |found| found.length);
+        let open = |sequence: u64| -> Result<Arc<Extent>, LogError> {
+            Ok(Arc::new(Extent { sequence, file: self.files.handles.get(sequence)? }))
+        };
+        let current = open(tail.place.sequence)?;
+        let behind = self.files.lengths.range(tail.place.sequence + 1..);
+        let ready: Result<_, LogError> = behind.map(|(sequence, _)| open(*sequence)).collect();
+        let length = self.files.length(current.sequence).unwrap_or(0);
         Ok(Extents {
             extent_bytes,
-            holding: holding.into_iter().collect(),
+            first: self.files.first(),
             current,
-            ready: ready.into_iter().map(|(_, extent)| extent).collect(),
+            ready: ready?,
             spares: self.folder.spares.iter().map(|(name, _)| name.clone()).collect(),
             recycling: false,
             position: tail.place.offset,

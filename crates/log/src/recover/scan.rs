@@ -6,30 +6,21 @@
 //! Invariant: a batch is only believed when its checksum is right, its LSN is that of its place,
 //! and (from the second on) it carries the checksum, index and term that follow.
 
-use std::collections::BTreeMap;
 use std::io;
-use std::sync::Arc;
 
 use towline_types::Lsn;
 
+use super::files::Files;
 use super::table::{At, Behind, Image, TailFacts};
+use super::window::{Cost, Window};
 use crate::block::Aligned;
-use crate::disk::DiskFile;
 use crate::format::{
     BATCH_HEADER_BYTES, BLOCK_BYTES, BatchHeader, EXTENT_HEADER_BYTES, LogId, padded, payload_sum,
     size,
 };
+use crate::mark::Seam;
 
-/// Bytes read at a time.
-const WINDOW_BYTES: usize = 4 * 1024 * 1024;
 const BLOCK: u64 = BLOCK_BYTES as u64;
-
-/// An extent's file as recovery found it.
-#[derive(Clone)]
-pub(crate) struct Found {
-    pub(crate) file: Arc<dyn DiskFile>,
-    pub(crate) length: u64,
-}
 
 /// A place in the log: extent and offset in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,6 +40,10 @@ pub(crate) struct Link {
 impl Link {
     /// Before the first batch of a log.
     pub(crate) const ROOT: Link = Link { checksum: 0, index: 0, term: 0 };
+
+    pub(crate) fn of_seam(seam: Seam) -> Link {
+        Link { checksum: seam.checksum, index: seam.index, term: seam.term }
+    }
 
     fn of(header: &BatchHeader) -> Link {
         Link { checksum: header.checksum, index: header.index, term: header.term }
@@ -73,36 +68,84 @@ enum Probe {
 pub(crate) struct Scan<'a> {
     log_id: LogId,
     extent_bytes: u64,
-    extents: &'a BTreeMap<u64, Found>,
-    window: Window,
+    files: &'a Files,
+    window: Window<'a>,
     /// Where the next batch is looked for.
     pub(crate) place: Place,
     /// `None` when any whole batch will do (the first one read of a log whose beginning is gone).
     pub(crate) link: Option<Link>,
     /// End of the newest batch, without padding.
     pub(crate) end: Lsn,
+    /// Length of that batch, header included.
+    pub(crate) batch_bytes: u32,
     /// The newest batch's payload, as a place in the window.
     payload: (Place, usize),
 }
 
 impl<'a> Scan<'a> {
     /// Begins with the first batch of extent `sequence`.
-    pub(crate) fn new(
-        log_id: LogId,
-        extent_bytes: u64,
-        extents: &'a BTreeMap<u64, Found>,
-        sequence: u64,
-    ) -> Scan<'a> {
+    pub(crate) fn new(files: &'a Files, sequence: u64) -> Scan<'a> {
+        let extent_bytes = files.identity().extent_bytes;
         let place = Place { sequence, offset: EXTENT_HEADER_BYTES as u64 };
         let end = Lsn(sequence * extent_bytes).after(place.offset);
         let link = (sequence == 0).then_some(Link::ROOT);
-        let payload = (place, 0);
-        Scan { log_id, extent_bytes, extents, window: Window::new(), place, link, end, payload }
+        Scan::at(files, place, link, end)
+    }
+
+    /// Begins behind a seam.
+    pub(crate) fn behind(files: &'a Files, seam: Seam) -> Scan<'a> {
+        let extent_bytes = files.identity().extent_bytes;
+        // The batch before the seam may end with its extent.
+        let sequence = seam.end.0.saturating_sub(1) / extent_bytes;
+        let offset = padded(seam.end.0 - sequence * extent_bytes);
+        let place = Place { sequence, offset: offset.max(EXTENT_HEADER_BYTES as u64) };
+        let mut scan = Scan::at(files, place, Some(Link::of_seam(seam)), seam.end);
+        scan.batch_bytes = seam.bytes;
+        scan
+    }
+
+    fn at(files: &'a Files, place: Place, link: Option<Link>, end: Lsn) -> Scan<'a> {
+        let (log_id, extent_bytes) = (files.identity().log_id, files.identity().extent_bytes);
+        let (window, payload) = (Window::new(files), (place, 0));
+        let batch_bytes = 0;
+        Scan { log_id, extent_bytes, files, window, place, link, end, batch_bytes, payload }
+    }
+
+    /// Whether the batch before the place is the one that a seam names: an old copy of its extent
+    /// put back would otherwise pass for the end of the log. Looks at its header only.
+    ///
+    /// # Errors
+    /// What the disk said.
+    pub(crate) fn follows(&mut self, seam: Seam) -> io::Result<bool> {
+        if seam.index == 0 {
+            return Ok(true);
+        }
+        let Some(begin) = seam.end.0.checked_sub(u64::from(seam.bytes)) else { return Ok(false) };
+        let place = self.place_of(Lsn(begin));
+        if !place.offset.is_multiple_of(BLOCK) || self.files.length(place.sequence).is_none() {
+            return Ok(false);
+        }
+        let block = self.block(place)?;
+        Ok(BatchHeader::decode(block.bytes()).is_some_and(|header| {
+            header.lsn == Lsn(begin)
+                && header.batch_bytes() == u64::from(seam.bytes)
+                && Link::of(&header) == Link::of_seam(seam)
+        }))
+    }
+
+    /// What reading cost so far.
+    pub(crate) fn cost(&self) -> Cost {
+        self.window.cost
     }
 
     /// The position of a place.
     pub(crate) fn lsn(&self, place: Place) -> Lsn {
         Lsn(place.sequence * self.extent_bytes).after(place.offset)
+    }
+
+    /// The place of a position.
+    pub(crate) fn place_of(&self, lsn: Lsn) -> Place {
+        Place { sequence: lsn.0 / self.extent_bytes, offset: lsn.0 % self.extent_bytes }
     }
 
     /// The next batch that continues the chain, `None` where it ends.
@@ -114,10 +157,14 @@ impl<'a> Scan<'a> {
             return Ok(Some(self.enter(self.place, header)));
         }
         let next = Place { sequence: self.place.sequence + 1, offset: EXTENT_HEADER_BYTES as u64 };
-        if !self.extents.contains_key(&next.sequence) || self.link.is_none() {
+        if self.files.length(next.sequence).is_none() || self.link.is_none() {
             return Ok(None);
         }
-        match self.continuing(next) {
+        let there = self.peek(next).and_then(|there| match there {
+            true => self.continuing(next),
+            false => Ok(None),
+        });
+        match there {
             Ok(found) => Ok(found.map(|header| self.enter(next, header))),
             Err(error) => {
                 self.place = next;
@@ -132,8 +179,23 @@ impl<'a> Scan<'a> {
     /// What the disk said.
     pub(crate) fn payload(&mut self) -> io::Result<&[u8]> {
         let (place, bytes) = self.payload;
-        let Some(found) = self.extents.get(&place.sequence) else { return Ok(&[]) };
-        self.window.get(found, place, bytes)
+        self.window.get(place, bytes)
+    }
+
+    /// Whether a batch of this place seems to begin here. Reads one block beside the window: most
+    /// times that the next extent is looked at, nothing is in it.
+    fn peek(&mut self, place: Place) -> io::Result<bool> {
+        let block = self.block(place)?;
+        let lsn = self.lsn(place);
+        Ok(BatchHeader::decode(block.bytes()).is_some_and(|header| header.lsn == lsn))
+    }
+
+    fn block(&mut self, place: Place) -> io::Result<Aligned> {
+        let mut block = Aligned::zeroed(BLOCK_BYTES);
+        self.files.file(place.sequence)?.read_at(block.bytes_mut(), place.offset)?;
+        self.window.cost.reads += 1;
+        self.window.cost.bytes += BLOCK;
+        Ok(block)
     }
 
     fn continuing(&mut self, place: Place) -> io::Result<Option<BatchHeader>> {
@@ -152,14 +214,14 @@ impl<'a> Scan<'a> {
         self.payload = (payload, size(u64::from(header.payload_bytes)));
         self.link = Some(Link::of(&header));
         self.end = self.lsn(place).after(bytes);
+        self.batch_bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         self.place = Place { offset: place.offset + padded(bytes), ..place };
         header
     }
 
     fn probe(&mut self, place: Place) -> io::Result<Probe> {
         let lsn = self.lsn(place);
-        let Some(found) = self.extents.get(&place.sequence) else { return Ok(Probe::Nothing) };
-        let bytes = self.window.get(found, place, BATCH_HEADER_BYTES)?;
+        let bytes = self.window.get(place, BATCH_HEADER_BYTES)?;
         let Some(header) = BatchHeader::decode(bytes).filter(|header| header.lsn == lsn) else {
             return Ok(Probe::Nothing);
         };
@@ -167,7 +229,7 @@ impl<'a> Scan<'a> {
         if whole > self.extent_bytes - place.offset {
             return Ok(Probe::Torn);
         }
-        let bytes = self.window.get(found, place, size(whole))?;
+        let bytes = self.window.get(place, size(whole))?;
         let Some(payload) = bytes.get(BATCH_HEADER_BYTES..size(whole)) else {
             return Ok(Probe::Torn);
         };
@@ -181,15 +243,23 @@ impl<'a> Scan<'a> {
     }
 
     /// The facts about the place where the chain ended, and the places of whole batches from there
-    /// on.
-    pub(crate) fn facts(&mut self, image: Option<Lsn>) -> (TailFacts, Vec<Place>) {
+    /// on. `stray_bytes`: how far from the beginning of a later extent what was in flight at a crash
+    /// may lie.
+    pub(crate) fn facts(
+        &mut self,
+        image: Option<Lsn>,
+        stray_bytes: u64,
+    ) -> (TailFacts, Vec<Place>) {
         let end = self.end;
         let image = match image {
             Some(at) if at > end => Image::Beyond,
             Some(_) | None => Image::Covered,
         };
         let expected = self.expected_index();
-        let proves = |header: &BatchHeader| header.proves_durable_before() > expected;
+        let term = self.link.map_or(0, |link| link.term);
+        // What was written before the chain's last batch proves nothing about what followed that.
+        let proves =
+            |header: &BatchHeader| header.term >= term && header.proves_durable_before() > expected;
         let mut ghosts = Vec::new();
         let at = match self.probe(self.place) {
             Err(_) => At::Unreadable,
@@ -202,7 +272,7 @@ impl<'a> Scan<'a> {
         };
         let mut behind = Behind::Nothing;
         let mut from = Place { offset: self.place.offset + BLOCK, ..self.place };
-        while let Some((place, header)) = self.next_whole(from) {
+        while let Some((place, header)) = self.search(from, stray_bytes) {
             ghosts.push(place);
             if proves(&header) {
                 behind = Behind::Proof;
@@ -217,17 +287,27 @@ impl<'a> Scan<'a> {
     /// The first whole batch at or behind a place, whatever it continues. Unreadable blocks are
     /// passed over.
     pub(crate) fn next_whole(&mut self, from: Place) -> Option<(Place, BatchHeader)> {
+        self.search(from, u64::MAX)
+    }
+
+    /// [`Scan::next_whole`] that looks at all of the extent of `from` and at the first `bytes` bytes
+    /// of later ones: an extent is written from its beginning on.
+    fn search(&mut self, from: Place, bytes: u64) -> Option<(Place, BatchHeader)> {
         let mut place = from;
+        let mut end = self.files.length(place.sequence)?;
+        if place.sequence > self.place.sequence {
+            end = end.min(bytes.saturating_add(place.offset));
+        }
         loop {
-            let length = self.extents.get(&place.sequence)?.length;
-            while place.offset < length {
+            while place.offset < end {
                 if let Ok(Probe::Whole(header)) = self.probe(place) {
                     return Some((place, header));
                 }
                 place.offset += BLOCK;
             }
-            place.sequence = *self.extents.range(place.sequence + 1..).next()?.0;
+            place.sequence = self.files.next_after(place.sequence)?;
             place.offset = EXTENT_HEADER_BYTES as u64;
+            end = self.files.length(place.sequence)?.min(bytes.saturating_add(place.offset));
         }
     }
 
@@ -235,52 +315,5 @@ impl<'a> Scan<'a> {
     pub(crate) fn go_on_at(&mut self, place: Place) {
         self.place = place;
         self.link = None;
-    }
-}
-
-/// The part of an extent that is in memory.
-struct Window {
-    sequence: u64,
-    from: u64,
-    bytes: Aligned,
-}
-
-impl Window {
-    fn new() -> Window {
-        Window { sequence: u64::MAX, from: 0, bytes: Aligned::zeroed(0) }
-    }
-
-    /// The `bytes` bytes at `place`, fewer where the file ends.
-    fn get(&mut self, found: &Found, place: Place, bytes: usize) -> io::Result<&[u8]> {
-        let end = (place.offset + bytes as u64).min(found.length);
-        let here = self.from..self.from + self.bytes.len() as u64;
-        let inside = self.sequence == place.sequence
-            && here.start <= place.offset
-            && end <= here.end.max(here.start);
-        if !inside {
-            self.load(found, place, bytes)?;
-        }
-        let start = size(place.offset.saturating_sub(self.from));
-        let all = self.bytes.bytes();
-        let end = (start + bytes).min(all.len());
-        Ok(all.get(start.min(end)..end).unwrap_or(&[]))
-    }
-
-    fn load(&mut self, found: &Found, place: Place, bytes: usize) -> io::Result<()> {
-        let from = place.offset / BLOCK * BLOCK;
-        let least = (size(place.offset - from) + bytes).next_multiple_of(BLOCK_BYTES);
-        let rest = size(padded(found.length.saturating_sub(from)));
-        self.sequence = u64::MAX;
-        let read = |want: usize| -> io::Result<Aligned> {
-            let mut buffer = Aligned::zeroed(want.min(rest));
-            let count = found.file.read_at(buffer.bytes_mut(), from)?;
-            buffer.truncate(count);
-            Ok(buffer)
-        };
-        // One bad sector must not make everything around it unreadable.
-        self.bytes = read(least.max(WINDOW_BYTES)).or_else(|_| read(least))?;
-        self.sequence = place.sequence;
-        self.from = from;
-        Ok(())
     }
 }

@@ -14,7 +14,7 @@ use crate::extents::Space;
 use crate::log::{Listener, Log, Urgency};
 use crate::options::{EXTENT_BYTES_MIN, Options};
 use crate::shared::{SEALED_BYTES_MAX, hold};
-use crate::testing::{append, recover};
+use crate::testing::{append, image, recover};
 
 /// Only so that a fault is a failure and not a test that never ends.
 const HANGS: Duration = Duration::from_secs(60);
@@ -179,7 +179,7 @@ fn a_listener_that_appends_more_than_is_ready_when_there_is_room_goes_on() {
     {
         // The feeder waits until all room is there.
         let _feeder_waits = hold(&fed.feeder.log);
-        fed.log.write_image(last, &[1]).unwrap();
+        image(&fed.log, last, &[1]);
         fed.log.reclaim(last).unwrap();
     }
     // The run needs more extents than are held ready: the keeper must be free to make them so.
