@@ -31,6 +31,8 @@ pub(crate) enum Command {
     Browse(Browse),
     /// Show what a queue manager is doing
     Status(Status),
+    /// Take an image of a running queue manager now: a restart begins from it
+    Image(Image),
     /// Look at a recovery log while no queue manager uses it
     Log {
         #[command(subcommand)]
@@ -84,6 +86,12 @@ pub(crate) struct Reach {
     /// Answer in JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Image {
+    #[command(flatten)]
+    pub(crate) reach: Reach,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

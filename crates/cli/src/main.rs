@@ -12,6 +12,7 @@ mod arguments;
 mod failure;
 mod generate;
 mod get;
+mod image;
 mod log;
 mod mqsc;
 mod progress;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         Command::Get(arguments) => (arguments.take.reach.json, get::get(&arguments)),
         Command::Browse(arguments) => (arguments.take.reach.json, get::browse(&arguments)),
         Command::Status(arguments) => (arguments.reach.json, status::run(&arguments)),
+        Command::Image(arguments) => (arguments.reach.json, image::run(&arguments)),
         Command::Log { command } => (command.is_json(), log::run(&command)),
         Command::Load(arguments) => return towline_load::run(arguments),
         Command::User(arguments) => (false, user::run(&arguments)),

@@ -1,13 +1,15 @@
 //! Facts carried out: live, in replay, on replicas. Total: a fact that does not fit is a broken
 //! promise of whoever decided or recovered it, and halts the process.
 
+use std::sync::Arc;
+
 use towline_types::{BodyLocation, Time};
 
 use crate::fact::{Body, Fact};
 use crate::message::Message;
 use crate::object::Definition;
-use crate::queue::{Queue, Removed, Spot};
-use crate::{Effect, MessageSequence, Outputs, QueueId, QueueManager};
+use crate::queue::{Outline, Queue, Removed, Spot};
+use crate::{Effect, MessageSequence, Outputs, PageKey, QueueId, QueueManager};
 
 /// How a fact is carried out.
 #[derive(Clone, Copy, Debug)]
@@ -48,12 +50,13 @@ impl QueueManager {
                 self.reap(id);
             }
             Fact::BackedOut { queue, sequence, count: backouts } => {
-                let spot = self.spot(queue, sequence);
                 let queue = self.queue_mut(queue);
                 queue.totals.backouts += count;
-                if let Some(entry) = queue.entry_mut(spot) {
-                    // The active counted when it decided, and may have counted again since.
-                    entry.backout_count = entry.backout_count.max(backouts);
+                // The active counted when it decided, and may have counted again since; it may also
+                // be away by now, with the count on its page.
+                if let Some(spot) = queue.spot_of(sequence.0) {
+                    let known = queue.entry(spot).map_or(0, |entry| entry.backout_count);
+                    queue.set_backouts(spot, known.max(backouts));
                 }
             }
             Fact::Moved { from, sequence, to, new_sequence, dead_letter } => {
@@ -99,6 +102,7 @@ impl QueueManager {
         if let Some(spot) = queue.spot_of(sequence.0) {
             // Not a new message: it was carried forward, so that its old extent can be reused.
             let old = queue.relocate(spot, message.body);
+            queue.unpin(spot);
             release(old, outputs);
             return;
         }
@@ -107,7 +111,8 @@ impl QueueManager {
         queue.totals.puts += count;
         queue.last_put_at = Some(put_at);
         let deleting = queue.deleting;
-        queue.insert(sequence.0, message);
+        let full = queue.insert(sequence.0, message);
+        self.block_is_full(id, full);
         if deleting {
             self.end_message(id, sequence, outputs);
             self.reap(id);
@@ -131,6 +136,13 @@ impl QueueManager {
                 Body::Log(location)
             }
             other @ (Body::Memory(_) | Body::Chunks(_) | Body::Incoming(_)) => other,
+        }
+    }
+
+    /// A block has a successor: it may leave.
+    pub(crate) fn block_is_full(&mut self, queue: QueueId, full: Option<(u8, u64)>) {
+        if let Some((lane, first)) = full {
+            self.paging.may_leave(PageKey { queue, lane, first });
         }
     }
 
@@ -180,10 +192,12 @@ impl QueueManager {
         };
         assert_eq!(queue.reserved, 0, "a queue with puts on their way is not deleted");
         self.catalogue.apply(&queue.definition.name, None);
+        let mut queue = queue;
+        release_away(queue.drop_away(u64::MAX), outputs);
         let spots: Vec<Spot> =
             queue.iter().map(|(lane, entry)| Spot { lane, sequence: entry.sequence }).collect();
-        let mut queue = queue;
         let removed: Vec<Removed> = spots.into_iter().map(|spot| queue.remove(spot)).collect();
+        self.give_up_pages(&mut queue);
         self.release_many(removed, outputs);
     }
 
@@ -195,13 +209,17 @@ impl QueueManager {
         outputs: &mut Outputs,
     ) {
         let queue = self.queue_mut(id);
+        queue.clearing = queue.clearing.saturating_sub(1);
+        let live = queue.live;
+        release_away(queue.drop_away(upto.0), outputs);
         let spots: Vec<Spot> = queue
             .iter()
             .filter(|(_, entry)| entry.sequence < upto.0)
             .map(|(lane, entry)| Spot { lane, sequence: entry.sequence })
             .collect();
-        queue.totals.cleared += count * spots.len() as u64;
         let removed: Vec<Removed> = spots.into_iter().map(|spot| queue.remove(spot)).collect();
+        queue.totals.cleared += count * (live - queue.live);
+        self.mark_changed(id);
         self.saw_sequence(MessageSequence(upto.0.saturating_sub(1)));
         self.release_many(removed, outputs);
     }
@@ -224,6 +242,14 @@ impl QueueManager {
         if !locations.is_empty() {
             outputs.effects.push(Effect::RemovedMany { locations });
         }
+    }
+}
+
+/// Nobody needs the bodies of these pages any more.
+fn release_away(pages: Vec<Arc<Outline>>, outputs: &mut Outputs) {
+    for page in pages {
+        let shares = page.extents.iter().map(|share| Effect::RemovedFrom { share: *share });
+        outputs.effects.extend(shares);
     }
 }
 

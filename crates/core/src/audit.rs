@@ -17,7 +17,7 @@ impl QueueManager {
         }
         let non_persistent = |queue: &Queue| -> u64 {
             let memory = queue.iter().filter(|(_, entry)| !entry.persistent);
-            memory.map(|(_, entry)| queue.bytes_of(entry)).sum()
+            memory.map(|(_, entry)| entry.memory_bytes()).sum()
         };
         let stored: u64 = self.queues.values().map(|queue| non_persistent(queue)).sum();
         let staged: u64 = self.units.values().map(|unit| unit.bytes).sum();

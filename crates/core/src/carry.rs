@@ -5,9 +5,9 @@ use towline_types::{Lsn, Payload};
 
 use crate::fact::{Body, Durability, Fact};
 use crate::message::Message;
-use crate::queue::{Spot, State};
+use crate::queue::{Entry, Search, Spot, State, body_bytes};
 use crate::request::Decision;
-use crate::{MessageSequence, QueueId, QueueManager};
+use crate::{MessageSequence, PageRequest, QueueId, QueueManager};
 
 /// Where a search for messages in old extents is. Start with `default()`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,50 +17,70 @@ pub struct CarryCursor {
     from: u64,
 }
 
+/// How far a search for messages in old extents came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FoundOld {
+    /// Call again.
+    More,
+    /// This page must be read first; call again when it arrived.
+    Needs(PageRequest),
+    /// All messages have been examined.
+    All,
+}
+
 impl QueueManager {
-    /// Finds messages whose body (or a chunk of it) is before `before`, examining up to `looks_max`
-    /// messages from the cursor on. True: all have been examined.
+    /// Finds messages whose body (or a chunk of it) is before `before`, the start of an extent,
+    /// examining up to `looks_max` messages from the cursor on.
     pub fn find_old(
-        &self,
+        &mut self,
         before: Lsn,
         cursor: &mut CarryCursor,
         looks_max: usize,
         found: &mut Vec<(QueueId, MessageSequence, Body)>,
-    ) -> bool {
+    ) -> FoundOld {
+        let before_extent = before.0.div_ceil(self.limits.extent_bytes);
         let mut looks = 0;
         let mut ids: Vec<QueueId> =
             self.queues.keys().copied().filter(|id| *id >= cursor.queue).collect();
         ids.sort_unstable();
         for id in ids {
-            let Some(queue) = self.queues.get(&id) else { continue };
+            let Some(queue) = self.queues.get_mut(&id) else { continue };
             if id != cursor.queue {
                 *cursor = CarryCursor { queue: id, lane: 0, from: 0 };
             }
             while cursor.lane < 10 {
-                let Some(entry) = queue.next_live(cursor.lane, cursor.from) else {
-                    (cursor.lane, cursor.from) = (cursor.lane + 1, 0);
-                    continue;
+                let spot = match queue.next_in_old_extent(cursor.lane, cursor.from, before_extent) {
+                    Search::Found(spot) => spot,
+                    Search::Away(away) => {
+                        // Whoever asked for it already may be waiting for this caller.
+                        return FoundOld::Needs(queue.ask_again(away));
+                    }
+                    Search::Nothing => {
+                        (cursor.lane, cursor.from) = (cursor.lane + 1, 0);
+                        continue;
+                    }
                 };
                 if looks == looks_max {
-                    return false;
+                    return FoundOld::More;
                 }
                 looks += 1;
-                cursor.from = entry.sequence + 1;
-                if !entry.persistent || entry.state == State::Leaving {
+                cursor.from = spot.sequence + 1;
+                let leaves = |entry: &Entry| !entry.persistent || entry.state == State::Leaving;
+                if queue.entry(spot).is_none_or(leaves) {
                     continue;
                 }
-                let body = queue.body_of(entry);
+                let Some(body) = queue.body(spot) else { continue };
                 let old = match &body {
                     Body::Log(location) => location.lsn < before,
                     Body::Chunks(chunks) => chunks.iter().any(|chunk| chunk.lsn < before),
                     Body::Memory(_) | Body::Incoming(_) | Body::Announced { .. } => false,
                 };
                 if old {
-                    found.push((id, MessageSequence(entry.sequence), body));
+                    found.push((id, MessageSequence(spot.sequence), body));
                 }
             }
         }
-        true
+        FoundOld::All
     }
 
     /// Decides to log a message again, with the content that was read from its old place. False: it
@@ -76,13 +96,20 @@ impl QueueManager {
         let Some(found) = self.queues.get(&queue) else { return false };
         let Some(spot @ Spot { lane, .. }) = found.spot_of(sequence.0) else { return false };
         let Some(entry) = found.entry(spot) else { return false };
-        if !entry.persistent || entry.state == State::Leaving || found.deleting {
+        if !entry.persistent
+            || entry.state == State::Leaving
+            || found.deleting
+            || found.clearing > 0
+        {
             return false;
         }
-        assert_eq!(content.len() as u64, found.bytes_of(entry), "a body is carried whole");
+        let bytes = found.body(spot).map_or(0, |body| body_bytes(&body));
+        assert_eq!(content.len() as u64, bytes, "a body is carried whole");
         let header = entry.header(lane);
         let backout_count = entry.backout_count;
-        let dead_letter = found.extra_of(entry).and_then(|extra| extra.dead_letter.clone());
+        let dead_letter = found.extra(spot).and_then(|extra| extra.dead_letter.clone());
+        // The put finds the message in its place.
+        self.queue_mut(queue).pin(spot);
         let body = self.push_body(content, out);
         let message = Box::new(Message { header, body, backout_count, dead_letter });
         out.push_logged(Fact::Put { queue, sequence, message }, Durability::Lazy);

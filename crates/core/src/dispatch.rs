@@ -11,7 +11,7 @@ use crate::effect::{Delivery, Effect, Outputs};
 use crate::fact::Fact;
 use crate::hash::FastMap;
 use crate::party::{Consumer, Cursor};
-use crate::queue::{Attention, Queue, Rank, Spot, State};
+use crate::queue::{Attention, Away, BLOCKS_AHEAD, Queue, Rank, Search, Spot, State};
 use crate::request::{Candidate, Filter, Match, Selection};
 use crate::{ConsumerId, MessageSequence, QueueId, QueueManager};
 
@@ -49,6 +49,9 @@ impl QueueManager {
     ) {
         let Some(queue) = self.queues.get_mut(&id) else { return };
         queue.changed = false;
+        if queue.clearing > 0 {
+            return; // It is looked at again when it is cleared.
+        }
         let mut service = Service {
             now,
             id,
@@ -104,6 +107,8 @@ enum Look {
     Nothing,
     /// The content of this message must be fetched first.
     Fetch(Spot),
+    /// The page of this block must be read first.
+    Page(Away),
     OutOfLooks,
 }
 
@@ -165,7 +170,15 @@ impl Service<'_> {
                 }
                 continue;
             };
-            let Some(spot) = self.queue.first_available() else { return Turn::Nothing };
+            let spot = match self.queue.first_available() {
+                Search::Found(spot) => spot,
+                Search::Away(away) => {
+                    // It stays first in its ring, and is served when the page is there.
+                    self.ask(away);
+                    return Turn::Nothing;
+                }
+                Search::Nothing => return Turn::Nothing,
+            };
             if self.queue.entry(spot).is_some_and(|entry| entry.is_expired(self.now)) {
                 self.queue.set_state(spot, State::Leaving);
                 self.expired.push(spot);
@@ -177,10 +190,25 @@ impl Service<'_> {
             if consumer_wants_more {
                 self.queue.waiting.plain.push_back(id);
             }
+            self.ask_ahead(spot);
             self.deliver(id, spot);
             return Turn::Served;
         }
         Turn::Nothing
+    }
+
+    /// Asks for the page of a block that is away.
+    fn ask(&mut self, away: Away) {
+        let asked = self.queue.ask(away);
+        self.outputs.effects.extend(asked.map(|request| Effect::LoadPage { request }));
+    }
+
+    /// Asks for the pages behind this message: they will be wanted soon.
+    fn ask_ahead(&mut self, spot: Spot) {
+        let mut asked = Vec::new();
+        self.queue.ask_ahead(spot, &mut asked);
+        let requests = asked.into_iter().map(|request| Effect::LoadPage { request });
+        self.outputs.effects.extend(requests);
     }
 
     fn serve_one_that_looks(&mut self) -> Turn {
@@ -200,6 +228,13 @@ impl Service<'_> {
                 Look::Fetch(spot) => {
                     consumer.fetching = Some(spot.sequence);
                     self.queue.waiting.fetch(spot.sequence, Some(id));
+                }
+                Look::Page(away) => {
+                    consumer.fetching = Some(0);
+                    self.queue.wait_for_page(away, id);
+                    for block in away.block..=away.block + BLOCKS_AHEAD {
+                        self.ask(Away { block, ..away });
+                    }
                 }
                 Look::OutOfLooks => {
                     consumer.waiting = true;
@@ -224,7 +259,11 @@ impl Service<'_> {
         let Some(consumer) = self.consumers.get(&id) else { return Look::Nothing };
         let (attention, filter) = (consumer.attention, consumer.filter.clone());
         loop {
-            let Some(spot) = self.peek(attention, cursor) else { return Look::Nothing };
+            let spot = match self.peek(attention, cursor) {
+                Search::Found(spot) => spot,
+                Search::Away(away) => return Look::Page(away),
+                Search::Nothing => return Look::Nothing,
+            };
             if !self.spend_look() {
                 return Look::OutOfLooks;
             }
@@ -237,6 +276,9 @@ impl Service<'_> {
             match (answer, &filter) {
                 (Match::Yes, _) => {
                     pass(cursor, spot);
+                    if attention == Attention::Scanner {
+                        self.ask_ahead(spot);
+                    }
                     return Look::Found(spot);
                 }
                 (Match::NeedContent, Some(filter)) => {
@@ -250,21 +292,18 @@ impl Service<'_> {
     }
 
     /// The next available message at the cursor.
-    fn peek(&self, attention: Attention, cursor: &Cursor) -> Option<Spot> {
+    fn peek(&self, attention: Attention, cursor: &Cursor) -> Search {
         match (cursor, attention) {
             (Cursor::Lanes(lanes), _) => self.queue.next_available(lanes),
-            (Cursor::Key(rank), Attention::Keyed(key)) => {
-                let found = self.queue.next_of_key(key, *rank)?;
-                Some(Spot { lane: found.lane(), sequence: found.sequence() })
-            }
-            (Cursor::Key(_) | Cursor::None, _) => None,
+            (Cursor::Key(rank), Attention::Keyed(key)) => self.queue.next_of_key(key, *rank),
+            (Cursor::Key(_) | Cursor::None, _) => Search::Nothing,
         }
     }
 
     fn matches(&mut self, filter: &Filter, spot: Spot) -> Match {
         let Some(entry) = self.queue.entry(spot) else { return Match::No };
-        let body = self.queue.body_of(entry);
-        let extra = self.queue.extra_of(entry);
+        let Some(body) = self.queue.body(spot) else { return Match::No };
+        let extra = self.queue.extra(spot);
         let candidate = Candidate {
             queue: self.id,
             sequence: MessageSequence(spot.sequence),
@@ -301,8 +340,12 @@ impl Service<'_> {
         for _ in 0..FETCH_AHEAD {
             pass(&mut ahead, spot);
             spot = match self.peek(attention, &ahead) {
-                Some(next) if self.spend_look() => next,
-                Some(_) | None => return,
+                Search::Found(next) if self.spend_look() => next,
+                Search::Found(_) | Search::Nothing => return,
+                Search::Away(away) => {
+                    self.ask(away);
+                    return;
+                }
             };
             match self.matches(filter, spot) {
                 Match::Yes => return,
@@ -320,7 +363,7 @@ impl Service<'_> {
         assert_eq!(entry.state, State::Available, "a delivery needs an available message");
         consumer.credit -= 1;
         let sequence = MessageSequence(spot.sequence);
-        let extra = self.queue.extra_of(entry);
+        let extra = self.queue.extra(spot);
         let mut delivery = Delivery {
             connection: consumer.connection,
             consumer: id,
@@ -334,7 +377,9 @@ impl Service<'_> {
             dead_letter: extra.and_then(|extra| extra.dead_letter.clone()),
         };
         if consumer.browses() || !consumer.presettled || entry.persistent {
-            delivery.body = self.queue.body_of(entry);
+            if let Some(body) = self.queue.body(spot) {
+                delivery.body = body;
+            }
             if consumer.browses() {
                 // It stays as it is.
             } else if consumer.presettled {
@@ -362,7 +407,9 @@ impl Service<'_> {
         let mut draining = std::mem::take(&mut self.queue.waiting.draining);
         draining.retain(|id| {
             let Some(consumer) = self.consumers.get_mut(id) else { return false };
-            if consumer.credit > 0 && (!finished || consumer.fetching.is_some()) {
+            // A plain one with credit beside an available message waits for a page.
+            let waits = consumer.attention == Attention::Plain && self.queue.available > 0;
+            if consumer.credit > 0 && (!finished || waits || consumer.fetching.is_some()) {
                 return true;
             }
             consumer.credit = 0;

@@ -3,7 +3,9 @@
 
 use crate::fact::{Body, Fact};
 use crate::message::DeadLetter;
-use crate::{ConnectionId, ConsumerId, MessageSequence, QueueId, Refusal, UnitId};
+use crate::{
+    ConnectionId, ConsumerId, ExtentShare, MessageSequence, PageRequest, QueueId, Refusal, UnitId,
+};
 use towline_types::{BodyLocation, Time};
 
 /// What one call yields. The caller owns and reuses it.
@@ -60,6 +62,16 @@ pub enum Effect {
     RemovedMany {
         /// Where.
         locations: Vec<BodyLocation>,
+    },
+    /// As `Removed`, for bodies of which only the extent is known.
+    RemovedFrom {
+        /// Which extent, how many bodies, how many bytes.
+        share: ExtentShare,
+    },
+    /// A page of a queue is needed: read it, then call `page_arrived`.
+    LoadPage {
+        /// Which.
+        request: PageRequest,
     },
     /// A selector needs the content of this message: read it, then call `content_arrived`.
     Fetch {

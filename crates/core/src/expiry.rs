@@ -7,7 +7,7 @@ use crate::decide::LazyFacts;
 use crate::effect::{Effect, Outputs};
 use crate::fact::Fact;
 use crate::message::DeadLetterReason;
-use crate::queue::{LANES, Spot, State};
+use crate::queue::{Entry, LANES, Queue, Search, Spot, State};
 use crate::{MessageSequence, QueueId, QueueManager, Refusal};
 
 /// Messages examined by one tick; about a tenth of a millisecond.
@@ -73,26 +73,35 @@ impl QueueManager {
         while let Some(id) = self.scan.queues.last().copied() {
             let scan = &mut self.scan;
             // What is being deleted ends by its Deleted: a fact behind it would find no queue.
-            let queue =
-                self.queues.get_mut(&id).filter(|queue| queue.expiring > 0 && !queue.deleting);
+            let goes = |queue: &&mut Box<Queue>| queue.deleting || queue.clearing > 0;
+            let queue = self.queues.get_mut(&id);
+            let queue = queue.filter(|queue| queue.expiring > 0 && !goes(queue));
             let (Some(queue), true) = (queue, usize::from(scan.lane) < LANES) else {
                 scan.queues.pop();
                 (scan.lane, scan.from) = (0, 0);
                 continue;
             };
-            let Some(entry) = queue.next_live(scan.lane, scan.from) else {
-                (scan.lane, scan.from) = (scan.lane + 1, 0);
-                continue;
+            let spot = match queue.next_to_expire(scan.lane, scan.from, now) {
+                Search::Found(spot) => spot,
+                Search::Away(away) => {
+                    // The next tick goes on from here.
+                    let asked = queue.ask(away);
+                    outputs.effects.extend(asked.map(|request| Effect::LoadPage { request }));
+                    return;
+                }
+                Search::Nothing => {
+                    (scan.lane, scan.from) = (scan.lane + 1, 0);
+                    continue;
+                }
             };
             if looks == 0 {
                 return;
             }
             looks -= 1;
-            let spot = Spot { lane: scan.lane, sequence: entry.sequence };
-            scan.from = entry.sequence + 1;
+            scan.from = spot.sequence + 1;
             // A held one comes back or goes; the queue sees to it then.
-            let ends = entry.state == State::Available && entry.is_expired(now);
-            if ends {
+            let ends = |entry: &Entry| entry.state == State::Available && entry.is_expired(now);
+            if queue.entry(spot).is_some_and(ends) {
                 queue.set_state(spot, State::Leaving);
                 self.expire(now, id, spot, outputs);
             }

@@ -25,6 +25,7 @@ mod hash;
 mod ids;
 mod message;
 pub mod object;
+mod paging;
 mod party;
 mod queue;
 mod queue_manager;
@@ -36,12 +37,13 @@ pub mod selector;
 mod snapshot;
 mod status;
 
-pub use carry::CarryCursor;
+pub use carry::{CarryCursor, FoundOld};
 pub use effect::{Delivery, Effect, Outputs};
 pub use fact::{Body, Durability, Fact};
 pub use ids::{BodyId, ConnectionId, ConsumerId, MessageSequence, QueueId, UnitId};
 pub use message::{DeadLetter, DeadLetterReason, Header, Message, NewMessage};
-pub use queue::Totals;
+pub use paging::{PageDraft, PageJob, PageKey, PageRequest, PagingStatus, StoredPage};
+pub use queue::{ExtentShare, Outline, Totals};
 pub use queue_manager::QueueManager;
 pub use record::{RecordError, ReplayError};
 pub use refusal::Refusal;
@@ -49,6 +51,7 @@ pub use request::{
     AutoDefine, Candidate, ConsumerMode, ConsumerSpec, Decision, Filter, FilterKey, Limits, Match,
     Outcome, PutTarget, Selection, Settlement,
 };
+pub use snapshot::{ImagePlan, Pages, Restored};
 pub use status::{ConnectionStatus, QueueStatus};
 
 #[cfg(test)]

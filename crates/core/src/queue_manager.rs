@@ -18,6 +18,7 @@ use crate::expiry::Scan;
 use crate::ghosts::Ghosts;
 use crate::hash::FastMap;
 use crate::object::{Definition, LocalQueue};
+use crate::paging::Paging;
 use crate::party::{Connection, Consumer, Unit};
 use crate::queue::Queue;
 use crate::request::Limits;
@@ -47,6 +48,7 @@ pub struct QueueManager {
     /// Effects that wait for the next call with outputs.
     pub(crate) effects: Vec<Effect>,
     pub(crate) scan: Scan,
+    pub(crate) paging: Paging,
     /// Why puts are refused at present, if they are.
     pub(crate) refusing: Option<Refusal>,
     /// Before this sequence the image, not the log, knows what was (replay only).
@@ -83,6 +85,7 @@ impl QueueManager {
             changed: VecDeque::new(),
             effects: Vec::new(),
             scan: Scan::default(),
+            paging: Paging::default(),
             refusing: None,
             image_sequence: 0,
             ghosts: Ghosts::default(),
@@ -157,7 +160,8 @@ impl QueueManager {
         match self.queues.get_mut(&local.id) {
             Some(queue) => queue.definition.clone_from(local),
             None => {
-                self.queues.insert(local.id, Box::new(Queue::new(local.clone())));
+                let queue = Queue::new(local.clone(), &self.paging.census);
+                self.queues.insert(local.id, Box::new(queue));
             }
         }
     }

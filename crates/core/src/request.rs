@@ -37,6 +37,11 @@ pub struct Limits {
     pub auto_define: Vec<AutoDefine>,
     /// Time between two scans for expired messages that nobody tried to get.
     pub expiry_scan_interval: Duration,
+    /// Length of the log's extents.
+    pub extent_bytes: u64,
+    /// Memory for the indexes of all queues together; what is beyond it is kept on pages. At least
+    /// 64 blocks of 21 KiB are kept in any case.
+    pub index_bytes_max: u64,
 }
 
 impl Default for Limits {
@@ -52,6 +57,8 @@ impl Default for Limits {
             dead_letter_queue: String::new(),
             auto_define: Vec::new(),
             expiry_scan_interval: Duration::from_secs(300),
+            extent_bytes: limits::EXTENT_BYTES_DEFAULT,
+            index_bytes_max: limits::INDEX_BYTES_DEFAULT,
         }
     }
 }

@@ -1,86 +1,349 @@
-//! Images: definitions, counters and totals as of the facts applied so far. No messages: the log
-//! has them. What is decided and not applied is not in an image.
+//! Images: everything as of the facts applied so far. What is decided and not applied is not in an
+//! image; of the messages an image holds outlines, one for each block of up to 256 of them, and the
+//! messages themselves are on pages.
 //!
 //! ```text
-//! magic "TWLIMAGE", version 1 (1 byte), next sequence, next queue id, next body id,
+//! magic "TWLIMAGE", version 2 (1 byte), next sequence, next queue id, next body id,
+//! number of bodies of which chunks came and no put yet, each: body id, number of chunks, each:
+//!   position, bytes
 //! number of definitions, each: definition (`record/definition.rs`); a local queue is followed by
-//! its totals: puts, gets, backouts, expired, moved, cleared
+//!   its totals: puts, gets, backouts, expired, moved, cleared
+//!   number of outlines, in order of lanes and sequences, each:
+//!     lane 1, first sequence, last - first, messages, expiring, [earliest expiry], put_at of the
+//!     first, bytes, page: unit, bytes, checksum 4 LE; number of extents, each: number, bodies, bytes
 //! ```
 //! Numbers and text as in `record`. The log adds a checksum.
+//!
+//! Version 1 had neither chunks nor outlines: the log was read from before the image on, and still
+//! is for such an image, and when pages are damaged (see `replay`).
 
-use crate::QueueManager;
+use std::sync::Arc;
+
+use towline_types::{BodyLocation, Lsn, PageRef, Time};
+
 use crate::object::Definition;
-use crate::queue::{SEQUENCE_END, Totals};
+use crate::paging::{PageJob, StoredPage};
+use crate::queue::{ExtentShare, Outline, Queue, SEQUENCE_END, Totals};
 use crate::record::{Reader, RecordError, decode_definition, encode_definition, put_varint};
 use crate::request::Limits;
+use crate::{BodyId, PageKey, QueueId, QueueManager};
 
 const MAGIC: &[u8; 8] = b"TWLIMAGE";
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+const VERSION_WITHOUT_MESSAGES: u8 = 1;
 
-impl QueueManager {
-    /// An image. Belongs to the position of the last fact applied.
+/// What is to be written of an image. Taken in a moment; written and encoded without the rules.
+#[derive(Debug)]
+pub struct ImagePlan {
+    bytes: Vec<u8>,
+    /// Where in `bytes` the outlines of a queue go.
+    outlines: Vec<(usize, Vec<BlockPlan>)>,
+    jobs: Vec<PageJob>,
+    obsolete: Vec<PageRef>,
+}
+
+#[derive(Debug)]
+enum BlockPlan {
+    /// Its page says what it holds.
+    Stored(u8, Arc<Outline>),
+    /// Its page is written for this image: the job of this number.
+    Written(u8, usize),
+}
+
+impl ImagePlan {
+    /// Pages to be written, and durable, before the image.
     #[must_use]
-    pub fn snapshot(&self) -> Vec<u8> {
-        let mut out = Vec::new();
-        out.extend_from_slice(MAGIC);
-        out.push(VERSION);
-        put_varint(self.next.sequence, &mut out);
-        put_varint(u64::from(self.next.queue), &mut out);
-        put_varint(self.next.body, &mut out);
-        put_varint(self.catalogue.durable().count() as u64, &mut out);
-        for definition in self.catalogue.durable() {
-            encode_definition(definition, &mut out);
-            if let Definition::Local(local) = definition {
-                let queue = self.queues.get(&local.id);
-                put_totals(queue.map(|queue| queue.totals).unwrap_or_default(), &mut out);
-            }
-        }
-        out
+    pub fn jobs(&self) -> &[PageJob] {
+        &self.jobs
     }
 
-    /// A queue manager as of an image, without messages: replay the log over it.
+    /// Pages that this image does not refer to: they may be overwritten once it is durable. When
+    /// it does not become so, give them back with [`QueueManager::keep_obsolete_pages`].
+    #[must_use]
+    pub fn take_obsolete(&mut self) -> Vec<PageRef> {
+        std::mem::take(&mut self.obsolete)
+    }
+
+    /// The image's bytes. `stored` is what came of [`ImagePlan::jobs`], in their order; `None` for
+    /// those of which nothing is kept.
+    ///
+    /// # Panics
+    /// When `stored` has another length.
+    #[must_use]
+    pub fn encode(&self, stored: &[Option<StoredPage>]) -> Vec<u8> {
+        assert_eq!(stored.len(), self.jobs.len(), "each job has an outcome");
+        let mut out = Vec::with_capacity(self.bytes.len() + 64 * self.jobs.len());
+        let mut from = 0;
+        for (at, blocks) in &self.outlines {
+            out.extend_from_slice(self.bytes.get(from..*at).unwrap_or_default());
+            from = *at;
+            let outlines: Vec<(u8, &Outline)> = blocks
+                .iter()
+                .filter_map(|block| match block {
+                    BlockPlan::Stored(lane, outline) => Some((*lane, outline.as_ref())),
+                    BlockPlan::Written(lane, job) => {
+                        let page = stored.get(*job).and_then(Option::as_ref)?;
+                        Some((*lane, page.outline.as_ref()))
+                    }
+                })
+                .collect();
+            put_varint(outlines.len() as u64, &mut out);
+            for (lane, outline) in outlines {
+                out.push(lane);
+                put_outline(outline, &mut out);
+            }
+        }
+        out.extend_from_slice(self.bytes.get(from..).unwrap_or_default());
+        out
+    }
+}
+
+/// A queue manager as of an image.
+#[derive(Debug)]
+pub struct Restored {
+    /// The queue manager.
+    pub rules: QueueManager,
+    /// It has its messages: only what came after the image must be replayed.
+    pub whole: bool,
+}
+
+/// Whether the pages that an image refers to can be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pages {
+    /// They say what the image says.
+    Whole,
+    /// They are damaged: messages are found in the log.
+    Ignored,
+}
+
+impl QueueManager {
+    /// An image as of the last fact applied.
+    #[must_use]
+    pub fn plan_image(&mut self) -> ImagePlan {
+        let obsolete = self.take_obsolete_pages();
+        let mut plan =
+            ImagePlan { bytes: Vec::new(), outlines: Vec::new(), jobs: Vec::new(), obsolete };
+        let out = &mut plan.bytes;
+        out.extend_from_slice(MAGIC);
+        out.push(VERSION);
+        put_varint(self.next.sequence, out);
+        put_varint(u64::from(self.next.queue), out);
+        put_varint(self.next.body, out);
+        put_varint(self.chunks.len() as u64, out);
+        let mut bodies: Vec<_> = self.chunks.iter().collect();
+        bodies.sort_unstable_by_key(|(body, _)| **body);
+        for (body, chunks) in bodies {
+            put_varint(body.0, out);
+            put_varint(chunks.len() as u64, out);
+            for chunk in chunks {
+                put_varint(chunk.lsn.0, out);
+                put_varint(u64::from(chunk.bytes), out);
+            }
+        }
+        put_varint(self.catalogue.durable().count() as u64, out);
+        for definition in self.catalogue.durable() {
+            encode_definition(definition, &mut plan.bytes);
+            if let Definition::Local(local) = definition {
+                let queue = self.queues.get(&local.id);
+                put_totals(queue.map(|queue| queue.totals).unwrap_or_default(), &mut plan.bytes);
+                match queue {
+                    Some(queue) if queue.live > 0 => plan.add(queue, self.limits.extent_bytes),
+                    Some(_) | None => put_varint(0, &mut plan.bytes),
+                }
+            }
+        }
+        plan
+    }
+
+    /// A queue manager as of an image: replay the log over it.
     ///
     /// # Errors
     /// The bytes are not an image of a known version.
-    pub fn restore(image: &[u8], limits: Limits) -> Result<QueueManager, RecordError> {
+    pub fn restore(image: &[u8], limits: Limits, pages: Pages) -> Result<Restored, RecordError> {
         let mut reader = Reader::new(image);
         for expected in MAGIC {
             if reader.byte()? != *expected {
                 return Err(reader.error("not an image of a queue manager"));
             }
         }
-        if reader.byte()? != VERSION {
-            return Err(reader.error("an image of another version"));
-        }
-        let mut restored = QueueManager::new(limits);
-        restored.next.sequence = reader.varint()?;
-        restored.next.queue = reader.varint_u32()?;
-        restored.next.body = reader.varint()?;
-        if restored.next.sequence >= SEQUENCE_END || restored.next.queue == u32::MAX {
+        let has_messages = match reader.byte()? {
+            VERSION => true,
+            VERSION_WITHOUT_MESSAGES => false,
+            _ => return Err(reader.error("an image of another version")),
+        };
+        let whole = has_messages && pages == Pages::Whole;
+        let mut rules = QueueManager::new(limits);
+        rules.next.sequence = reader.varint()?;
+        rules.next.queue = reader.varint_u32()?;
+        rules.next.body = reader.varint()?;
+        if rules.next.sequence >= SEQUENCE_END || rules.next.queue == u32::MAX {
             return Err(reader.error("a counter that was never reached"));
         }
-        restored.image_sequence = restored.next.sequence;
+        rules.image_sequence = if whole { 0 } else { rules.next.sequence };
+        if has_messages {
+            rules.read_chunks(&mut reader, whole)?;
+        }
         for _ in 0..reader.varint()? {
-            let definition = decode_definition(&mut reader)?;
-            let name = definition.name().to_owned();
-            if restored.catalogue.get(&name).is_some() {
-                return Err(reader.error("two objects of one name"));
-            }
-            if let Definition::Local(local) = &definition {
-                if local.id.0 >= restored.next.queue || restored.queues.contains_key(&local.id) {
-                    return Err(reader.error("two queues of one id"));
-                }
-                let totals = read_totals(&mut reader)?;
-                restored.adopt(&definition);
-                restored.queue_mut(local.id).totals = totals;
-            } else {
-                restored.adopt(&definition);
-            }
-            restored.catalogue.apply(&name, Some(definition));
+            rules.read_object(&mut reader, has_messages, whole)?;
         }
         reader.end()?;
-        Ok(restored)
+        Ok(Restored { rules, whole })
     }
+
+    fn read_chunks(&mut self, reader: &mut Reader<'_>, whole: bool) -> Result<(), RecordError> {
+        for _ in 0..reader.varint()? {
+            let body = BodyId(reader.varint()?);
+            let mut chunks = Vec::new();
+            for _ in 0..reader.varint()? {
+                let lsn = Lsn(reader.varint()?);
+                chunks.push(BodyLocation { lsn, bytes: reader.varint_u32()? });
+            }
+            if whole && self.chunks.insert(body, chunks).is_some() {
+                return Err(reader.error("two bodies of one id"));
+            }
+        }
+        Ok(())
+    }
+
+    fn read_object(
+        &mut self,
+        reader: &mut Reader<'_>,
+        has_messages: bool,
+        whole: bool,
+    ) -> Result<(), RecordError> {
+        let definition = decode_definition(reader)?;
+        let name = definition.name().to_owned();
+        if self.catalogue.get(&name).is_some() {
+            return Err(reader.error("two objects of one name"));
+        }
+        if let Definition::Local(local) = &definition {
+            if local.id.0 >= self.next.queue || self.queues.contains_key(&local.id) {
+                return Err(reader.error("two queues of one id"));
+            }
+            let totals = read_totals(reader)?;
+            self.adopt(&definition);
+            self.queue_mut(local.id).totals = totals;
+            if has_messages {
+                self.read_outlines(reader, local.id, whole)?;
+            }
+        } else {
+            self.adopt(&definition);
+        }
+        self.catalogue.apply(&name, Some(definition));
+        Ok(())
+    }
+
+    fn read_outlines(
+        &mut self,
+        reader: &mut Reader<'_>,
+        id: QueueId,
+        whole: bool,
+    ) -> Result<(), RecordError> {
+        let mut before: Option<(u8, u64)> = None;
+        for _ in 0..reader.varint()? {
+            let lane = reader.byte()?;
+            let outline = read_outline(reader)?;
+            let in_order = lane <= 9 && before < Some((lane, outline.first));
+            if !in_order || outline.last >= self.next.sequence {
+                return Err(reader.error("outlines are not in order"));
+            }
+            before = Some((lane, outline.last));
+            if whole {
+                self.queue_mut(id).push_away(lane, Arc::new(outline));
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the bodies of all messages that are away are.
+    pub fn shares(&self) -> impl Iterator<Item = ExtentShare> {
+        let away = self.outlines().flat_map(|outline| outline.extents.iter().copied());
+        let extent_bytes = self.limits.extent_bytes;
+        away.chain(self.chunks.values().flatten().map(move |chunk| ExtentShare {
+            extent: chunk.lsn.0 / extent_bytes,
+            bodies: 1,
+            bytes: u64::from(chunk.bytes),
+        }))
+    }
+
+    /// Chunks of bodies that no put refers to yet.
+    #[cfg(test)]
+    pub(crate) fn bodies_in_progress(&self) -> impl Iterator<Item = BodyLocation> {
+        self.chunks.values().flatten().copied()
+    }
+
+    /// The pages that blocks refer to.
+    pub fn pages(&self) -> impl Iterator<Item = PageRef> {
+        self.outlines().map(|outline| outline.page)
+    }
+
+    fn outlines(&self) -> impl Iterator<Item = &Outline> {
+        let blocks = self.queues.values().flat_map(|queue| queue.all_blocks());
+        blocks.filter_map(|(_, block)| block.stored.as_deref())
+    }
+}
+
+impl ImagePlan {
+    fn add(&mut self, queue: &Queue, extent_bytes: u64) {
+        let mut blocks = Vec::new();
+        for (lane, block) in queue.all_blocks() {
+            match (block.current, &block.stored, block.sheet()) {
+                (true, Some(outline), _) => {
+                    blocks.push(BlockPlan::Stored(lane, Arc::clone(outline)));
+                }
+                (_, _, Some(sheet)) if block.live > 0 => {
+                    let key = PageKey { queue: queue.id(), lane, first: block.first };
+                    blocks.push(BlockPlan::Written(lane, self.jobs.len()));
+                    self.jobs.push(PageJob::of(key, block.version, sheet, extent_bytes));
+                }
+                (_, _, _) => {}
+            }
+        }
+        self.outlines.push((self.bytes.len(), blocks));
+    }
+}
+
+fn put_outline(outline: &Outline, out: &mut Vec<u8>) {
+    put_varint(outline.first, out);
+    put_varint(outline.last - outline.first, out);
+    put_varint(u64::from(outline.live), out);
+    put_varint(u64::from(outline.expiring), out);
+    if outline.expiring > 0 {
+        put_varint(outline.expires_first.0, out);
+    }
+    put_varint(outline.put_at.0, out);
+    put_varint(outline.bytes, out);
+    put_varint(u64::from(outline.page.unit), out);
+    put_varint(u64::from(outline.page.bytes), out);
+    out.extend_from_slice(&outline.page.checksum.to_le_bytes());
+    put_varint(outline.extents.len() as u64, out);
+    for share in &outline.extents {
+        put_varint(share.extent, out);
+        put_varint(share.bodies, out);
+        put_varint(share.bytes, out);
+    }
+}
+
+fn read_outline(reader: &mut Reader<'_>) -> Result<Outline, RecordError> {
+    let first = reader.varint()?;
+    let last = first.checked_add(reader.varint()?).filter(|last| *last < SEQUENCE_END);
+    let last = last.ok_or_else(|| reader.error("a sequence that was never given"))?;
+    let (live, expiring) = (reader.varint_u32()?, reader.varint_u32()?);
+    if live == 0 || expiring > live {
+        return Err(reader.error("an outline of nothing"));
+    }
+    let expires_first = if expiring > 0 { Time(reader.varint()?) } else { Time::NEVER };
+    let put_at = Time(reader.varint()?);
+    let bytes = reader.varint()?;
+    let (unit, page_bytes) = (reader.varint_u32()?, reader.varint_u32()?);
+    let page = PageRef { unit, bytes: page_bytes, checksum: reader.u32_le()? };
+    let mut extents = Vec::new();
+    for _ in 0..reader.varint()? {
+        let extent = reader.varint()?;
+        extents.push(ExtentShare { extent, bodies: reader.varint()?, bytes: reader.varint()? });
+    }
+    let extents = extents.into_boxed_slice();
+    Ok(Outline { page, first, last, live, expiring, expires_first, put_at, bytes, extents })
 }
 
 fn put_totals(totals: Totals, out: &mut Vec<u8>) {

@@ -133,7 +133,7 @@ fn status(queue: &Queue) -> QueueStatus {
         name: queue.definition.name.clone(),
         queue: queue.id(),
         depth: queue.depth(),
-        available: queue.available,
+        available: if queue.clearing > 0 { 0 } else { queue.available },
         in_flight: queue.in_flight,
         uncommitted: queue.reserved - queue.in_flight + queue.uncommitted_gets,
         bytes: queue.bytes,

@@ -11,7 +11,7 @@ use towline_admin::target::{
 use towline_core::{ConnectionId, Decision, QueueManager, Refusal};
 use towline_types::Time;
 
-use crate::instance::{Connected, Instance, Outbound};
+use crate::instance::{Chore, ChoreTicket, Connected, Instance, Outbound};
 use crate::journal::Journal;
 use crate::request::{AdminReply, Response};
 
@@ -25,6 +25,12 @@ impl Instance {
         journal: &dyn Journal,
         out: &mut Outbound,
     ) {
+        if matches!(kind, "image" | "backup") {
+            let ticket = ChoreTicket { connection, token };
+            let (kind, text) = (kind.to_owned(), text.to_owned());
+            out.chores.push(Chore { ticket, kind, text });
+            return;
+        }
         let json = match kind {
             "mqsc" => self.run_script(now, text, journal, out),
             "status" => serde_json::to_string(&self.status(now, journal)).unwrap_or_default(),

@@ -20,7 +20,9 @@ mod restart;
 mod selection;
 
 pub use front::{Front, FrontOptions, Logins};
-pub use instance::{Fetch, FetchTicket, ImagePlan, Input, Instance, OldBody, Outbound, Routed};
+pub use instance::{
+    Chore, ChoreTicket, Fetch, FetchTicket, ImagePlan, Input, Instance, OldBody, Outbound, Routed,
+};
 pub use journal::Journal;
 pub use request::{
     AdminReply, ConsumerOpened, LinkToken, ProducerId, ProducerOpened, PutTo, Request, Response,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use towline_core::ExtentShare;
 use towline_types::{BodyLocation, Lsn};
 
 /// Live bodies and their bytes, extent by extent.
@@ -46,6 +47,31 @@ impl LiveExtents {
         live.bytes -= u64::from(location.bytes);
         if live.bodies == 0 {
             self.live.remove(&extent);
+        }
+    }
+
+    /// Bodies that an image knows of.
+    pub(crate) fn stored_share(&mut self, share: ExtentShare) {
+        let live = self.live.entry(share.extent).or_default();
+        live.bodies += share.bodies;
+        live.bytes += share.bytes;
+    }
+
+    /// Bodies that left together.
+    ///
+    /// # Panics
+    /// As [`LiveExtents::removed`].
+    pub(crate) fn removed_share(&mut self, share: ExtentShare) {
+        let known = self.live.get(&share.extent).copied().unwrap_or_default();
+        let bodies = known.bodies.checked_sub(share.bodies);
+        let bytes = known.bytes.checked_sub(share.bytes);
+        let (Some(bodies), Some(bytes)) = (bodies, bytes) else {
+            unreachable!("bodies were removed that were not stored")
+        };
+        if bodies == 0 {
+            self.live.remove(&share.extent);
+        } else {
+            self.live.insert(share.extent, Live { bodies, bytes });
         }
     }
 

@@ -1,10 +1,17 @@
 //! Restart: the newest image, then the facts of the log, run by run. There is no undo: a run without
 //! its end was never committed and is dropped.
+//!
+//! An image is *whole* when its messages are on pages: then only what came after it is replayed. When
+//! pages are damaged (or the image is of version 1) the messages are found in the log, which is
+//! replayed from its oldest extent on.
 
 use std::fmt;
 
-use towline_core::{Effect, Fact, Limits, Outputs, QueueManager, RecordError, ReplayError, record};
-use towline_types::Lsn;
+use bytes::Bytes;
+use towline_core::{
+    Effect, Fact, Limits, Outputs, Pages, QueueManager, RecordError, ReplayError, record,
+};
+use towline_types::{Lsn, PageRef};
 
 use crate::instance::Instance;
 
@@ -19,6 +26,14 @@ pub enum RestartError {
         lsn: Lsn,
         /// What is wrong.
         error: RecordError,
+    },
+    /// A page cannot be read, or says something else than the image: the queues can be rebuilt from
+    /// the log (`Pages::Ignored`).
+    Page {
+        /// Which.
+        page: PageRef,
+        /// What is wrong; `None`: it could not be read.
+        error: Option<RecordError>,
     },
     /// A record does not fit what came before it.
     Replay {
@@ -37,6 +52,12 @@ impl fmt::Display for RestartError {
                 write!(out, "the record at {lsn} cannot be read: {error}")
             }
             RestartError::Replay { lsn, error } => write!(out, "the record at {lsn}: {error}"),
+            RestartError::Page { page, error: Some(error) } => {
+                write!(out, "the page at unit {} is damaged: {error}", page.unit)
+            }
+            RestartError::Page { page, error: None } => {
+                write!(out, "the page at unit {} cannot be read", page.unit)
+            }
         }
     }
 }
@@ -48,6 +69,7 @@ impl std::error::Error for RestartError {}
 pub struct Restart {
     instance: Instance,
     image_at: Lsn,
+    whole: bool,
     run: Vec<(Lsn, Fact)>,
     outputs: Outputs,
     /// Facts applied.
@@ -64,26 +86,54 @@ impl Restart {
         limits: Limits,
         extent_bytes: u64,
         image: Option<&[u8]>,
+        pages: Pages,
     ) -> Result<Restart, RestartError> {
-        let (image_at, rules) = match image {
-            None => (Lsn::ZERO, QueueManager::new(limits)),
+        let limits = Limits { extent_bytes, ..limits };
+        let (image_at, whole, rules) = match image {
+            None => (Lsn::ZERO, false, QueueManager::new(limits)),
             Some(image) => {
                 let short = RecordError { offset: 0, what: "an image begins with its position" };
                 let (at, snapshot) = image.split_first_chunk().ok_or(RestartError::Image(short))?;
-                let rules = QueueManager::restore(snapshot, limits);
-                (Lsn(u64::from_le_bytes(*at)), rules.map_err(RestartError::Image)?)
+                let restored = QueueManager::restore(snapshot, limits, pages);
+                let restored = restored.map_err(RestartError::Image)?;
+                (Lsn(u64::from_le_bytes(*at)), restored.whole, restored.rules)
             }
         };
         let instance = Instance::around(name, rules, extent_bytes);
         let (run, outputs) = (Vec::new(), Outputs::default());
-        Ok(Restart { instance, image_at, run, outputs, facts: 0 })
+        Ok(Restart { instance, image_at, whole, run, outputs, facts: 0 })
     }
 
-    /// Takes the next record of the log, whose first byte is at `lsn`.
+    /// Whether the image has its messages: only what came after it need be replayed.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.whole
+    }
+
+    /// The pages that the image refers to.
+    pub fn pages(&self) -> impl Iterator<Item = PageRef> {
+        self.instance.pages()
+    }
+
+    /// The instance, for eviction while a long log is replayed.
+    pub fn instance(&mut self) -> &mut Instance {
+        &mut self.instance
+    }
+
+    /// Takes the next record of the log, whose first byte is at `lsn`. `read` reads a page; `None`
+    /// when it cannot.
     ///
     /// # Errors
-    /// When it is not one of ours, or does not fit.
-    pub fn record(&mut self, lsn: Lsn, bytes: &[u8]) -> Result<(), RestartError> {
+    /// When it is not one of ours, or does not fit, or a page is damaged.
+    pub fn record(
+        &mut self,
+        lsn: Lsn,
+        bytes: &[u8],
+        read: &dyn Fn(PageRef) -> Option<Bytes>,
+    ) -> Result<(), RestartError> {
+        if self.whole && lsn < self.image_at {
+            return Ok(());
+        }
         let (fact, last) =
             record::decode(bytes, lsn).map_err(|error| RestartError::Record { lsn, error })?;
         self.run.push((lsn, fact));
@@ -92,6 +142,14 @@ impl Restart {
         }
         for (lsn, fact) in self.run.drain(..) {
             let before_image = lsn < self.image_at;
+            while let Some(request) = self.instance.rules.page_before(&fact) {
+                let page = request.page;
+                let content = read(page).ok_or(RestartError::Page { page, error: None })?;
+                self.instance
+                    .rules
+                    .page_arrived(request, &content)
+                    .map_err(|error| RestartError::Page { page, error: Some(error) })?;
+            }
             self.instance
                 .rules
                 .replay(fact, before_image, &mut self.outputs)
@@ -120,11 +178,13 @@ impl Restart {
                 Effect::RemovedMany { locations } => {
                     locations.into_iter().for_each(|at| self.instance.live.removed(at));
                 }
+                Effect::RemovedFrom { share } => self.instance.live.removed_share(share),
                 // Nobody is connected yet.
                 Effect::Deliver(_)
                 | Effect::Drained { .. }
                 | Effect::ConsumerClosed { .. }
                 | Effect::UnitRolledBack { .. }
+                | Effect::LoadPage { .. }
                 | Effect::Fetch { .. } => {}
             }
         }

@@ -4,23 +4,26 @@
 //! node's own (docs/adr).
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use towline_admin::catalogue::{
-    BODY_UNREADABLE, DISK_FULL, LOG_FULL, LOG_HAS_ROOM, LOG_LOW, LOG_WRITE_FAILED,
+    BODY_UNREADABLE, DISK_FULL, LOG_FULL, LOG_HAS_ROOM, LOG_LOW, LOG_WRITE_FAILED, PAGE_DAMAGED,
 };
-use towline_core::{ConnectionId, MessageSequence, QueueId};
+use towline_core::{ConnectionId, MessageSequence, PageRequest, QueueId};
 use towline_log::{Listener, Log, LogError, Space};
-use towline_node::{Fetch, FetchTicket, Input, Instance, Outbound, Request, Routed};
+use towline_node::{ChoreTicket, Fetch, FetchTicket, Input, Instance, Outbound, Request, Routed};
 use towline_types::{Lsn, Payload, Time};
 
+use crate::clerk::Clerk;
 use crate::clock::Clock;
 use crate::fetcher::Fetcher;
 use crate::journal::LogJournal;
 use crate::logging::log;
 use crate::outbox::Outbox;
+use crate::pager::Pager;
 use crate::status::Surroundings;
 
 /// Shared by all threads of the server.
@@ -28,7 +31,7 @@ pub(crate) struct Door {
     inner: Mutex<Inner>,
     /// Set once, between recovery and the first listener.
     log: OnceLock<Log>,
-    fetcher: Fetcher,
+    chores: Chores,
     surroundings: Surroundings,
     clock: Clock,
     halted: AtomicBool,
@@ -38,6 +41,15 @@ pub(crate) struct Door {
     durable_seen: AtomicU64,
     /// What the log last said of its room and the instance has not heard: `SPACE_*`.
     space_said: AtomicU8,
+}
+
+/// Who does what the instance asks for.
+pub(crate) struct Chores {
+    pub(crate) fetcher: Fetcher,
+    pub(crate) pager: Pager,
+    pub(crate) clerk: Clerk,
+    /// The file that tells the next start not to trust the pages.
+    pub(crate) rebuild_marker: PathBuf,
 }
 
 const SPACE_HEARD: u8 = 0;
@@ -54,7 +66,7 @@ struct Inner {
 impl Door {
     pub(crate) fn new(
         instance: Instance,
-        fetcher: Fetcher,
+        chores: Chores,
         surroundings: Surroundings,
         clock: Clock,
     ) -> Door {
@@ -68,7 +80,7 @@ impl Door {
         Door {
             inner,
             log,
-            fetcher,
+            chores,
             surroundings,
             clock,
             halted,
@@ -144,6 +156,46 @@ impl Door {
     /// A body that a selector waits for was read, or cannot be.
     pub(crate) fn content(&self, ticket: FetchTicket, content: Option<Payload>) {
         self.step_instance(self.clock.now(), None, Input::Content { ticket, content });
+    }
+
+    /// A page that was asked for was read.
+    pub(crate) fn page(&self, request: PageRequest, content: &[u8]) {
+        self.step_instance(self.clock.now(), None, Input::Page { request, content });
+    }
+
+    /// What an administrator asked for was done.
+    pub(crate) fn chore_done(&self, ticket: ChoreTicket, json: String) {
+        self.step_instance(self.clock.now(), None, Input::ChoreDone { ticket, json });
+    }
+
+    /// Asks for the first page of each queue, so that the first gets need not wait for them.
+    pub(crate) fn load_first_pages(&self) {
+        let journal = self.journal();
+        self.with_inner(|Inner { instance, out, .. }| {
+            instance.load_first_pages(&journal, out);
+            out.pages.drain(..).for_each(|request| self.chores.pager.send(request));
+        });
+    }
+
+    /// A page cannot be read, or says what it should not. What it holds is in the log: the next
+    /// start rebuilds the queues from there.
+    pub(crate) fn page_damaged(&self, why: &str) -> ! {
+        log(&PAGE_DAMAGED, &[why]);
+        let marked = std::fs::File::create(&self.chores.rebuild_marker)
+            .and_then(|file| file.sync_all())
+            .and_then(|()| match self.chores.rebuild_marker.parent() {
+                Some(folder) => std::fs::File::open(folder)?.sync_all(),
+                None => Ok(()),
+            });
+        if let Err(error) = marked {
+            tracing::error!(%error, "the file that asks for a rebuild cannot be written");
+        }
+        std::process::exit(crate::EXIT_LOG_FAILED);
+    }
+
+    /// What is on the disk is not known any more.
+    pub(crate) fn log_failed(&self, error: &LogError) {
+        Listener::failed(self, error);
     }
 
     /// Logs an old message again, with the content that was read.
@@ -229,7 +281,12 @@ impl Door {
         instance.step(now, input, &self.journal(), out);
         post(out, outboxes, own, &mut after.to_wake);
         for fetch in out.fetches.drain(..) {
-            after.unsent.extend(self.fetcher.send(fetch).err());
+            after.unsent.extend(self.chores.fetcher.send(fetch).err());
+        }
+        out.pages.drain(..).for_each(|request| self.chores.pager.send(request));
+        out.chores.drain(..).for_each(|chore| self.chores.clerk.send(chore));
+        if let Some(error) = out.damage.take() {
+            self.page_damaged(&error.to_string());
         }
         after
     }

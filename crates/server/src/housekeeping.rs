@@ -1,17 +1,19 @@
-//! What happens without a request: time passes for the node, and extents without live messages are
-//! given back to the log.
+//! What happens without a request: time passes for the node, images are taken when they are due, and
+//! extents without live messages are given back to the log.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use towline_admin::catalogue::HOUSEKEEPING_FAILED;
-use towline_core::CarryCursor;
-use towline_log::Space;
+use towline_core::{CarryCursor, FoundOld};
+use towline_log::{LogError, Space};
 use towline_node::OldBody;
 use towline_types::Lsn;
 
 use crate::bodies;
+use crate::config::Config;
 use crate::door::Door;
+use crate::images::Images;
 use crate::logging::log;
 
 /// How often the node is told that time passes (expiry scans, ages of units of work).
@@ -36,7 +38,7 @@ const EXTENTS_SPARE: u64 = 4;
 
 /// Logs the live messages of the oldest extent again when most of the log holds nothing that lives:
 /// one message that nobody gets must not keep all that was logged after it.
-pub(crate) fn carry_if_due(door: &Door, extent_bytes: u64) {
+pub(crate) fn carry_if_due(door: &Door, images: &Images, extent_bytes: u64) {
     let log = door.log();
     // What is left of the log is for gets: they free more than carrying would.
     if log.space() != Space::Ample {
@@ -52,7 +54,7 @@ pub(crate) fn carry_if_due(door: &Door, extent_bytes: u64) {
     let mut cursor = CarryCursor::default();
     let mut found = Vec::new();
     loop {
-        let done = door.look(|instance| instance.find_old(before, &mut cursor, &mut found));
+        let step = door.look(|instance| instance.find_old(before, &mut cursor, &mut found));
         for OldBody { queue, sequence, body } in found.drain(..) {
             if log.space() != Space::Ample {
                 return;
@@ -62,47 +64,92 @@ pub(crate) fn carry_if_due(door: &Door, extent_bytes: u64) {
                 Err(error) => door.unreadable_body(&error),
             }
         }
-        if done {
-            return;
+        match step {
+            FoundOld::More => {}
+            FoundOld::All => return,
+            FoundOld::Needs(request) => match images.pages().read(request.page) {
+                Ok(content) => door.page(request, &content),
+                Err(error) => door.page_damaged(&error.to_string()),
+            },
         }
     }
 }
 
-/// Gives extents back as their last message goes, until dropped.
-pub(crate) async fn reclaim(door: Arc<Door>, extent_bytes: u64) {
+/// When images are due.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Policy {
+    extent_bytes: u64,
+    /// IMGLOGLN in bytes of log.
+    log_bytes: u64,
+    /// IMGINTVL.
+    interval: Duration,
+}
+
+impl Policy {
+    pub(crate) fn of(config: &Config, extent_bytes: u64) -> Policy {
+        let manager = &config.queue_manager;
+        let megabytes = |of: u64| of.saturating_mul(1024 * 1024);
+        let log_bytes = match manager.imglogln {
+            0 => u64::MAX,
+            // Extents go when two images lie behind them: with small ones, images come sooner.
+            length => megabytes(length).min(extent_bytes.saturating_mul(EXTENTS_PER_IMAGE)),
+        };
+        let interval = match manager.imgintvl {
+            0 => Duration::MAX,
+            minutes => Duration::from_secs(minutes.saturating_mul(60)),
+        };
+        Policy { extent_bytes, log_bytes, interval }
+    }
+}
+
+/// Extents of log after which an image is due in any case.
+const EXTENTS_PER_IMAGE: u64 = 4;
+
+/// Takes images when they are due, and gives extents back, until dropped.
+pub(crate) async fn reclaim(door: Arc<Door>, images: Arc<Images>, policy: Policy) {
     let mut interval = tokio::time::interval(RECLAIM_INTERVAL);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut kept_from = Lsn::ZERO;
+    let mut last =
+        LastImage { at: door.log().image_at().unwrap_or(Lsn::ZERO), taken: Instant::now() };
     loop {
         interval.tick().await;
-        let carrier = Arc::clone(&door);
-        let carried = tokio::task::spawn_blocking(move || carry_if_due(&carrier, extent_bytes));
-        if let Err(error) = carried.await {
-            log(&HOUSEKEEPING_FAILED, &[&error.to_string()]);
-        }
-        let keep_from = door.look(|instance| instance.keep_from());
-        // An image costs two syncs: one for each extent is rare enough.
-        if keep_from.0 < kept_from.0.saturating_add(extent_bytes) {
-            continue;
-        }
-        let worker = Arc::clone(&door);
-        let done = tokio::task::spawn_blocking(move || write_image(&worker)).await;
-        match done {
-            Ok(Ok(upto)) => kept_from = upto,
+        let (worker, taker) = (Arc::clone(&door), Arc::clone(&images));
+        let done = tokio::task::spawn_blocking(move || {
+            carry_if_due(&worker, &taker, policy.extent_bytes);
+            image_if_due(&worker, &taker, policy, last)
+        });
+        match done.await {
+            Ok(Ok(now)) => last = now,
             Ok(Err(error)) => log(&HOUSEKEEPING_FAILED, &[&error.to_string()]),
             Err(error) => log(&HOUSEKEEPING_FAILED, &[&error.to_string()]),
         }
     }
 }
 
-/// Writes an image and lets go of what lies before it.
-pub(crate) fn write_image(door: &Door) -> Result<Lsn, towline_log::LogError> {
-    let plan = door.look(|instance| instance.plan_image());
+#[derive(Clone, Copy, Debug)]
+struct LastImage {
+    at: Lsn,
+    taken: Instant,
+}
+
+fn image_if_due(
+    door: &Door,
+    images: &Images,
+    policy: Policy,
+    last: LastImage,
+) -> Result<LastImage, LogError> {
     let log = door.log();
-    // The image says itself how far it goes, and a start reads all of the log that is there: the mark
-    // only says that the log was durable up to here.
-    let Some(mark) = log.mark_at(log.durable()) else { return Ok(Lsn::ZERO) };
-    log.write_image(mark, &plan.bytes)?;
-    log.reclaim(plan.keep_from)?;
-    Ok(plan.keep_from)
+    // Somebody may have asked for one meanwhile.
+    let at = log.image_at().unwrap_or(Lsn::ZERO).max(last.at);
+    let length = log.durable().0.saturating_sub(at.0);
+    let old = length > 0 && last.taken.elapsed() >= policy.interval;
+    // Where there is no room, an image is what makes it.
+    let pressed = log.space() != Space::Ample && length > 0;
+    if length < policy.log_bytes && !old && !pressed {
+        return Ok(LastImage { at, ..last });
+    }
+    match images.take(door)? {
+        Some(taken) => Ok(LastImage { at: taken.at, taken: Instant::now() }),
+        None => Ok(last),
+    }
 }

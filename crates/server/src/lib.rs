@@ -1,8 +1,9 @@
 //! The daemon: one instance of a queue manager with real sockets, threads, disks and clocks.
 //!
 //! Reading order: [`run`] (start to end), `door` (the one lock around the node), `net` (listeners and
-//! connections), `journal` and `bodies` (the log as node and connections see it), `housekeeping`
-//! (images, reclaim, time), `config`, `identity`, `users`, `attempts` (who comes in).
+//! connections), `journal` and `bodies` (the log as node and connections see it), `pager`
+//! (pages of deep queues), `images`, `housekeeping` (when images are due, reclaim, time), `clerk`
+//! (what administrators ask for), `config`, `identity`, `users`, `attempts` (who comes in).
 //!
 //! It knows no queue rules and no protocol: it moves bytes and time between rooms that know them.
 
@@ -10,6 +11,7 @@
 
 mod attempts;
 mod bodies;
+mod clerk;
 mod clock;
 pub mod config;
 mod defaults;
@@ -18,10 +20,12 @@ mod fetcher;
 mod hint;
 mod housekeeping;
 mod identity;
+mod images;
 mod journal;
 mod logging;
 mod net;
 mod outbox;
+mod pager;
 mod random;
 mod refused;
 mod run;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use towline_admin::catalogue::{
-    ENDED, ENDING_NOW, FATAL, LISTENING, NOBODY_READS, QUIESCING, READY,
+    ENDED, ENDING_NOW, FATAL, HOUSEKEEPING_FAILED, LISTENING, NOBODY_READS, QUIESCING, READY,
 };
 
 use crate::attempts::Attempts;
@@ -16,11 +16,12 @@ use crate::clock::Clock;
 use crate::config::{AutoDefineConfig, Config, ConfigError, ListenerConfig};
 use crate::door::Door;
 use crate::identity::Doorman;
+use crate::images::Images;
 use crate::logging::log;
 use crate::net::{Admission, IoThreads, ListenerKind, Listening, bind, server_settings};
 use crate::refused::RunError;
 use crate::users::Users;
-use crate::{defaults, fetcher, hint, housekeeping, logging, start};
+use crate::{clerk, defaults, fetcher, hint, housekeeping, logging, pager, start};
 
 /// How long a quiescing queue manager waits for open units of work.
 const QUIESCE_MAX: Duration = Duration::from_secs(10);
@@ -70,18 +71,25 @@ pub fn run(args: &RunArgs) -> Result<(), RunError> {
     config.check().map_err(|why| RunError::Config { file: None, error: ConfigError::from(why) })?;
     let users = Users::read(&config.users).map_err(|why| refused(why.into()))?;
     let users = Arc::new(users);
-    let (door, fetches) =
+    let start::Opened { door, fetches, page_requests, chores, images } =
         start::open(&args.name, &args.data, &config, args.log_sync_delay, clock).map_err(
             |error| RunError::Start { name: args.name.clone(), data: args.data.clone(), error },
         )?;
     fetcher::start(fetches, Arc::clone(&door)).map_err(RunError::System)?;
+    let pages = images.pages().clone();
+    pager::start(page_requests, Arc::clone(&door), pages).map_err(RunError::System)?;
+    clerk::start(chores, Arc::clone(&door), Arc::clone(&images)).map_err(RunError::System)?;
     door.define_defaults();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(2)
         .build()
         .map_err(RunError::System)?;
-    let served = runtime.block_on(serve(args, &config, &users, &door));
+    let served = runtime.block_on(serve(args, &config, &users, (&door, &images)));
+    if let Err(error) = images.take(&door) {
+        // The next start reads a longer tail.
+        log(&HOUSEKEEPING_FAILED, &[&error.to_string()]);
+    }
     door.log().shutdown();
     served?;
     log(&ENDED, &[&args.name]);
@@ -92,7 +100,7 @@ async fn serve(
     args: &RunArgs,
     config: &Config,
     users: &Arc<Users>,
-    door: &Arc<Door>,
+    (door, images): (&Arc<Door>, &Arc<Images>),
 ) -> Result<(), RunError> {
     let mut terminate = signal(SignalKind::terminate()).map_err(RunError::System)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(RunError::System)?;
@@ -119,7 +127,9 @@ async fn serve(
     }
     let mut chores = JoinSet::new();
     chores.spawn(housekeeping::tick(Arc::clone(door)));
-    chores.spawn(housekeeping::reclaim(Arc::clone(door), door.extent_bytes()));
+    let policy = housekeeping::Policy::of(config, door.extent_bytes());
+    chores.spawn(housekeeping::reclaim(Arc::clone(door), Arc::clone(images), policy));
+    door.load_first_pages();
     door.set_listeners(addresses.clone());
     welcome(args, &addresses, door);
     tokio::select! {

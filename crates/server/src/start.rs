@@ -4,21 +4,25 @@
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-use towline_admin::catalogue::{MENDED, RECOVERY_ENDED, STARTING, TAIL_CUT};
-use towline_core::{AutoDefine, Limits};
+use towline_admin::catalogue::{MENDED, REBUILDING, RECOVERY_ENDED, STARTING, TAIL_CUT};
+use towline_core::{AutoDefine, Limits, PageRequest, Pages as Trust};
 use towline_log::{
-    Begin, Damage, DelayDisk, Disk, LinuxDisk, LogError, LogId, Options, Recovery, Report,
+    Begin, Damage, DelayDisk, Disk, LinuxDisk, LogError, LogId, Options, Pages, Recovery, Report,
 };
-use towline_node::{Restart, RestartError};
+use towline_node::{Chore, Fetch, Instance, Restart, RestartError};
 use towline_types::limits;
 
+use crate::clerk::Clerk;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::door::Door;
+use crate::door::{Chores, Door};
 use crate::fetcher::Fetcher;
+use crate::images::Images;
 use crate::logging::log;
+use crate::pager::{self, Pager};
 use crate::status::Surroundings;
 
 /// Why a data folder cannot be started from.
@@ -28,21 +32,39 @@ pub enum StartError {
     Folder(std::io::Error),
     /// The log cannot be opened or read.
     Log(LogError),
+    /// The page file does not fit the image.
+    Pages(LogError),
     /// The log's content does not fit together.
     Restart(RestartError),
+}
+
+impl StartError {
+    /// Whether the queues can be rebuilt from the log alone.
+    fn is_of_pages(&self) -> bool {
+        matches!(self, StartError::Pages(_) | StartError::Restart(RestartError::Page { .. }))
+    }
 }
 
 impl std::fmt::Display for StartError {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             StartError::Folder(error) => write!(out, "{error}"),
-            StartError::Log(error) => write!(out, "{error}"),
+            StartError::Log(error) | StartError::Pages(error) => write!(out, "{error}"),
             StartError::Restart(error) => write!(out, "{error}"),
         }
     }
 }
 
 impl std::error::Error for StartError {}
+
+/// A queue manager that is back, and what its threads need.
+pub(crate) struct Opened {
+    pub(crate) door: Arc<Door>,
+    pub(crate) fetches: Receiver<Fetch>,
+    pub(crate) page_requests: Receiver<PageRequest>,
+    pub(crate) chores: Receiver<Chore>,
+    pub(crate) images: Arc<Images>,
+}
 
 /// Opens the log in `data` and brings the queue manager `name` back.
 ///
@@ -54,7 +76,7 @@ pub(crate) fn open(
     config: &Config,
     sync_delay: Duration,
     clock: Clock,
-) -> Result<(Arc<Door>, std::sync::mpsc::Receiver<towline_node::Fetch>), StartError> {
+) -> Result<Opened, StartError> {
     let folder = data.join("log");
     // Messages and the administrator's socket are nobody else's.
     make_folder(&folder).map_err(StartError::Folder)?;
@@ -67,35 +89,125 @@ pub(crate) fn open(
     } else {
         Arc::new(DelayDisk::new(Arc::new(disk), sync_delay))
     };
-    let began = Instant::now();
-    let new_id = LogId(u128::from_le_bytes(crate::random::bytes()));
-    let mut recovery = Recovery::open(disk, options(config), new_id).map_err(StartError::Log)?;
+    let marker = data.join(REBUILD_MARKER);
+    let back = Back { name, config, disk };
+    let rebuilt = marker.exists();
+    let (instance, recovery, pages) = if rebuilt {
+        log(&REBUILDING, &["a page was found damaged while the queue manager ran"]);
+        back.bring(Trust::Ignored)?
+    } else {
+        match back.bring(Trust::Whole) {
+            Err(error) if error.is_of_pages() => {
+                log(&REBUILDING, &[&error.to_string()]);
+                back.bring(Trust::Ignored)?
+            }
+            other => other?,
+        }
+    };
     let extent_bytes = recovery.extent_bytes();
-    let image = recovery.image();
-    let image = image.as_ref().map(|image| image.bytes.as_ref());
-    let mut restart =
-        Restart::begin(name, rules(config), extent_bytes, image).map_err(StartError::Restart)?;
-    // The image holds no messages: they are in the log before it.
-    let report = recovery
-        .replay_from(Begin::Oldest, |lsn, record| restart.record(lsn, record), |_, _| {})
-        .map_err(|error| match error {
-            towline_log::ReplayError::Log(error) => StartError::Log(error),
-            towline_log::ReplayError::Record { error, .. } => StartError::Restart(error),
-        })?;
-    let instance = restart.finish(report.tail);
-    tell(&report, began.elapsed());
     let (fetcher, fetches) = Fetcher::new();
+    let (pager, page_requests) = Pager::new();
     let surroundings = Surroundings {
         started_at: clock.started_at(),
         cache_bytes_max: config.log.cache_bytes,
         log_bytes_nearly_max: log_bytes_max(config).saturating_sub(2 * extent_bytes),
         ..Surroundings::default()
     };
-    let door = Arc::new(Door::new(instance, fetcher, surroundings, clock));
+    let (clerk, chores_asked) = Clerk::new();
+    let chores = Chores { fetcher, pager, clerk, rebuild_marker: marker.clone() };
+    let door = Arc::new(Door::new(instance, chores, surroundings, clock));
     let listener: Arc<dyn towline_log::Listener> = door.clone();
     let running = recovery.start(listener).map_err(StartError::Log)?;
     door.set_log(running);
-    Ok((door, fetches))
+    let images = Arc::new(Images::new(pages));
+    if rebuilt {
+        // From here on the image tells what the pages hold.
+        images.take(&door).map_err(StartError::Log)?;
+        std::fs::remove_file(&marker).map_err(StartError::Folder)?;
+    }
+    Ok(Opened { door, fetches, page_requests, chores: chores_asked, images })
+}
+
+/// The name of the file that says: do not trust the pages.
+const REBUILD_MARKER: &str = "rebuild-queues";
+/// How often, in records, it is looked whether replay has too much in memory.
+const EVICTION_INTERVAL: u64 = 4_096;
+
+/// What is needed to bring an instance back, once or (when pages are damaged) twice.
+struct Back<'a> {
+    name: &'a str,
+    config: &'a Config,
+    disk: Arc<dyn Disk>,
+}
+
+impl Back<'_> {
+    fn bring(&self, trust: Trust) -> Result<(Instance, Recovery, Pages), StartError> {
+        let began = Instant::now();
+        let new_id = LogId(u128::from_le_bytes(crate::random::bytes()));
+        let disk = Arc::clone(&self.disk);
+        let recovery = Recovery::open(Arc::clone(&disk), options(self.config), new_id);
+        let mut recovery = recovery.map_err(StartError::Log)?;
+        let extent_bytes = recovery.extent_bytes();
+        let image = recovery.image();
+        // Pages that an older image refers to may have been used again.
+        let trust = match &image {
+            Some(image) if image.is_newest => trust,
+            Some(_) | None => Trust::Ignored,
+        };
+        let bytes = image.as_ref().map(|image| image.bytes.as_ref());
+        let restart = Restart::begin(self.name, rules(self.config), extent_bytes, bytes, trust);
+        let mut restart = restart.map_err(StartError::Restart)?;
+        let begin = match (&image, restart.is_whole()) {
+            (Some(image), false) if image.version > 1 => Begin::Oldest,
+            (_, _) => Begin::Image,
+        };
+        let pages = Pages::open(disk, restart.pages()).map_err(StartError::Pages)?;
+        let mut records = 0_u64;
+        let replayed = recovery.replay_from(
+            begin,
+            |lsn, record| {
+                records += 1;
+                if records.is_multiple_of(EVICTION_INTERVAL) {
+                    make_room(&mut restart, &pages).map_err(Refused::Pages)?;
+                }
+                let read = |page| pages.read(page).ok();
+                restart.record(lsn, record, &read).map_err(Refused::Restart)
+            },
+            |_, _| {},
+        );
+        let report = replayed.map_err(|error| match error {
+            towline_log::ReplayError::Log(error) => StartError::Log(error),
+            towline_log::ReplayError::Record { error: Refused::Restart(error), .. } => {
+                StartError::Restart(error)
+            }
+            towline_log::ReplayError::Record { error: Refused::Pages(error), .. } => {
+                StartError::Log(error)
+            }
+        })?;
+        tell(&report, began.elapsed());
+        Ok((restart.finish(report.tail), recovery, pages))
+    }
+}
+
+/// Why replay was ended by who receives the records.
+#[derive(Debug)]
+enum Refused {
+    Restart(RestartError),
+    Pages(LogError),
+}
+
+/// Moves out of memory what replay does not need there.
+fn make_room(restart: &mut Restart, pages: &Pages) -> Result<(), LogError> {
+    let instance = restart.instance();
+    while instance.wants_eviction() {
+        let jobs = instance.plan_eviction(64);
+        if jobs.is_empty() {
+            break;
+        }
+        let stored = pager::write(pages, &jobs)?;
+        instance.pages_stored(stored.into_iter().flatten().collect(), true);
+    }
+    Ok(())
 }
 
 fn tell(report: &Report, took: Duration) {
@@ -168,5 +280,8 @@ fn rules(config: &Config) -> Limits {
         dead_letter_queue: manager.deadq.clone(),
         auto_define: auto_define.collect(),
         expiry_scan_interval: Duration::from_secs(manager.expiry_interval_s),
+        index_bytes_max: manager.index_bytes_max,
+        // As the log has them; set when the log is open.
+        extent_bytes: limits::EXTENT_BYTES_DEFAULT,
     }
 }

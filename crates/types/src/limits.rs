@@ -21,6 +21,11 @@ pub const UNITS_PER_CONNECTION_MAX: usize = 1_000;
 /// A body longer than this goes to the log in chunks of this size.
 pub const BODY_CHUNK_BYTES: usize = 512 * 1024;
 
+/// Length of an extent of the recovery log unless configured otherwise.
+pub const EXTENT_BYTES_DEFAULT: u64 = 64 * 1024 * 1024;
+/// Memory for the indexes of all queues unless configured otherwise.
+pub const INDEX_BYTES_DEFAULT: u64 = 96 * 1024 * 1024;
+
 /// max-frame-size that we offer (AMQP 2.7.1).
 pub const FRAME_BYTES_MAX: u32 = 65_536;
 /// max-frame-size before authentication (AMQP 2.8.1, MIN-MAX-FRAME-SIZE).

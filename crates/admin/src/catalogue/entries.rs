@@ -84,6 +84,19 @@ entries! {
         "An older copy of what was damaged was used. Nothing acknowledged is lost, but the disk is \
          not above suspicion.";
 
+    PAGE_WRITE_FAILED = "TWL2017E" "Queues cannot be moved out of memory: {reason}.",
+        "What does not fit into index_bytes_max is kept on pages beside the recovery log, and one \
+         could not be written. Nothing is lost; memory grows with the depth of queues until it can. \
+         Most often the disk is full. It is tried again.";
+    PAGE_DAMAGED = "TWL2018E" "A page of a queue is damaged: {reason}. The process halts.",
+        "The disk does not give back what was written. Nothing acknowledged is lost: the next start \
+         finds the messages in the recovery log, which takes as long as reading all of it.";
+    REBUILDING = "TWL2019W" "Queues are rebuilt from the whole recovery log: {reason}.",
+        "Pages beside the log cannot be used. All messages are in the log itself; reading all of it \
+         takes longer than an ordinary start.";
+    IMAGE_TAKEN = "TWL2020I" "Image taken at {position}: {bytes} bytes and {pages} pages in {time} ms.",
+        "A restart begins from here.";
+
     LOGIN_REFUSED = "TWL3003W" "Login from {address} as '{user}' with {mechanism} was refused.",
         "Wrong password, unknown user, or not welcome here without one. The client cannot see which \
          of them. After three of them its address waits for answers, for some seconds at most.";

@@ -11,7 +11,7 @@ use super::LazyFacts;
 use crate::fact::Fact;
 use crate::message::{DeadLetter, DeadLetterReason, Message};
 use crate::object::QueueKind;
-use crate::queue::{Spot, State};
+use crate::queue::{Spot, State, body_bytes};
 use crate::{MessageSequence, QueueId, QueueManager};
 
 impl QueueManager {
@@ -30,11 +30,11 @@ impl QueueManager {
             return;
         }
         let threshold = queue.definition.attributes.backout_threshold;
-        let Some(entry) = queue.entry_mut(spot) else {
+        let Some(entry) = queue.entry(spot) else {
             unreachable!("a message that is held is in its queue")
         };
-        entry.backout_count = entry.backout_count.saturating_add(1);
-        let (count, persistent) = (entry.backout_count, entry.persistent);
+        let (count, persistent) = (entry.backout_count.saturating_add(1), entry.persistent);
+        queue.set_backouts(spot, count);
         if persistent {
             // Counted in the totals when applied. It goes first: a move carries no count.
             facts.push_lazy(Fact::BackedOut { queue: id, sequence: Self::sequence(spot), count });
@@ -108,8 +108,9 @@ impl QueueManager {
         let mut message = message.moved(dead_letter);
         let target = self.queue_mut(to);
         message.header.order = target.lane_for(message.header.priority);
-        target.insert(new_sequence.0, message);
+        let full = target.insert(new_sequence.0, message);
         target.last_put_at = Some(moved_at);
+        self.block_is_full(to, full);
         self.mark_changed(to);
     }
 
@@ -145,7 +146,8 @@ impl QueueManager {
             && attributes.put_enabled
             && resolved.alias.is_none_or(|alias| alias.put_enabled)
             && target.depth() < attributes.depth_max
-            && source.bytes_of(message) <= attributes.message_bytes_max
+            && source.body(spot).map_or(0, |body| body_bytes(&body))
+                <= attributes.message_bytes_max
             && !(message.persistent && target.definition.kind == QueueKind::TemporaryDynamic);
         usable.then(|| target.id())
     }

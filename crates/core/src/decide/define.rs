@@ -271,7 +271,8 @@ impl QueueManager {
         };
         self.check_unused(id, name)?;
         let queue = self.queue_mut(id);
-        let depth = queue.iter().filter(|(_, entry)| entry.state != State::Leaving).count() as u64;
+        // Nobody holds a message: what is not available is leaving.
+        let depth = if queue.clearing > 0 { 0 } else { queue.available };
         if depth > 0 && !purge {
             return Err(Refusal::NotEmpty { queue: name.to_owned(), depth });
         }
@@ -299,21 +300,20 @@ impl QueueManager {
         self.check_unused(id, name)?;
         let upto = MessageSequence(self.next.sequence);
         let queue = self.queue_mut(id);
-        let available: Vec<Spot> = queue
-            .iter()
-            .filter(|(_, entry)| entry.state == State::Available)
-            .map(|(lane, entry)| Spot { lane, sequence: entry.sequence })
-            .collect();
         if queue.definition.kind == QueueKind::TemporaryDynamic {
+            let available: Vec<Spot> = queue
+                .iter()
+                .filter(|(_, entry)| entry.state == State::Available)
+                .map(|(lane, entry)| Spot { lane, sequence: entry.sequence })
+                .collect();
             queue.totals.cleared += available.len() as u64;
             for spot in available {
                 self.drop_message(id, spot);
             }
             return Ok(());
         }
-        for spot in available {
-            queue.set_state(spot, State::Leaving);
-        }
+        // All that is in it goes when this is applied; until then nobody gets anything of it.
+        queue.clearing += 1;
         out.push_logged(Fact::Cleared { queue: id, upto }, Durability::Forced);
         Ok(())
     }

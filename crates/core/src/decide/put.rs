@@ -46,7 +46,7 @@ impl QueueManager {
                     self.push_put(put, out);
                 } else {
                     self.memory_bytes += bytes;
-                    out.behind = self.queue_mut(target.queue).in_flight > 0;
+                    out.behind = self.queue_mut(target.queue).must_wait_its_turn();
                     let fact = self.memory_put(put);
                     out.push_memory(fact);
                 }

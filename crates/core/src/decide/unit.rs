@@ -99,9 +99,10 @@ impl QueueManager {
 
     fn commit(&mut self, now: Time, unit: Unit, out: &mut Decision) {
         let mut unlogged = Vec::new();
-        let in_flight =
-            |put: &StagedPut| self.queues.get(&put.queue).is_some_and(|queue| queue.in_flight > 0);
-        let behind = unit.puts.iter().any(in_flight);
+        let waits = |put: &StagedPut| {
+            self.queues.get(&put.queue).is_some_and(|queue| queue.must_wait_its_turn())
+        };
+        let behind = unit.puts.iter().any(waits);
         for put in unit.puts {
             if put.header.persistent {
                 self.memory_bytes -= put.content.len() as u64;

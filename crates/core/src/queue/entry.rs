@@ -69,6 +69,14 @@ impl Entry {
         self.expires_at != Time::NEVER
     }
 
+    /// Bytes of a body in memory.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        match &self.place {
+            Place::Memory(bytes) => bytes.len() as u64,
+            Place::Log(_) => 0,
+        }
+    }
+
     pub(crate) fn hashes(&self) -> Hashes {
         Hashes { correlation: self.correlation_hash, message_id: self.message_id_hash }
     }

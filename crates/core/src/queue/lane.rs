@@ -1,134 +1,176 @@
 //! The messages of one queue that have one priority, in order of their places.
 //!
 //! Blocks of entries: appending never moves old entries, a removed message leaves a tombstone, a
-//! block of tombstones is dropped. So cost does not depend on depth, a returned message is in its
-//! old place at no cost, and memory follows depth down again. Knows nothing of consumers.
+//! block of tombstones is dropped. So cost does not depend on depth and a returned message is in
+//! its old place at no cost. Blocks far from the front may be away on pages: a walk that comes to
+//! one says so. Knows nothing of consumers.
 //!
-//! Invariants (`audit`): sequences ascend over all blocks; `available` and `live` of a block count
-//! its entries; only a sole block may be without live entries; no available entry is before `hint`.
+//! Invariants (`audit`): sequences ascend over all blocks; only a sole block may be without live
+//! entries; no available entry is before `hint`; the newest block is here unless an image just
+//! brought it.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
+use towline_types::{BodyLocation, PageRef, Time};
+
+use super::Extra;
+use super::block::{BLOCK_ENTRIES, Block, Outline, Sheet};
+use super::census::Census;
 use super::entry::{Entry, Place, State};
-use towline_types::BodyLocation;
-
-/// Entries of one block; 20 KiB at 80 bytes each.
-const BLOCK_ENTRIES: usize = 256;
 
 /// Where an entry is until the next insertion or removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Position {
-    block: usize,
-    index: usize,
+    pub(crate) block: usize,
+    pub(crate) index: usize,
+}
+
+/// Where a walk ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Walk {
+    /// At this entry.
+    At(Position),
+    /// Before a block that is away: its page must be read to go on.
+    Away(usize),
+    /// There is nothing more.
+    End,
+}
+
+impl Walk {
+    /// The entry, if it ended at one.
+    pub(crate) fn found(self) -> Option<Position> {
+        match self {
+            Walk::At(position) => Some(position),
+            Walk::Away(_) | Walk::End => None,
+        }
+    }
 }
 
 /// See the module's description.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Lane {
     blocks: VecDeque<Block>,
     live: usize,
     hint: u64,
-}
-
-#[derive(Debug)]
-struct Block {
-    /// Sequence of the first entry, tombstones included; 0 while there is none.
-    first: u64,
-    live: usize,
-    available: usize,
-    entries: Vec<Entry>,
-}
-
-impl Block {
-    fn new() -> Block {
-        Block { first: 0, live: 0, available: 0, entries: Vec::new() }
-    }
-
-    fn of(entries: Vec<Entry>) -> Block {
-        let first = entries.first().map_or(0, |entry| entry.sequence);
-        let live = entries.iter().filter(|entry| entry.state != State::Gone).count();
-        let available = entries.iter().filter(|entry| entry.state == State::Available).count();
-        Block { first, live, available, entries }
-    }
-
-    /// Index of the first entry whose sequence is not below this.
-    fn lower_bound(&self, sequence: u64) -> usize {
-        // Dense sequences are the ordinary case of a queue manager with one busy queue.
-        if let Ok(guess) = usize::try_from(sequence.saturating_sub(self.first))
-            && self.entries.get(guess).is_some_and(|entry| entry.sequence == sequence)
-        {
-            return guess;
-        }
-        self.entries.partition_point(|entry| entry.sequence < sequence)
-    }
+    /// Blocks that are away.
+    away: usize,
+    /// Pages that say nothing that is true any more.
+    obsolete: Vec<PageRef>,
+    census: Arc<Census>,
 }
 
 impl Lane {
+    pub(crate) fn new(census: Arc<Census>) -> Lane {
+        Lane { blocks: VecDeque::new(), live: 0, hint: 0, away: 0, obsolete: Vec::new(), census }
+    }
+
     /// Messages in it, whatever their state.
     pub(crate) fn live(&self) -> usize {
         self.live
     }
 
-    /// Adds an entry at the place that its sequence gives it: nearly always the end.
+    /// Blocks that are away.
+    pub(crate) fn away(&self) -> usize {
+        self.away
+    }
+
+    pub(crate) fn blocks(&self) -> &VecDeque<Block> {
+        &self.blocks
+    }
+
+    pub(crate) fn block_mut(&mut self, at: usize) -> Option<&mut Block> {
+        self.blocks.get_mut(at)
+    }
+
+    /// Adds an entry at the place that its sequence gives it: nearly always the end. Yields the
+    /// first sequence of a block that was full and has a successor now.
     ///
     /// # Panics
-    /// When a live entry has this sequence.
-    pub(crate) fn insert(&mut self, entry: Entry) {
+    /// When a live entry has this sequence, or the place is in a block that is away.
+    pub(crate) fn insert(&mut self, entry: Entry, extra: Option<Extra>) -> Option<u64> {
         assert_ne!(entry.state, State::Gone, "a tombstone is not inserted");
+        assert_eq!(entry.extra, extra.is_some(), "an entry knows of its extra");
         if entry.state == State::Available {
             self.hint = self.hint.min(entry.sequence);
         }
         self.live += 1;
-        let at_end = match self.blocks.back().and_then(|block| block.entries.last()) {
-            Some(last) => last.sequence < entry.sequence,
-            None => true,
-        };
-        if at_end { self.append(entry) } else { self.insert_between(entry) }
+        match self.blocks.back().and_then(Block::last) {
+            Some(last) if last >= entry.sequence => {
+                self.insert_between(entry, extra);
+                None
+            }
+            Some(_) | None => self.append(entry, extra),
+        }
     }
 
-    fn append(&mut self, entry: Entry) {
+    fn append(&mut self, entry: Entry, extra: Option<Extra>) -> Option<u64> {
         let full = match self.blocks.back_mut() {
-            None => true,
-            Some(block) if block.entries.len() < BLOCK_ENTRIES => false,
-            Some(block) if block.live * 2 <= BLOCK_ENTRIES => {
+            None => Some(None),
+            Some(block) if !block.is_here() => Some(None),
+            Some(block) if block.entries().len() < BLOCK_ENTRIES => None,
+            Some(block) if block.live as usize * 2 <= BLOCK_ENTRIES => {
                 // Mostly tombstones: a shallow queue stays in this one block for ever.
-                block.entries.retain(|entry| entry.state != State::Gone);
-                *block = Block::of(std::mem::take(&mut block.entries));
-                false
+                let sheet = block.hidden_mut();
+                sheet.entries.retain(|entry| entry.state != State::Gone);
+                block.first = sheet.entries.first().map_or(0, |entry| entry.sequence);
+                None
             }
-            Some(_) => true,
+            Some(block) => Some(Some(block.first)),
         };
-        if full {
+        if full.is_some() {
             self.blocks.push_back(Block::new());
+            self.census.came();
         }
         if let Some(block) = self.blocks.back_mut() {
-            if block.entries.is_empty() {
+            if block.entries().is_empty() {
                 block.first = entry.sequence;
             }
             block.live += 1;
-            block.available += usize::from(entry.state == State::Available);
-            block.entries.push(entry);
+            block.available += u32::from(entry.state == State::Available);
+            let sheet = block.sheet_mut();
+            if let Some(extra) = extra {
+                sheet.extras.insert(entry.sequence, extra);
+            }
+            sheet.entries.push(entry);
         }
+        full.flatten()
     }
 
-    /// Out of order: a message carried forward, seen in replay.
-    fn insert_between(&mut self, entry: Entry) {
+    /// Out of order: a message carried forward, seen in a replay of the whole log.
+    fn insert_between(&mut self, entry: Entry, extra: Option<Extra>) {
         let at = self.block_of(entry.sequence);
         let block = &mut self.blocks[at];
         let index = block.lower_bound(entry.sequence);
-        match block.entries.get_mut(index) {
+        let sheet = block.sheet_mut();
+        if let Some(extra) = extra {
+            sheet.extras.insert(entry.sequence, extra);
+        }
+        match sheet.entries.get_mut(index) {
             Some(old) if old.sequence == entry.sequence => {
                 assert_eq!(old.state, State::Gone, "two messages have one sequence");
                 *old = entry;
             }
-            Some(_) | None => block.entries.insert(index, entry),
+            Some(_) | None => sheet.entries.insert(index, entry),
         }
-        let entries = std::mem::take(&mut block.entries);
-        *block = Block::of(entries);
-        if block.entries.len() > BLOCK_ENTRIES {
-            let rest = block.entries.split_off(BLOCK_ENTRIES / 2);
-            *block = Block::of(std::mem::take(&mut block.entries));
+        let mut sheet = std::mem::take(sheet);
+        let rest = if sheet.entries.len() > BLOCK_ENTRIES {
+            let entries = sheet.entries.split_off(BLOCK_ENTRIES / 2);
+            let from = entries.first().map_or(0, |entry| entry.sequence);
+            let extras = sheet.extras.split_off(&from);
+            Some(Sheet { entries, extras })
+        } else {
+            None
+        };
+        let stored = block.stored.take();
+        self.obsolete.extend(stored.map(|outline| outline.page));
+        let (pins, version) = (block.pins, block.version);
+        assert!(pins == 0 || rest.is_none(), "a pinned block is not cut");
+        *block = Block::of(sheet);
+        (block.pins, block.version) = (pins, version);
+        if let Some(rest) = rest {
             self.blocks.insert(at + 1, Block::of(rest));
+            self.census.came();
             self.drop_if_dead(at + 1);
             self.drop_if_dead(at);
         }
@@ -149,55 +191,90 @@ impl Lane {
         low
     }
 
-    /// Where the live entry of this sequence is.
-    pub(crate) fn find(&self, sequence: u64) -> Option<Position> {
+    /// The block in which this sequence is or would be.
+    pub(crate) fn block_for(&self, sequence: u64) -> Option<usize> {
+        if self.blocks.is_empty() { None } else { Some(self.block_of(sequence)) }
+    }
+
+    /// Where the live entry of this sequence is: `Away` when its page would tell.
+    pub(crate) fn find(&self, sequence: u64) -> Walk {
         if self.live == 0 {
-            return None;
+            return Walk::End;
         }
-        let block = self.block_of(sequence);
-        let index = self.blocks[block].lower_bound(sequence);
-        let entry = self.blocks[block].entries.get(index)?;
-        (entry.sequence == sequence && entry.state != State::Gone)
-            .then_some(Position { block, index })
+        let at = self.block_of(sequence);
+        let block = &self.blocks[at];
+        if !block.is_here() {
+            let spans = block.stored.as_ref().is_some_and(|outline| outline.spans(sequence));
+            return if spans { Walk::Away(at) } else { Walk::End };
+        }
+        let index = block.lower_bound(sequence);
+        match block.entries().get(index) {
+            Some(entry) if entry.sequence == sequence && entry.state != State::Gone => {
+                Walk::At(Position { block: at, index })
+            }
+            Some(_) | None => Walk::End,
+        }
     }
 
     /// The entry there.
     pub(crate) fn entry(&self, at: Position) -> &Entry {
-        &self.blocks[at.block].entries[at.index]
+        &self.blocks[at.block].entries()[at.index]
     }
 
-    /// The entry there. Its state is changed by [`Lane::set_state`] only.
-    pub(crate) fn entry_mut(&mut self, at: Position) -> &mut Entry {
-        &mut self.blocks[at.block].entries[at.index]
+    /// What it has that few entries have.
+    pub(crate) fn extra(&self, at: Position) -> Option<&Extra> {
+        let sheet = self.blocks[at.block].sheet()?;
+        let entry = sheet.entries.get(at.index)?;
+        if entry.extra { sheet.extras.get(&entry.sequence) } else { None }
+    }
+
+    /// Changes an entry in a way that its page must show. Its state is changed by
+    /// [`Lane::set_state`] only.
+    pub(crate) fn change(&mut self, at: Position, change: impl FnOnce(&mut Entry)) {
+        change(&mut self.blocks[at.block].sheet_mut().entries[at.index]);
+    }
+
+    /// Gives an entry another extra, or none.
+    pub(crate) fn set_extra(&mut self, at: Position, extra: Option<Extra>) {
+        let sheet = self.blocks[at.block].sheet_mut();
+        let entry = &mut sheet.entries[at.index];
+        entry.extra = extra.is_some();
+        match extra {
+            Some(extra) => sheet.extras.insert(entry.sequence, extra),
+            None => sheet.extras.remove(&entry.sequence),
+        };
     }
 
     /// Moves an entry between its live states.
     pub(crate) fn set_state(&mut self, at: Position, state: State) {
         assert_ne!(state, State::Gone, "entries go by `remove`");
         let block = &mut self.blocks[at.block];
-        let entry = &mut block.entries[at.index];
-        assert_ne!(entry.state, State::Gone, "a tombstone has no state to change");
-        block.available -= usize::from(entry.state == State::Available);
-        block.available += usize::from(state == State::Available);
-        entry.state = state;
+        let entry = &mut block.hidden_mut().entries[at.index];
+        let old = std::mem::replace(&mut entry.state, state);
+        let sequence = entry.sequence;
+        assert_ne!(old, State::Gone, "a tombstone has no state to change");
+        block.available -= u32::from(old == State::Available);
+        block.available += u32::from(state == State::Available);
         if state == State::Available {
-            self.hint = self.hint.min(entry.sequence);
+            self.hint = self.hint.min(sequence);
         }
     }
 
     /// Takes an entry out. All positions become stale.
-    pub(crate) fn remove(&mut self, at: Position) -> Entry {
+    pub(crate) fn remove(&mut self, at: Position) -> (Entry, Extra) {
         let block = &mut self.blocks[at.block];
-        let entry = &mut block.entries[at.index];
+        let sheet = block.sheet_mut();
+        let entry = &mut sheet.entries[at.index];
         assert_ne!(entry.state, State::Gone, "a message leaves once");
         let tombstone =
             Entry { place: Place::Log(BodyLocation::default()), state: State::Gone, ..*entry };
         let taken = std::mem::replace(entry, tombstone);
-        block.available -= usize::from(taken.state == State::Available);
+        let extra = if taken.extra { sheet.extras.remove(&taken.sequence) } else { None };
+        block.available -= u32::from(taken.state == State::Available);
         block.live -= 1;
         self.live -= 1;
         self.drop_if_dead(at.block);
-        taken
+        (taken, extra.unwrap_or_default())
     }
 
     fn drop_if_dead(&mut self, at: usize) {
@@ -205,33 +282,92 @@ impl Lane {
             return;
         }
         if self.blocks.len() > 1 {
-            self.blocks.remove(at);
+            let gone = self.blocks.remove(at);
+            self.forget(gone);
         } else {
             // The sole block keeps its memory: the next message comes soon.
             let block = &mut self.blocks[at];
-            block.entries.clear();
+            block.hidden_mut().entries.clear();
             block.first = 0;
+            let stored = block.stored.take();
+            block.current = false;
+            self.obsolete.extend(stored.map(|outline| outline.page));
         }
     }
 
+    fn forget(&mut self, gone: Option<Block>) {
+        let Some(gone) = gone else { return };
+        assert_eq!(gone.pins, 0, "a fact on its way needs this block");
+        self.obsolete.extend(gone.stored.as_ref().map(|outline| outline.page));
+        if gone.is_here() {
+            self.census.went();
+        } else {
+            self.away -= 1;
+        }
+    }
+
+    /// Takes out all blocks that are away and lie wholly before this place; yields their outlines.
+    pub(crate) fn drop_away(&mut self, upto: u64) -> Vec<Arc<Outline>> {
+        let mut dropped = Vec::new();
+        if self.away == 0 {
+            return dropped;
+        }
+        let goes = |block: &Block| !block.is_here() && block.last().is_some_and(|last| last < upto);
+        let blocks = std::mem::take(&mut self.blocks);
+        for block in blocks {
+            if goes(&block) {
+                self.live -= block.live as usize;
+                dropped.extend(block.stored.clone());
+                self.forget(Some(block));
+            } else {
+                self.blocks.push_back(block);
+            }
+        }
+        dropped
+    }
+
     /// The first available entry, at a cost that does not depend on how many are held before it.
-    pub(crate) fn first_available(&mut self) -> Option<Position> {
+    pub(crate) fn first_available(&mut self) -> Walk {
         let found = self.next_available(self.hint);
         self.hint = match found {
-            Some(at) => self.entry(at).sequence,
-            None => u64::MAX,
+            Walk::At(at) => self.entry(at).sequence,
+            Walk::Away(block) => self.blocks[block].first,
+            Walk::End => u64::MAX,
         };
         found
     }
 
     /// The first available entry whose sequence is not below this.
-    pub(crate) fn next_available(&self, from: u64) -> Option<Position> {
-        self.next(from, |block| block.available > 0, |entry| entry.state == State::Available)
+    pub(crate) fn next_available(&self, from: u64) -> Walk {
+        let worth = |block: &Block| block.available > 0;
+        self.next(from, worth, |entry| entry.state == State::Available)
     }
 
     /// The first live entry whose sequence is not below this.
-    pub(crate) fn next_live(&self, from: u64) -> Option<Position> {
+    pub(crate) fn next_live(&self, from: u64) -> Walk {
         self.next(from, |block| block.live > 0, |entry| entry.state != State::Gone)
+    }
+
+    /// The first live entry from here on, blocks that are away passed over unless something on
+    /// their page expired.
+    pub(crate) fn next_to_expire(&self, from: u64, now: Time) -> Walk {
+        let worth = |block: &Block| match (block.is_here(), &block.stored) {
+            (false, Some(outline)) => outline.expires_first <= now,
+            (_, _) => block.live > 0,
+        };
+        self.next(from, worth, |entry| entry.state != State::Gone)
+    }
+
+    /// The first live entry from here on, blocks that are away passed over unless a body on their
+    /// page is in an extent before this one.
+    pub(crate) fn next_in_old_extent(&self, from: u64, before_extent: u64) -> Walk {
+        let worth = |block: &Block| match (block.is_here(), &block.stored) {
+            (false, Some(outline)) => {
+                outline.extents.iter().any(|share| share.extent < before_extent)
+            }
+            (_, _) => block.live > 0,
+        };
+        self.next(from, worth, |entry| entry.state != State::Gone)
     }
 
     fn next(
@@ -239,46 +375,99 @@ impl Lane {
         from: u64,
         worth: impl Fn(&Block) -> bool,
         wanted: impl Fn(&Entry) -> bool,
-    ) -> Option<Position> {
+    ) -> Walk {
         if self.live == 0 {
-            return None;
+            return Walk::End;
         }
         let mut at = self.block_of(from);
         let mut index = self.blocks[at].lower_bound(from);
         while let Some(block) = self.blocks.get(at) {
             if worth(block) {
-                let rest = block.entries.get(index..).unwrap_or_default();
+                if !block.is_here() && block.last().is_some_and(|last| last >= from) {
+                    return Walk::Away(at);
+                }
+                let rest = block.entries().get(index..).unwrap_or_default();
                 if let Some(offset) = rest.iter().position(&wanted) {
-                    return Some(Position { block: at, index: index + offset });
+                    return Walk::At(Position { block: at, index: index + offset });
                 }
             }
             at += 1;
             index = 0;
         }
-        None
+        Walk::End
     }
 
-    /// All live entries in order.
+    /// All live entries that are here, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry> {
         self.blocks
             .iter()
-            .flat_map(|block| block.entries.iter())
+            .flat_map(|block| block.entries().iter())
             .filter(|entry| entry.state != State::Gone)
     }
 
-    /// How many blocks it takes.
-    #[cfg(test)]
-    pub(crate) fn blocks(&self) -> usize {
-        self.blocks.len()
+    /// Puts a block that an image names behind all others.
+    pub(crate) fn push_away(&mut self, outline: Arc<Outline>) {
+        let last = self.blocks.back().and_then(Block::last);
+        assert!(last < Some(outline.first) && outline.live > 0, "an image is in order");
+        self.live += outline.live as usize;
+        self.hint = self.hint.min(outline.first);
+        self.away += 1;
+        self.blocks.push_back(Block::away(outline));
+    }
+
+    /// The page of this block was written and says what it held at `version`. Yields whether it
+    /// still does; when not, the page is obsolete.
+    pub(crate) fn page_stored(&mut self, first: u64, version: u32, outline: Arc<Outline>) -> bool {
+        let at = self.block_for(first);
+        let block = at.and_then(|at| self.blocks.get_mut(at));
+        let holds = block.filter(|block| {
+            block.is_here() && block.first == first && block.version == version && !block.current
+        });
+        let Some(block) = holds else {
+            self.obsolete.push(outline.page);
+            return false;
+        };
+        let old = block.stored.replace(outline);
+        block.current = true;
+        self.obsolete.extend(old.map(|outline| outline.page));
+        true
+    }
+
+    /// Lets go of a block's memory; yields what was in it.
+    pub(crate) fn send_away(&mut self, at: usize) -> Option<Arc<Sheet>> {
+        let sheet = self.blocks.get_mut(at)?.leave();
+        self.away += 1;
+        self.census.went();
+        sheet
+    }
+
+    /// The page of this block was read.
+    pub(crate) fn bring_in(&mut self, at: usize, sheet: Sheet) {
+        if let Some(block) = self.blocks.get_mut(at) {
+            block.come(sheet);
+            self.away -= 1;
+            self.census.came();
+        }
+    }
+
+    /// Pages that nothing here refers to any more.
+    pub(crate) fn take_obsolete(&mut self, pages: &mut Vec<PageRef>) {
+        pages.append(&mut self.obsolete);
+    }
+
+    /// All pages of a lane that ends.
+    pub(crate) fn all_pages(&mut self, pages: &mut Vec<PageRef>) {
+        self.take_obsolete(pages);
+        pages.extend(self.blocks.iter().filter_map(|block| block.stored.as_ref()).map(|o| o.page));
     }
 
     /// Panics when an invariant of the module's description is broken.
     pub(crate) fn audit(&self) {
         let mut before = None;
-        let mut live = 0;
+        let (mut live, mut away) = (0, 0);
         for block in &self.blocks {
-            assert_eq!(block.first, block.entries.first().map_or(0, |entry| entry.sequence));
-            for entry in &block.entries {
+            block.audit();
+            for entry in block.entries() {
                 assert!(before < Some(entry.sequence), "sequences ascend");
                 before = Some(entry.sequence);
                 assert!(
@@ -286,12 +475,24 @@ impl Lane {
                     "no available entry is before the hint"
                 );
             }
-            let count = |state| block.entries.iter().filter(|entry| entry.state == state).count();
-            assert_eq!(block.available, count(State::Available), "available entries of a block");
-            assert_eq!(block.live, block.entries.len() - count(State::Gone), "live entries");
+            if !block.is_here() {
+                assert!(before < Some(block.first) && block.first >= self.hint, "order of blocks");
+                before = block.last();
+                away += 1;
+            }
             assert!(block.live > 0 || self.blocks.len() == 1, "dead blocks are dropped");
-            live += block.live;
+            live += block.live as usize;
         }
-        assert_eq!(live, self.live, "live entries of a lane");
+        assert_eq!((live, away), (self.live, self.away), "live entries and blocks away of a lane");
+    }
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        for block in &self.blocks {
+            if block.is_here() {
+                self.census.went();
+            }
+        }
     }
 }

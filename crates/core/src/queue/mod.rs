@@ -3,14 +3,22 @@
 //! Keeps counts, lanes and key index in step with each other. Decides nothing: which message goes
 //! where, and why, is said by `decide` and `dispatch`. Knows consumers by id only.
 //!
-//! Invariants (`audit`): counts equal what the lanes hold; the index covers what is available;
-//! `reserved >= in_flight`; an entry has `extra` set exactly when `extras` has it.
+//! Invariants (`audit`): counts equal what the lanes hold; the index covers what is available and
+//! here; `reserved >= in_flight`.
 
+mod block;
+mod census;
 mod entry;
 mod index;
+mod keys;
 mod lane;
+pub(crate) mod page;
+mod paging;
+mod removed;
 #[cfg(test)]
 mod tests;
+
+use std::sync::Arc;
 
 use towline_types::{BodyLocation, Time};
 
@@ -21,10 +29,16 @@ use crate::object::{DeliverySequence, LocalQueue};
 use crate::request::FilterKey;
 use crate::{ConnectionId, ConsumerId, QueueId};
 
+pub(crate) use block::Block;
+pub(crate) use block::Sheet;
+pub use block::{ExtentShare, Outline};
+pub(crate) use census::Census;
 pub(crate) use entry::{Entry, Place, State};
 use index::Hashes;
 pub(crate) use index::{KeyIndex, Rank, SEQUENCE_END};
-pub(crate) use lane::{Lane, Position};
+pub(crate) use lane::{Lane, Position, Walk};
+pub(crate) use paging::{Away, BLOCKS_AHEAD, Search};
+pub(crate) use removed::{Attention, Removed, Visitor, body_bytes};
 pub(crate) use waiting::Waiting;
 
 mod waiting;
@@ -78,7 +92,10 @@ pub(crate) struct Queue {
     /// Which lanes hold a message.
     occupied: u16,
     index: Option<KeyIndex>,
-    extras: FastMap<u64, Extra>,
+    /// Clears that are decided and not applied: nothing of it is delivered until they are.
+    pub(crate) clearing: u32,
+    /// Who waits for a page, by lane and the block's first sequence.
+    loading: FastMap<(u8, u64), Vec<ConsumerId>>,
     /// Messages that it holds, in any state.
     pub(crate) live: u64,
     /// Of these: available.
@@ -107,16 +124,17 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    pub(crate) fn new(definition: LocalQueue) -> Queue {
+    pub(crate) fn new(definition: LocalQueue, census: &Arc<Census>) -> Queue {
         Queue {
             definition,
             deleting: false,
             changed: false,
             owner: None,
-            lanes: Default::default(),
+            lanes: std::array::from_fn(|_| Lane::new(Arc::clone(census))),
             occupied: 0,
             index: None,
-            extras: FastMap::default(),
+            clearing: 0,
+            loading: FastMap::default(),
             live: 0,
             available: 0,
             expiring: 0,
@@ -145,6 +163,11 @@ impl Queue {
         self.live + self.reserved
     }
 
+    /// Whether a message that is not logged must come behind what is on its way to the log.
+    pub(crate) fn must_wait_its_turn(&self) -> bool {
+        self.in_flight > 0 || self.clearing > 0
+    }
+
     /// A put that was decided here is applied; replicas and replay decided nothing.
     pub(crate) fn arrived(&mut self) {
         if self.in_flight > 0 {
@@ -161,8 +184,9 @@ impl Queue {
         }
     }
 
-    /// Adds a message, available.
-    pub(crate) fn insert(&mut self, sequence: u64, message: Message) {
+    /// Adds a message, available. Yields the lane and first sequence of a block that was full and
+    /// has a successor now.
+    pub(crate) fn insert(&mut self, sequence: u64, message: Message) -> Option<(u8, u64)> {
         let Message { header, body, backout_count, dead_letter } = message;
         let bytes = body_bytes(&body);
         let (place, chunks) = match body {
@@ -173,10 +197,8 @@ impl Queue {
                 unreachable!("the body of an applied message is in memory or in the log")
             }
         };
-        let extra = dead_letter.is_some() || chunks.is_some();
-        if extra {
-            self.extras.insert(sequence, Extra { dead_letter, chunks });
-        }
+        let few = dead_letter.is_some() || chunks.is_some();
+        let extra = few.then_some(Extra { dead_letter, chunks });
         let entry = Entry {
             sequence,
             expires_at: header.expires_at.unwrap_or(Time::NEVER),
@@ -188,7 +210,7 @@ impl Queue {
             state: State::Available,
             priority: header.priority,
             persistent: header.persistent,
-            extra,
+            extra: few,
         };
         self.highest = self.highest.max(sequence);
         self.live += 1;
@@ -198,7 +220,7 @@ impl Queue {
         let lane = header.order.min(9);
         self.became_available(Spot { lane, sequence }, entry.hashes());
         self.occupied |= 1 << lane;
-        self.lanes[usize::from(lane)].insert(entry);
+        self.lanes[usize::from(lane)].insert(entry, extra).map(|first| (lane, first))
     }
 
     fn became_available(&mut self, spot: Spot, hashes: Hashes) {
@@ -208,7 +230,7 @@ impl Queue {
         self.waiting.message_available(spot, hashes);
     }
 
-    /// Where the message of this place is.
+    /// Where the message of this place is. One that is away is not found.
     pub(crate) fn spot_of(&self, sequence: u64) -> Option<Spot> {
         self.locate(sequence).map(|(lane, _)| Spot { lane, sequence })
     }
@@ -220,7 +242,7 @@ impl Queue {
             let lane = rest.trailing_zeros();
             rest &= rest - 1;
             let lane = u8::try_from(lane).unwrap_or(0);
-            if let Some(at) = self.lanes[usize::from(lane)].find(sequence) {
+            if let Some(at) = self.lanes[usize::from(lane)].find(sequence).found() {
                 return Some((lane, at));
             }
         }
@@ -228,17 +250,23 @@ impl Queue {
     }
 
     fn position(&self, spot: Spot) -> Option<Position> {
-        self.lanes[usize::from(spot.lane)].find(spot.sequence)
+        self.lanes[usize::from(spot.lane)].find(spot.sequence).found()
     }
 
-    /// The message there.
+    /// The message there, unless it is away.
     pub(crate) fn entry(&self, spot: Spot) -> Option<&Entry> {
         self.position(spot).map(|at| self.lanes[usize::from(spot.lane)].entry(at))
     }
 
-    /// The message there; its state must not be touched.
-    pub(crate) fn entry_mut(&mut self, spot: Spot) -> Option<&mut Entry> {
-        self.position(spot).map(|at| self.lanes[usize::from(spot.lane)].entry_mut(at))
+    /// Sets how often deliveries of a message were backed out. One that is away has its count on
+    /// its page: it was set when the backout was decided.
+    pub(crate) fn set_backouts(&mut self, spot: Spot, count: u32) {
+        if let Some(at) = self.position(spot) {
+            let lane = &mut self.lanes[usize::from(spot.lane)];
+            if lane.entry(at).backout_count != count {
+                lane.change(at, |entry| entry.backout_count = count);
+            }
+        }
     }
 
     /// Changes the state of a message that is in the queue.
@@ -285,7 +313,7 @@ impl Queue {
 
     fn remove_at(&mut self, number: u8, at: Position) -> Removed {
         let lane = &mut self.lanes[usize::from(number)];
-        let entry = lane.remove(at);
+        let (entry, extra) = lane.remove(at);
         if lane.live() == 0 {
             self.occupied &= !(1 << number);
         }
@@ -295,8 +323,7 @@ impl Queue {
                 index.remove(Rank::new(number, entry.sequence), entry.hashes());
             }
         }
-        let extra = if entry.extra { self.extras.remove(&entry.sequence) } else { None };
-        let removed = Removed { entry, extra: extra.unwrap_or_default() };
+        let removed = Removed { entry, extra };
         self.live -= 1;
         self.expiring -= u64::from(removed.entry.expires());
         self.bytes -= removed.bytes();
@@ -305,96 +332,42 @@ impl Queue {
 
     /// Gives a message another place for its body (it was carried forward); yields the old one.
     pub(crate) fn relocate(&mut self, spot: Spot, body: Body) -> Option<Body> {
+        let at = self.position(spot)?;
         let old = self.body(spot)?;
         assert_eq!(body_bytes(&old), body_bytes(&body), "a body keeps its length");
+        let lane = &mut self.lanes[usize::from(spot.lane)];
+        let dead_letter = lane.extra(at).and_then(|extra| extra.dead_letter.clone());
         let chunks = match body {
             Body::Chunks(chunks) => Some(chunks),
             Body::Log(location) => {
-                self.entry_mut(spot)?.place = Place::Log(location);
+                lane.change(at, |entry| entry.place = Place::Log(location));
                 None
             }
             Body::Memory(_) | Body::Incoming(_) | Body::Announced { .. } => {
                 unreachable!("only bodies in the log are carried forward")
             }
         };
-        let known =
-            self.extras.get(&spot.sequence).is_some_and(|extra| extra.dead_letter.is_some());
-        if chunks.is_some() || known {
-            self.extras.entry(spot.sequence).or_default().chunks = chunks;
-        } else {
-            self.extras.remove(&spot.sequence);
-        }
-        let extra = self.extras.contains_key(&spot.sequence);
-        self.entry_mut(spot)?.extra = extra;
+        let few = chunks.is_some() || dead_letter.is_some();
+        lane.set_extra(at, few.then_some(Extra { dead_letter, chunks }));
         Some(old)
     }
 
     /// Where the body of a message is.
     pub(crate) fn body(&self, spot: Spot) -> Option<Body> {
-        self.entry(spot).map(|entry| self.body_of(entry))
-    }
-
-    pub(crate) fn body_of(&self, entry: &Entry) -> Body {
-        let chunks = self.extra_of(entry).and_then(|extra| extra.chunks.as_ref());
-        match (chunks, &entry.place) {
+        let at = self.position(spot)?;
+        let lane = &self.lanes[usize::from(spot.lane)];
+        let chunks = lane.extra(at).and_then(|extra| extra.chunks.as_ref());
+        Some(match (chunks, &lane.entry(at).place) {
             (Some(chunks), _) => Body::Chunks(chunks.clone()),
             (None, Place::Memory(bytes)) => Body::Memory(bytes.clone()),
             (None, Place::Log(location)) => Body::Log(*location),
-        }
+        })
     }
 
-    /// Length of the body of a message of this queue.
-    pub(crate) fn bytes_of(&self, entry: &Entry) -> u64 {
-        match (self.extra_of(entry).and_then(|extra| extra.chunks.as_ref()), &entry.place) {
-            (Some(chunks), _) => chunks.iter().map(|chunk| u64::from(chunk.bytes)).sum(),
-            (None, Place::Memory(bytes)) => bytes.len() as u64,
-            (None, Place::Log(location)) => u64::from(location.bytes),
-        }
-    }
-
-    pub(crate) fn extra_of(&self, entry: &Entry) -> Option<&Extra> {
-        if entry.extra { self.extras.get(&entry.sequence) } else { None }
-    }
-
-    /// The first available message in order of delivery.
-    pub(crate) fn first_available(&mut self) -> Option<Spot> {
-        let mut rest = self.occupied;
-        while self.available > 0 && rest != 0 {
-            let lane = rest.ilog2();
-            rest &= !(1 << lane);
-            let lane = u8::try_from(lane).unwrap_or(0);
-            let entries = &mut self.lanes[usize::from(lane)];
-            if let Some(at) = entries.first_available() {
-                return Some(Spot { lane, sequence: entries.entry(at).sequence });
-            }
-        }
-        None
-    }
-
-    /// The first available message in order of delivery of which none is before its lane's cursor.
-    pub(crate) fn next_available(&self, cursor: &[u64; LANES]) -> Option<Spot> {
-        let mut rest = self.occupied;
-        while self.available > 0 && rest != 0 {
-            let lane = rest.ilog2();
-            rest &= !(1 << lane);
-            let lane = u8::try_from(lane).unwrap_or(0);
-            let entries = &self.lanes[usize::from(lane)];
-            if let Some(at) = entries.next_available(cursor[usize::from(lane)]) {
-                return Some(Spot { lane, sequence: entries.entry(at).sequence });
-            }
-        }
-        None
-    }
-
-    /// The first message of a lane in any state whose sequence is not below this.
-    pub(crate) fn next_live(&self, lane: u8, from: u64) -> Option<&Entry> {
-        let lane = self.lanes.get(usize::from(lane))?;
-        lane.next_live(from).map(|at| lane.entry(at))
-    }
-
-    /// The first available message of this key that is not before `from`.
-    pub(crate) fn next_of_key(&self, key: FilterKey, from: Rank) -> Option<Rank> {
-        self.index.as_ref().and_then(|index| index.next(key, from))
+    /// What few messages have, of the message there.
+    pub(crate) fn extra(&self, spot: Spot) -> Option<&Extra> {
+        let at = self.position(spot)?;
+        self.lanes[usize::from(spot.lane)].extra(at)
     }
 
     /// Indexes this kind of key from now on.
@@ -415,7 +388,13 @@ impl Queue {
 
     /// When the oldest message of those that will be delivered next in each lane was put.
     pub(crate) fn oldest_put_at(&self) -> Option<Time> {
-        let first = |lane: &Lane| lane.next_live(0).map(|at| lane.entry(at).put_at);
+        let first = |lane: &Lane| match lane.next_live(0) {
+            Walk::At(at) => Some(lane.entry(at).put_at),
+            Walk::Away(block) => {
+                lane.blocks().get(block)?.stored.as_ref().map(|outline| outline.put_at)
+            }
+            Walk::End => None,
+        };
         self.lanes.iter().filter_map(first).min()
     }
 
@@ -428,91 +407,29 @@ impl Queue {
         let count = |wanted: &dyn Fn(&Entry) -> bool| {
             self.iter().filter(|(_, entry)| wanted(entry)).count() as u64
         };
-        assert_eq!(self.live, count(&|_| true), "live");
-        assert_eq!(self.available, count(&|entry| entry.state == State::Available), "available");
-        assert_eq!(self.expiring, count(&Entry::expires), "expiring");
+        let away = |of: &dyn Fn(&Outline) -> u64| -> u64 {
+            let blocks = self.lanes.iter().flat_map(Lane::blocks);
+            let outlines =
+                blocks.filter(|block| !block.is_here()).filter_map(|b| b.stored.as_ref());
+            outlines.map(|outline| of(outline)).sum()
+        };
+        let live = |outline: &Outline| u64::from(outline.live);
+        assert_eq!(self.live, count(&|_| true) + away(&live), "live");
+        let available = count(&|entry| entry.state == State::Available);
+        assert_eq!(self.available, available + away(&live), "available");
+        let expiring = away(&|outline| u64::from(outline.expiring));
+        assert_eq!(self.expiring, count(&Entry::expires) + expiring, "expiring");
         assert!(self.reserved >= self.in_flight, "what is in flight is reserved");
-        let bytes: u64 = self.iter().map(|(_, entry)| body_bytes(&self.body_of(entry))).sum();
-        assert_eq!(self.bytes, bytes, "bytes");
-        let extras = count(&|entry| entry.extra && self.extras.contains_key(&entry.sequence));
-        assert_eq!((extras, count(&|entry| entry.extra)), (self.extras.len() as u64, extras));
+        let here: u64 = self.iter().map(|(lane, entry)| self.audit_bytes(lane, entry)).sum();
+        assert_eq!(self.bytes, here + away(&|outline| outline.bytes), "bytes");
         if let Some(index) = &self.index {
             index.audit(self.iter().filter(|(_, entry)| entry.state == State::Available));
         }
         self.waiting.audit();
     }
-}
 
-/// A message that was taken out of its queue.
-#[derive(Debug)]
-pub(crate) struct Removed {
-    pub(crate) entry: Entry,
-    pub(crate) extra: Extra,
-}
-
-impl Removed {
-    pub(crate) fn bytes(&self) -> u64 {
-        match (&self.extra.chunks, &self.entry.place) {
-            (Some(chunks), _) => chunks.iter().map(|chunk| u64::from(chunk.bytes)).sum(),
-            (None, Place::Memory(bytes)) => bytes.len() as u64,
-            (None, Place::Log(location)) => u64::from(location.bytes),
-        }
+    fn audit_bytes(&self, lane: u8, entry: &Entry) -> u64 {
+        let body = self.body(Spot { lane, sequence: entry.sequence });
+        body.map_or(0, |body| body_bytes(&body))
     }
-
-    pub(crate) fn body(self) -> Body {
-        match (self.extra.chunks, self.entry.place) {
-            (Some(chunks), _) => Body::Chunks(chunks),
-            (None, Place::Memory(bytes)) => Body::Memory(bytes),
-            (None, Place::Log(location)) => Body::Log(location),
-        }
-    }
-
-    /// The message, as one that stands in lane `order`.
-    pub(crate) fn into_message(mut self, order: u8) -> Message {
-        let header = self.entry.header(order);
-        let backout_count = self.entry.backout_count;
-        let dead_letter = self.extra.dead_letter.take();
-        Message { header, body: self.body(), backout_count, dead_letter }
-    }
-}
-
-/// Length of a body.
-pub(crate) fn body_bytes(body: &Body) -> u64 {
-    match body {
-        Body::Incoming(payload) => payload.len() as u64,
-        Body::Memory(bytes) => bytes.len() as u64,
-        Body::Log(location) => u64::from(location.bytes),
-        Body::Chunks(chunks) => chunks.iter().map(|chunk| u64::from(chunk.bytes)).sum(),
-        Body::Announced { bytes, .. } => *bytes,
-    }
-}
-
-/// The consumers that a queue knows, by how they look for messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Attention {
-    /// Takes whatever is first.
-    Plain,
-    /// Looks at each message: a filter without a key, or a browser.
-    Scanner,
-    /// Looks for one key.
-    Keyed(FilterKey),
-}
-
-impl Attention {
-    /// How a consumer with this mode and filter looks for messages.
-    pub(crate) fn of(browses: bool, filter: Option<&crate::request::Filter>) -> Attention {
-        match filter {
-            Some(crate::request::Filter { key: Some(key), .. }) => Attention::Keyed(*key),
-            Some(_) => Attention::Scanner,
-            None if browses => Attention::Scanner,
-            None => Attention::Plain,
-        }
-    }
-}
-
-/// A consumer as `waiting` sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Visitor {
-    pub(crate) consumer: ConsumerId,
-    pub(crate) attention: Attention,
 }

@@ -6,6 +6,7 @@ use std::collections::btree_map;
 use proptest::prelude::*;
 use towline_types::{BodyLocation, Time};
 
+use super::block::BLOCK_ENTRIES;
 use super::*;
 
 fn entry(sequence: u64) -> Entry {
@@ -57,29 +58,29 @@ proptest! {
 
     #[test]
     fn a_lane_is_an_ordered_map(steps in prop::collection::vec(step(), 1..1200)) {
-        let mut lane = Lane::default();
+        let mut lane = Lane::new(Arc::default());
         let mut model: BTreeMap<u64, State> = BTreeMap::new();
         let mut next = 1_000;
         for step in steps {
             match step {
                 Step::Append { gap } => {
                     next += gap;
-                    lane.insert(entry(next));
+                    lane.insert(entry(next), None);
                     model.insert(next, State::Available);
                 }
                 Step::InsertBefore { back } => {
                     let sequence = next - back;
                     if let btree_map::Entry::Vacant(place) = model.entry(sequence) {
-                        lane.insert(entry(sequence));
+                        lane.insert(entry(sequence), None);
                         place.insert(State::Available);
                     }
                 }
                 Step::Remove(at) => {
                     if let Some(sequence) = nth(&model, &at) {
-                        let position = lane.find(sequence).unwrap();
-                        prop_assert_eq!(lane.remove(position).sequence, sequence);
+                        let position = lane.find(sequence).found().unwrap();
+                        prop_assert_eq!(lane.remove(position).0.sequence, sequence);
                         model.remove(&sequence);
-                        prop_assert_eq!(lane.find(sequence), None);
+                        prop_assert_eq!(lane.find(sequence), Walk::End);
                     }
                 }
                 Step::Hold(at) | Step::Free(at) => {
@@ -88,19 +89,19 @@ proptest! {
                             Step::Hold(_) => State::Held,
                             _ => State::Available,
                         };
-                        lane.set_state(lane.find(sequence).unwrap(), state);
+                        lane.set_state(lane.find(sequence).found().unwrap(), state);
                         model.insert(sequence, state);
                     }
                 }
                 Step::First => {
-                    let found = lane.first_available().map(|at| lane.entry(at).sequence);
+                    let found = lane.first_available().found().map(|at| lane.entry(at).sequence);
                     let wanted = model.iter().find(|(_, state)| **state == State::Available);
                     prop_assert_eq!(found, wanted.map(|(sequence, _)| *sequence));
                 }
                 Step::RemoveFront(count) => {
                     for _ in 0..count {
                         let Some(sequence) = model.keys().next().copied() else { break };
-                        let position = lane.find(sequence).unwrap();
+                        let position = lane.find(sequence).found().unwrap();
                         lane.remove(position);
                         model.remove(&sequence);
                     }
@@ -112,7 +113,7 @@ proptest! {
         let all: Vec<u64> = lane.iter().map(|entry| entry.sequence).collect();
         prop_assert_eq!(all, model.keys().copied().collect::<Vec<_>>());
         for from in (900..next + 2).step_by(7) {
-            let live = lane.next_live(from).map(|at| lane.entry(at).sequence);
+            let live = lane.next_live(from).found().map(|at| lane.entry(at).sequence);
             prop_assert_eq!(live, model.range(from..).next().map(|(sequence, _)| *sequence));
         }
     }
@@ -120,23 +121,23 @@ proptest! {
 
 #[test]
 fn memory_of_a_lane_follows_its_depth_and_a_shallow_one_stays_in_one_block() {
-    let mut lane = Lane::default();
+    let mut lane = Lane::new(Arc::default());
     for sequence in 1..100_000_u64 {
-        lane.insert(entry(sequence));
-        if sequence > 10 {
-            lane.remove(lane.find(sequence - 10).unwrap());
+        lane.insert(entry(sequence), None);
+        if sequence > 3 {
+            lane.remove(lane.find(sequence - 3).found().unwrap());
         }
     }
-    assert_eq!(lane.live(), 10);
-    assert_eq!(lane.blocks(), 1);
+    assert_eq!(lane.live(), 3);
+    assert_eq!(lane.blocks().len(), 1);
     for sequence in 100_000..110_000_u64 {
-        lane.insert(entry(sequence));
+        lane.insert(entry(sequence), None);
     }
-    assert!(lane.blocks() >= 39);
-    for sequence in (99_990..110_000).rev() {
-        lane.remove(lane.find(sequence).unwrap());
+    assert!(lane.blocks().len() >= 10_000 / BLOCK_ENTRIES);
+    for sequence in (99_997..110_000).rev() {
+        lane.remove(lane.find(sequence).found().unwrap());
     }
-    assert_eq!((lane.live(), lane.blocks()), (0, 1));
+    assert_eq!((lane.live(), lane.blocks().len()), (0, 1));
     lane.audit();
 }
 

@@ -217,7 +217,7 @@ fn put_message(
     Some(put_bytes(start, body, out))
 }
 
-fn put_dead_letter(dead_letter: &DeadLetter, out: &mut Vec<u8>) {
+pub(crate) fn put_dead_letter(dead_letter: &DeadLetter, out: &mut Vec<u8>) {
     out.push(dead_letter.reason as u8);
     put_varint(u64::from(dead_letter.origin_id.0), out);
     put_varint(dead_letter.moved_at.0, out);
@@ -354,7 +354,7 @@ fn read_put(reader: &mut Reader<'_>, at: Lsn) -> Result<Fact, RecordError> {
     Ok(Fact::Put { queue, sequence, message })
 }
 
-fn read_dead_letter(reader: &mut Reader<'_>) -> Result<DeadLetter, RecordError> {
+pub(crate) fn read_dead_letter(reader: &mut Reader<'_>) -> Result<DeadLetter, RecordError> {
     let reason = match reader.byte()? {
         1 => DeadLetterReason::Rejected,
         2 => DeadLetterReason::BackoutThreshold,

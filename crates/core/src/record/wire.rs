@@ -77,6 +77,13 @@ impl<'a> Reader<'a> {
         Ok(u64::from_le_bytes(word))
     }
 
+    pub(crate) fn u32_le(&mut self) -> Result<u32, RecordError> {
+        let rest = self.bytes.get(self.offset..).unwrap_or_default();
+        let word = *rest.first_chunk::<4>().ok_or_else(|| self.error("ends too early"))?;
+        self.offset += 4;
+        Ok(u32::from_le_bytes(word))
+    }
+
     pub(crate) fn boolean(&mut self) -> Result<bool, RecordError> {
         match self.byte()? {
             0 => Ok(false),

@@ -6,11 +6,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use towline_types::Payload;
 
-use super::rig::{Rig, persistent};
+use super::rig::{Rig, persistent, rebuilt};
 use crate::object::{LocalChanges, ObjectType};
 use crate::{
-    Body, CarryCursor, DeadLetterReason, Fact, Limits, MessageSequence, NewMessage, Outcome,
-    Outputs, QueueId, QueueManager,
+    Body, CarryCursor, DeadLetterReason, Fact, FoundOld, Limits, MessageSequence, NewMessage,
+    Outcome, Outputs, QueueId,
 };
 
 fn rig() -> Rig {
@@ -35,7 +35,7 @@ fn refuse(rig: &mut Rig, name: &str, outcome: Outcome) {
 
 /// A restart from the log alone and one from an image of now agree with what is.
 fn check_restarts(rig: &mut Rig, wanted: &[&str]) {
-    let (image, at) = (rig.core.snapshot(), rig.log.len());
+    let (image, at) = (rig.image(), rig.log.len());
     assert_eq!(rig.browse("DLQ"), wanted);
     for from in [None, Some((image.as_slice(), at))] {
         let mut again = rig.restart(from, at);
@@ -59,7 +59,7 @@ fn a_dead_letter_outlives_the_queue_it_came_from() {
         refuse(&mut rig, "Q", Outcome::Rejected);
         delete(&mut rig, "Q");
         check_restarts(&mut rig, &[content.as_str()]);
-        let (image, at) = (rig.core.snapshot(), rig.log.len());
+        let (image, at) = (rig.image(), rig.log.len());
         let mut again = rig.restart(Some((&image, at)), at);
         again.consumer("DLQ", 1);
         let got = again.dispatch();
@@ -109,7 +109,7 @@ fn a_message_that_was_carried_forward_before_it_moved_outlives_its_queue() {
     }
     let (mut cursor, mut found) = (CarryCursor::default(), Vec::new());
     let border = rig.log.last().unwrap().at.after(1);
-    while !rig.core.find_old(border, &mut cursor, 9, &mut found) {}
+    while rig.core.find_old(border, &mut cursor, 9, &mut found) == FoundOld::More {}
     let mut places = Vec::new();
     for (queue, sequence, body) in found {
         let content = Payload::from(Bytes::from(rig.cold.content(&body)));
@@ -178,7 +178,7 @@ fn ends_of_messages_behind_the_deletion_of_their_queue_are_skipped_in_replay() {
     rig.define("Q");
     rig.put_persistent("Q", "a");
     let queue = rig.status("Q").queue;
-    let image = rig.core.snapshot();
+    let image = rig.image();
     let sequence = MessageSequence(1);
     let dead_letter = Box::new(crate::DeadLetter {
         reason: DeadLetterReason::Expired,
@@ -189,7 +189,7 @@ fn ends_of_messages_behind_the_deletion_of_their_queue_are_skipped_in_replay() {
     let (to, new_sequence) = (rig.status("DLQ").queue, MessageSequence(9));
     for before_image in [false, true] {
         let mut outputs = Outputs::default();
-        let mut core = QueueManager::restore(&image, Limits::default()).unwrap();
+        let mut core = rebuilt(&image, Limits::default());
         if before_image {
             let unknown = Fact::Got { queue: QueueId(50), sequence: MessageSequence(50) };
             assert!(core.replay(unknown, false, &mut outputs).is_err());

@@ -40,6 +40,7 @@ enum Step {
     SyncOne,
     Sync,
     Image,
+    Evict,
     Disconnect { lost: bool },
     Crash { keep: usize },
     Delete { queue: usize },
@@ -76,6 +77,7 @@ fn step() -> impl Strategy<Value = Step> {
         4 => Just(Step::SyncOne),
         2 => Just(Step::Sync),
         1 => Just(Step::Image),
+        2 => Just(Step::Evict),
         1 => any::<bool>().prop_map(|lost| Step::Disconnect { lost }),
         1 => (0..100_usize).prop_map(|keep| Step::Crash { keep }),
         2 => (0..3_usize).prop_map(|queue| Step::Delete { queue }),
@@ -111,6 +113,7 @@ enum Later {
     Counts(u32, u32),
     Moves(u32, u64),
     Deleted { queue: usize, gone: usize },
+    Cleared { queue: usize },
 }
 
 #[derive(Debug, Default)]
@@ -129,10 +132,14 @@ struct World {
     rows: BTreeMap<u32, Row>,
     /// With the number of records that must be durable.
     later: VecDeque<(usize, Vec<Later>)>,
-    image: Option<(Vec<u8>, usize)>,
+    /// The image, the records durable then, and the counts that its pages may have ahead of the
+    /// log.
+    image: Option<(Vec<u8>, usize, BTreeMap<u32, u32>)>,
     next_content: u32,
     next_order: u64,
     deletions: usize,
+    /// Clears on their way: nothing of such a queue is delivered.
+    clearing: [usize; 3],
 }
 
 fn number_of(rig: &Rig, delivery: &Delivery) -> u32 {
@@ -161,6 +168,7 @@ impl World {
             next_content: 0,
             next_order: 0,
             deletions: 0,
+            clearing: [0; 3],
         }
     }
 
@@ -195,6 +203,11 @@ impl World {
                 }
                 Later::Vanishes(id) => {
                     self.rows.remove(&id).unwrap();
+                }
+                Later::Cleared { queue } => {
+                    if let Some(clears) = self.clearing.get_mut(queue) {
+                        *clears -= 1;
+                    }
                 }
                 Later::Counts(id, count) => {
                     self.rows.get_mut(&id).unwrap().durable_count = count;
@@ -293,7 +306,11 @@ impl World {
                 self.rig.sync();
                 self.durable();
             }
-            Step::Image => self.image = Some((self.rig.core.snapshot(), self.rig.durable)),
+            Step::Image => {
+                let counts = self.rows.iter().map(|(id, row)| (*id, row.count)).collect();
+                self.image = Some((self.rig.image(), self.rig.durable, counts));
+            }
+            Step::Evict => self.rig.evict(),
             Step::Disconnect { lost } => self.disconnect(lost),
             Step::Crash { keep } => self.crash(keep),
             Step::Delete { queue } => self.delete(queue),
@@ -415,6 +432,9 @@ impl World {
 
     /// The messages that may be delivered from a queue, first one first.
     fn visible(&self, queue: usize) -> Vec<u32> {
+        if self.clearing.get(queue).is_some_and(|clears| *clears > 0) {
+            return Vec::new();
+        }
         let mut ids: Vec<u32> = self
             .rows
             .iter()
@@ -469,11 +489,20 @@ impl World {
     fn crash(&mut self, keep: usize) {
         let undurable = self.rig.log.len() - self.rig.durable;
         let records = self.rig.durable + keep * undurable / 99;
-        let image = self.image.as_ref().map(|(bytes, at)| (bytes.as_slice(), *at));
+        let image = self.image.as_ref().map(|(bytes, at, _)| (bytes.as_slice(), *at));
         let full = self.rig.restart(None, records);
-        let newest = (self.rig.core.snapshot(), self.rig.durable);
-        let late = self.rig.restart(Some((&newest.0, newest.1)), records);
         let mut again = self.rig.restart(image, records);
+        let (newest, at) = (self.rig.image(), self.rig.durable);
+        let late = self.rig.restart(Some((&newest, at)), records);
+        let whole = self.rig.restart_whole(&newest, at, records);
+        let whole_image = self.image.as_ref().filter(|_| keep.is_multiple_of(2));
+        if let Some((image, at, counts)) = whole_image {
+            again = self.rig.restart_whole(image, *at, records);
+            for (id, row) in &mut self.rows {
+                let known = counts.get(id).copied().unwrap_or(0);
+                row.durable_count = row.durable_count.max(known);
+            }
+        }
         for (end, effects) in std::mem::take(&mut self.later) {
             if end <= again.log.len() {
                 self.happen(effects);
@@ -481,16 +510,20 @@ impl World {
                 self.undo_deletions(&effects);
             }
         }
+        self.clearing = [0; 3];
         self.rows.retain(|_, row| row.persistent && row.at != At::OnItsWay);
         for row in self.rows.values_mut() {
             row.at = At::Visible;
             row.count = row.durable_count;
         }
-        if self.image.as_ref().is_some_and(|(_, at)| *at > again.log.len()) {
+        if self.image.as_ref().is_some_and(|(_, at, _)| *at > again.log.len()) {
             self.image = None;
         }
-        assert_eq!((&full.stored, &late.stored), (&again.stored, &again.stored));
+        for other in [&full, &late, &whole] {
+            assert_eq!(other.shares(), again.shares(), "the same bodies live");
+        }
         late.core.audit();
+        whole.core.audit();
         full.core.audit();
         for (queue, name) in QUEUES.iter().enumerate() {
             if again.core.queue_status(name).is_none() {

@@ -1,11 +1,11 @@
 //! Definitions: DEFINE, ALTER, DELETE, CLEAR, aliases, models, automatic definition.
 
-use super::rig::{CLIENT, OTHER, Rig, message, persistent, spec};
+use super::rig::{CLIENT, OTHER, Rig, message, persistent, rebuilt, spec};
 use crate::object::{
     AliasChanges, Define, DefineLocal, DefineModel, Definition, LocalChanges, ObjectType,
     QueueKind, QueueManagerChanges,
 };
-use crate::{AutoDefine, Effect, Limits, Outcome, QueueManager, Refusal};
+use crate::{AutoDefine, Effect, Limits, Outcome, Refusal};
 
 pub(crate) fn define_alias(rig: &mut Rig, name: &str, target: &str, priority: Option<u8>) {
     let changes = AliasChanges {
@@ -99,14 +99,14 @@ fn a_definition_counts_for_requests_at_once_and_for_images_when_durable() {
     ));
     rig.put_persistent("Q", "a");
     rig.alter("Q", &LocalChanges { depth_max: Some(1), ..LocalChanges::default() });
-    let seen = |core: &QueueManager| {
-        let image = core.snapshot();
-        let restored = QueueManager::restore(&image, Limits::default()).unwrap();
+    let seen = |rig: &mut Rig| {
+        let image = rig.image();
+        let restored = rebuilt(&image, Limits::default());
         restored.queue_status("Q").is_some()
     };
-    assert!(!seen(&rig.core));
+    assert!(!seen(&mut rig));
     rig.sync_one();
-    assert!(seen(&rig.core));
+    assert!(seen(&mut rig));
     assert!(matches!(rig.put_with("Q", message("b")), Err(Refusal::QueueFull { .. })));
     rig.sync();
     assert!(matches!(rig.put_with("Q", message("b")), Err(Refusal::QueueFull { .. })));
@@ -305,7 +305,7 @@ fn altering_the_queue_manager_counts_at_once_and_survives() {
     };
     rig.core.alter_queue_manager(&changes, &mut rig.decision).unwrap();
     rig.carry_out();
-    let image = rig.core.snapshot();
+    let image = rig.image();
     let replayed = rig.restart(None, rig.log.len());
     let restored = rig.restart(Some((&image, rig.log.len())), rig.log.len());
     for found in [&rig, &replayed, &restored] {

@@ -4,14 +4,14 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use towline_types::{BodyLocation, Lsn, Payload, Time};
 
-use super::rig::{Rig, persistent};
+use super::rig::{Rig, persistent, rebuilt};
 use crate::object::{
     Definition, LocalAttributes, LocalChanges, LocalQueue, ModelQueue, ObjectType, QueueKind,
     QueueManagerAttributes, Stamps,
 };
 use crate::{
-    Body, BodyId, CarryCursor, DeadLetter, DeadLetterReason, Decision, Fact, Header, Limits,
-    Message, MessageSequence, NewMessage, Outcome, Outputs, QueueId, QueueManager,
+    Body, BodyId, CarryCursor, DeadLetter, DeadLetterReason, Decision, Fact, FoundOld, Header,
+    Limits, Message, MessageSequence, NewMessage, Outcome, Outputs, Pages, QueueId, QueueManager,
 };
 
 fn put_fact(sequence: u64) -> Fact {
@@ -32,7 +32,7 @@ fn imaged() -> QueueManager {
     for _ in 1..10 {
         rig.put("Q", "x");
     }
-    QueueManager::restore(&rig.core.snapshot(), Limits::default()).unwrap()
+    rebuilt(&rig.image(), Limits::default())
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn an_image_and_the_log_make_what_the_log_alone_makes() {
     rig.settle(&held[0], Outcome::Accepted);
     rig.core.delete(rig.now, "GONE", ObjectType::Local, true, &mut rig.decision).unwrap();
     rig.carry_out();
-    let (image, at) = (rig.core.snapshot(), rig.log.len());
+    let (image, at) = (rig.image(), rig.log.len());
     rig.settle(&held[1], Outcome::Accepted);
     rig.put_persistent("Q", "e");
     rig.define_with("LATER", LocalChanges::default()).unwrap();
@@ -229,8 +229,8 @@ proptest! {
             core.audit();
         }
         core.replay_end(&mut outputs);
-        let image = core.snapshot();
-        QueueManager::restore(&image, Limits::default()).unwrap().audit();
+        let image = Rig::over(core).image();
+        rebuilt(&image, Limits::default()).audit();
     }
 }
 
@@ -239,17 +239,17 @@ fn damaged_images_are_refused_and_never_panic() {
     let mut rig = Rig::new();
     rig.define("Q");
     super::objects::define_alias(&mut rig, "A", "Q", None);
-    let image = rig.core.snapshot();
-    QueueManager::restore(&image, Limits::default()).unwrap();
+    let image = rig.image();
+    rebuilt(&image, Limits::default());
     for end in 0..image.len() {
-        assert!(QueueManager::restore(&image[..end], Limits::default()).is_err());
+        assert!(QueueManager::restore(&image[..end], Limits::default(), Pages::Ignored).is_err());
     }
     for at in 0..image.len() {
         for bit in 0..8 {
             let mut bad = image.clone();
             bad[at] ^= 1 << bit;
-            if let Ok(core) = QueueManager::restore(&bad, Limits::default()) {
-                core.audit();
+            if let Ok(core) = QueueManager::restore(&bad, Limits::default(), Pages::Whole) {
+                core.rules.audit();
             }
         }
     }
@@ -272,7 +272,7 @@ fn a_message_carried_forward_keeps_its_place_count_and_reason() {
     rig.settle(&held[1], Outcome::Modified { failed: true, undeliverable_here: false });
     let border = rig.log.last().unwrap().at.after(1);
     let (mut cursor, mut found) = (CarryCursor::default(), Vec::new());
-    while !rig.core.find_old(border, &mut cursor, 1, &mut found) {}
+    while rig.core.find_old(border, &mut cursor, 1, &mut found) == FoundOld::More {}
     assert_eq!(found.len(), 5);
     for (queue, sequence, body) in found {
         let content = Payload::from(Bytes::from(rig.cold.content(&body)));
@@ -289,13 +289,13 @@ fn a_message_carried_forward_keeps_its_place_count_and_reason() {
         assert_eq!(dead[0].dead_letter.as_ref().unwrap().origin, "Q");
         rig.core.audit();
     };
-    let (image, at) = (rig.core.snapshot(), rig.log.len());
+    let (image, at) = (rig.image(), rig.log.len());
     check(&mut rig.restart(None, at));
     // The extent of the first records is reused: only definitions would be missed, and the image
     // has them.
     let mut tail = rig.restart(Some((&image, at)), at);
     check(&mut tail);
-    let mut reused = Rig::over(QueueManager::restore(&image, rig.core.limits().clone()).unwrap());
+    let mut reused = Rig::over(rebuilt(&image, rig.core.limits().clone()));
     for record in rig.log.iter().filter(|record| record.at >= border) {
         let (fact, _) = crate::record::decode(&record.bytes, record.at).unwrap();
         reused.core.replay(fact, true, &mut reused.outputs).unwrap();

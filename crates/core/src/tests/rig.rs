@@ -1,18 +1,20 @@
 //! A queue manager with a pretended log, for tests: runs are encoded, kept, and applied when the
 //! test says that they are durable. All facts that are logged go through `record` and back.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use towline_types::{BodyLocation, Lsn, Payload, Time};
+use towline_types::{BodyLocation, Lsn, PageRef, Payload, Time};
 
 use crate::object::{DefineLocal, LocalChanges};
+use crate::queue::page::bodies_of_page;
 use crate::record::{decode, encode};
 use crate::{
     Body, Candidate, ConnectionId, ConsumerId, ConsumerMode, ConsumerSpec, Decision, Delivery,
     Durability, Effect, Fact, Filter, FilterKey, Limits, Match, NewMessage, Outcome, Outputs,
-    PutTarget, QueueManager, QueueStatus, Refusal, Selection, Settlement, UnitId,
+    PageJob, PageRequest, Pages, PutTarget, QueueManager, QueueStatus, Refusal, Selection,
+    Settlement, StoredPage, UnitId,
 };
 
 /// A record as the log has it.
@@ -49,6 +51,12 @@ pub(crate) struct Rig {
     /// Live places in the log, as effects told.
     pub(crate) stored: BTreeSet<BodyLocation>,
     pub(crate) cold: Cold,
+    /// The page file: content by unit. Nothing in it is ever overwritten.
+    pub(crate) pages: BTreeMap<u32, Vec<u8>>,
+    /// Pages that the rules asked for.
+    pub(crate) loads: Vec<PageRequest>,
+    /// Bodies that left with a page, by extent: how many, and their bytes.
+    removed_from: BTreeMap<u64, (u64, u64)>,
     /// Runs become durable at once.
     pub(crate) instant: bool,
     pub(crate) last_durability: Durability,
@@ -115,6 +123,9 @@ impl Rig {
             deliveries: Vec::new(),
             stored: BTreeSet::new(),
             cold: Cold::default(),
+            pages: BTreeMap::new(),
+            loads: Vec::new(),
+            removed_from: BTreeMap::new(),
             instant: true,
             last_durability: Durability::Memory,
             last_behind: false,
@@ -226,6 +237,11 @@ impl Rig {
                         self.unstore(location);
                     }
                 }
+                Effect::RemovedFrom { share } => {
+                    let removed = self.removed_from.entry(share.extent).or_default();
+                    *removed = (removed.0 + share.bodies, removed.1 + share.bytes);
+                }
+                Effect::LoadPage { request } => self.loads.push(request),
                 other => self.effects.push(other),
             }
         }
@@ -305,9 +321,70 @@ impl Rig {
 
     /// Dispatches until there is nothing more to do; yields the deliveries in order.
     pub(crate) fn dispatch(&mut self) -> Vec<Delivery> {
-        while self.core.dispatch(self.now, &mut self.cold, &mut self.outputs) {}
-        self.take_outputs();
-        std::mem::take(&mut self.deliveries)
+        loop {
+            while self.core.dispatch(self.now, &mut self.cold, &mut self.outputs) {}
+            self.take_outputs();
+            if !self.load() {
+                return std::mem::take(&mut self.deliveries);
+            }
+        }
+    }
+
+    /// Reads the pages that were asked for. False: there were none.
+    pub(crate) fn load(&mut self) -> bool {
+        let loads = std::mem::take(&mut self.loads);
+        for request in &loads {
+            self.core.page_arrived(*request, &self.pages[&request.page.unit]).unwrap();
+        }
+        !loads.is_empty()
+    }
+
+    /// Writes pages as whoever keeps the page file would.
+    fn store(&mut self, jobs: &[PageJob]) -> Vec<Option<StoredPage>> {
+        let mut stored = Vec::new();
+        for job in jobs {
+            let mut bytes = Vec::new();
+            stored.push(job.encode(&mut bytes).map(|draft| {
+                let unit = u32::try_from(self.pages.len()).unwrap();
+                let length = u32::try_from(bytes.len()).unwrap();
+                self.pages.insert(unit, bytes);
+                draft.stored_at(PageRef { unit, bytes: length, checksum: 0 })
+            }));
+        }
+        stored
+    }
+
+    /// An image as of now, its pages written.
+    pub(crate) fn image(&mut self) -> Vec<u8> {
+        let plan = self.core.plan_image();
+        let stored = self.store(plan.jobs());
+        let image = plan.encode(&stored);
+        self.core.pages_stored(stored.into_iter().flatten().collect(), false);
+        image
+    }
+
+    /// Sends away all that may leave.
+    pub(crate) fn evict(&mut self) {
+        let jobs = self.core.plan_eviction_of_all();
+        let stored = self.store(&jobs);
+        self.core.pages_stored(stored.into_iter().flatten().collect(), true);
+        self.core.plan_eviction_of_all();
+    }
+
+    /// Live bodies by extent: how many, and their bytes.
+    pub(crate) fn shares(&self) -> BTreeMap<u64, (u64, u64)> {
+        let mut shares: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+        let extent_bytes = self.core.limits().extent_bytes;
+        for location in &self.stored {
+            let share = shares.entry(location.lsn.0 / extent_bytes).or_default();
+            *share = (share.0 + 1, share.1 + u64::from(location.bytes));
+        }
+        for (extent, removed) in &self.removed_from {
+            let share = shares.get_mut(extent).expect("what is removed was stored");
+            *share = (share.0 - removed.0, share.1 - removed.1);
+        }
+        shares.retain(|_, share| share.0 > 0);
+        shares
     }
 
     /// As `dispatch`: the contents only.
@@ -390,15 +467,49 @@ impl Rig {
     pub(crate) fn restart(&self, image: Option<(&[u8], usize)>, records: usize) -> Rig {
         let limits = self.core.limits().clone();
         let (core, before) = match image {
-            Some((bytes, before)) => (QueueManager::restore(bytes, limits).unwrap(), before),
+            Some((bytes, before)) => {
+                let restored = QueueManager::restore(bytes, limits, Pages::Ignored).unwrap();
+                assert!(!restored.whole, "its messages come from the log");
+                (restored.rules, before)
+            }
             None => (QueueManager::new(limits), 0),
         };
-        let mut rig = Rig::over(core);
+        self.replayed(Rig::over(core), records, before, 0)
+    }
+
+    /// As `restart`, but with the image's pages: only what came after the image is replayed.
+    pub(crate) fn restart_whole(&self, image: &[u8], before: usize, records: usize) -> Rig {
+        let limits = self.core.limits().clone();
+        let restored = QueueManager::restore(image, limits, Pages::Whole).unwrap();
+        assert!(restored.whole, "it has its messages");
+        let mut rig = Rig::over(restored.rules);
+        let shares: BTreeMap<u64, (u64, u64)> =
+            rig.core.shares().fold(BTreeMap::new(), |mut sum, share| {
+                let of: &mut (u64, u64) = sum.entry(share.extent).or_default();
+                *of = (of.0 + share.bodies, of.1 + share.bytes);
+                sum
+            });
+        for page in rig.core.pages() {
+            rig.stored.extend(bodies_of_page(&self.pages[&page.unit]));
+        }
+        rig.stored.extend(rig.core.bodies_in_progress());
+        rig.stored.retain(|location| location.bytes > 0);
+        let counted: u64 = rig.stored.iter().map(|location| u64::from(location.bytes)).sum();
+        assert_eq!(shares.values().map(|share| share.1).sum::<u64>(), counted, "shares add up");
+        self.replayed(rig, records, before, before)
+    }
+
+    /// Replays the whole runs of the first `records` records, from record `from` on.
+    fn replayed(&self, mut rig: Rig, records: usize, before: usize, from: usize) -> Rig {
         rig.now = self.now;
+        rig.pages.clone_from(&self.pages);
         let whole =
             self.log[..records].iter().rposition(|record| record.last).map_or(0, |at| at + 1);
-        for (number, record) in self.log[..whole].iter().enumerate() {
+        for (number, record) in self.log[..whole].iter().enumerate().skip(from) {
             let (fact, _) = decode(&record.bytes, record.at).unwrap();
+            while let Some(request) = rig.core.page_before(&fact) {
+                rig.core.page_arrived(request, &rig.pages[&request.page.unit]).unwrap();
+            }
             rig.core.replay(fact, number < before, &mut rig.outputs).unwrap();
         }
         rig.core.replay_end(&mut rig.outputs);
@@ -409,6 +520,11 @@ impl Rig {
         rig.take_outputs();
         rig
     }
+}
+
+/// A queue manager as of an image whose pages are not used.
+pub(crate) fn rebuilt(image: &[u8], limits: Limits) -> QueueManager {
+    QueueManager::restore(image, limits, Pages::Ignored).unwrap().rules
 }
 
 pub(crate) fn message(content: &str) -> NewMessage {

@@ -1,9 +1,16 @@
-//! Images: what must be known to read the log without its oldest extents.
+//! Images and pages: what is to be written so that a restart need not read the whole log.
+//!
+//! Not here: what an image says (the rules know); where it is written. Nothing here waits: plans are
+//! taken in a moment and carried out by others.
 
-use towline_core::{Body, CarryCursor, MessageSequence, QueueId};
-use towline_types::Lsn;
+use towline_core::{
+    Body, CarryCursor, FoundOld, MessageSequence, PageJob, PageRequest, PagingStatus, QueueId,
+    StoredPage,
+};
+use towline_types::{Lsn, PageRef};
 
-use super::Instance;
+use super::{Instance, Outbound};
+use crate::journal::Journal;
 
 /// A live body in an old extent: read it, then step the instance with [`super::Input::Carry`].
 #[derive(Debug)]
@@ -19,12 +26,34 @@ pub struct OldBody {
 /// What to write, and what can go once it is written.
 #[derive(Debug)]
 pub struct ImagePlan {
-    /// The image, for [`crate::Restart::begin`]: the position up to which it speaks (8 bytes, little
-    /// endian), then the rules' snapshot.
-    pub bytes: Vec<u8>,
-    /// Start of the oldest extent that holds a live body. Restart reads the log from here on; the
-    /// extents before it can go.
+    /// The position up to which the image speaks: the end of the last run applied.
+    pub applied: Lsn,
+    /// Start of the oldest extent that holds a live body: the extents before it can go.
     pub keep_from: Lsn,
+    rules: towline_core::ImagePlan,
+}
+
+impl ImagePlan {
+    /// Pages to be written, and durable, before the image.
+    #[must_use]
+    pub fn jobs(&self) -> &[PageJob] {
+        self.rules.jobs()
+    }
+
+    /// See [`towline_core::ImagePlan::take_obsolete`].
+    #[must_use]
+    pub fn take_obsolete(&mut self) -> Vec<PageRef> {
+        self.rules.take_obsolete()
+    }
+
+    /// The image, for [`crate::Restart::begin`]: the position up to which it speaks (8 bytes, little
+    /// endian), then what the rules say. `stored`: what came of the jobs, in their order.
+    #[must_use]
+    pub fn encode(&self, stored: &[Option<StoredPage>]) -> Vec<u8> {
+        let mut bytes = self.applied.0.to_le_bytes().to_vec();
+        bytes.extend_from_slice(&self.rules.encode(stored));
+        bytes
+    }
 }
 
 impl Instance {
@@ -36,12 +65,53 @@ impl Instance {
         self.live.oldest().map_or(applied, |oldest| oldest.min(applied))
     }
 
+    /// End of the last run that is applied.
+    #[must_use]
+    pub fn applied(&self) -> Lsn {
+        self.applied
+    }
+
     /// An image of what is applied now.
     #[must_use]
-    pub fn plan_image(&self) -> ImagePlan {
-        let mut bytes = self.applied.0.to_le_bytes().to_vec();
-        bytes.extend_from_slice(&self.rules.snapshot());
-        ImagePlan { bytes, keep_from: self.keep_from() }
+    pub fn plan_image(&mut self) -> ImagePlan {
+        let keep_from = self.keep_from();
+        ImagePlan { applied: self.applied, keep_from, rules: self.rules.plan_image() }
+    }
+
+    /// Pages to be written so that their blocks can leave memory; see
+    /// [`towline_core::QueueManager::plan_eviction`].
+    #[must_use]
+    pub fn plan_eviction(&mut self, jobs_max: usize) -> Vec<PageJob> {
+        self.rules.plan_eviction(jobs_max)
+    }
+
+    /// Whether more of the queues is in memory than should be.
+    #[must_use]
+    pub fn wants_eviction(&self) -> bool {
+        self.rules.wants_eviction()
+    }
+
+    /// How the memory for queue indexes stands.
+    #[must_use]
+    pub fn paging_status(&self) -> PagingStatus {
+        self.rules.paging_status()
+    }
+
+    /// Pages were written; see [`towline_core::QueueManager::pages_stored`].
+    pub fn pages_stored(&mut self, stored: Vec<StoredPage>, evict: bool) {
+        self.rules.pages_stored(stored, evict);
+    }
+
+    /// Pages of an image that did not become durable; see
+    /// [`towline_core::QueueManager::keep_obsolete_pages`].
+    pub fn keep_obsolete_pages(&mut self, pages: Vec<PageRef>) {
+        self.rules.keep_obsolete_pages(pages);
+    }
+
+    /// Asks for the first page of each queue: in the background, after a start.
+    pub fn load_first_pages(&mut self, journal: &dyn Journal, out: &mut Outbound) {
+        self.rules.first_pages(&mut self.outputs);
+        self.take_outputs(journal, out);
     }
 
     /// Bytes of live bodies in the log.
@@ -50,19 +120,35 @@ impl Instance {
         self.live.bytes()
     }
 
-    /// Looks for live bodies before `before`, a bounded number of messages at a time. True: all
-    /// messages have been looked at.
+    /// Looks for live bodies before `before`, a bounded number of messages at a time.
     pub fn find_old(
-        &self,
+        &mut self,
         before: Lsn,
         cursor: &mut CarryCursor,
         found: &mut Vec<OldBody>,
-    ) -> bool {
+    ) -> FoundOld {
         const LOOKS_MAX: usize = 1_000;
         let mut messages = Vec::new();
         let done = self.rules.find_old(before, cursor, LOOKS_MAX, &mut messages);
         let old = messages.into_iter();
         found.extend(old.map(|(queue, sequence, body)| OldBody { queue, sequence, body }));
         done
+    }
+
+    /// The pages that the rules refer to; for the page file, at start.
+    pub(crate) fn pages(&self) -> impl Iterator<Item = PageRef> {
+        self.rules.pages()
+    }
+
+    /// A page was read for [`FoundOld::Needs`] or in replay.
+    ///
+    /// # Errors
+    /// It is not what it should be.
+    pub fn page_arrived(
+        &mut self,
+        request: PageRequest,
+        content: &[u8],
+    ) -> Result<(), towline_core::RecordError> {
+        self.rules.page_arrived(request, content)
     }
 }

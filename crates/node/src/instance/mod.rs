@@ -14,7 +14,7 @@ use towline_core::command::{Define, DefineModel, LocalChanges};
 use towline_core::object::QueueKind;
 use towline_core::{
     Body, ConnectionId, ConsumerId, Decision, Durability, Effect, Fact, Limits, MessageSequence,
-    Outputs, PutTarget, QueueId, QueueManager, UnitId,
+    Outputs, PageRequest, PutTarget, QueueId, QueueManager, RecordError, UnitId,
 };
 use towline_types::{Lsn, Payload, Time};
 
@@ -22,7 +22,7 @@ pub use self::image::{ImagePlan, OldBody};
 use crate::journal::Journal;
 use crate::live::LiveExtents;
 use crate::pending::Pending;
-use crate::request::{Request, Response};
+use crate::request::{AdminReply, Request, Response};
 use crate::selection::Contents;
 
 /// Everything that can wake an instance.
@@ -57,10 +57,43 @@ pub enum Input<'a> {
     Tick,
     /// The log has no room for new messages, or has it again.
     LogFull(bool),
+    /// A page was read. One that is not what it should be is told in [`Outbound::damage`].
+    Page {
+        /// What was asked for.
+        request: PageRequest,
+        /// What was read.
+        content: &'a [u8],
+    },
+    /// A [`Chore`] was done.
+    ChoreDone {
+        /// From the chore.
+        ticket: ChoreTicket,
+        /// The answer, JSON.
+        json: String,
+    },
     /// The queue manager ends: no new units of work, no new links.
     Quiesce,
     /// Tell all connections to go.
     End,
+}
+
+/// What an administrator asked for and the instance cannot do alone: do it, then step the instance
+/// with [`Input::ChoreDone`].
+#[derive(Clone, Debug)]
+pub struct Chore {
+    /// Comes back.
+    pub ticket: ChoreTicket,
+    /// What: `image`, `backup`.
+    pub kind: String,
+    /// What more there is to say, as JSON; may be empty.
+    pub text: String,
+}
+
+/// Who waits for a chore.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChoreTicket {
+    pub(crate) connection: ConnectionId,
+    pub(crate) token: u64,
 }
 
 /// Names one fetch.
@@ -93,8 +126,14 @@ pub struct Routed {
 pub struct Outbound {
     /// For connections, in order.
     pub routed: Vec<Routed>,
-    /// To be read.
+    /// Bodies to be read.
     pub fetches: Vec<Fetch>,
+    /// Pages to be read: step the instance with [`Input::Page`].
+    pub pages: Vec<PageRequest>,
+    /// What administrators asked for and the surroundings must do.
+    pub chores: Vec<Chore>,
+    /// A page says something else than it should: the queue manager must not go on with it.
+    pub damage: Option<RecordError>,
 }
 
 /// One instance of a queue manager.
@@ -158,10 +197,13 @@ impl Instance {
     /// A queue manager without objects, on a log with extents of `extent_bytes`.
     #[must_use]
     pub fn new(name: &str, limits: Limits, extent_bytes: u64) -> Instance {
+        let limits = Limits { extent_bytes, ..limits };
         Instance::around(name, QueueManager::new(limits), extent_bytes)
     }
 
     pub(crate) fn around(name: &str, rules: QueueManager, extent_bytes: u64) -> Instance {
+        let mut live = LiveExtents::new(extent_bytes);
+        rules.shares().for_each(|share| live.stored_share(share));
         Instance {
             name: name.to_owned(),
             rules,
@@ -171,7 +213,7 @@ impl Instance {
             durable: Lsn::ZERO,
             applied: Lsn::ZERO,
             durable_facts: Vec::new(),
-            live: LiveExtents::new(extent_bytes),
+            live,
             contents: Contents::default(),
             producers: Slab::new(),
             consumers: HashMap::new(),
@@ -202,6 +244,16 @@ impl Instance {
                 {
                     self.carry_out(now, None, journal, out);
                 }
+            }
+            Input::Page { request, content } => {
+                if let Err(error) = self.rules.page_arrived(request, content) {
+                    out.damage = Some(error);
+                    return;
+                }
+            }
+            Input::ChoreDone { ticket: ChoreTicket { connection, token }, json } => {
+                let response = Response::Admin(AdminReply { token, json });
+                out.routed.push(Routed { connection, response });
             }
             Input::Tick => {
                 self.retry_stalled(journal);
@@ -444,6 +496,8 @@ impl Instance {
             Effect::RemovedMany { locations } => {
                 return locations.into_iter().for_each(|location| self.live.removed(location));
             }
+            Effect::RemovedFrom { share } => return self.live.removed_share(share),
+            Effect::LoadPage { request } => return out.pages.push(request),
             Effect::Fetch { queue, sequence, body } => {
                 let ticket = FetchTicket { queue, sequence };
                 return out.fetches.push(Fetch { ticket, body });

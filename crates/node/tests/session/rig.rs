@@ -188,11 +188,18 @@ impl Rig {
     /// Stops as a crash would, and comes back from what was durable.
     pub(crate) fn restart(self) -> Rig {
         let durable = Lsn(self.log.durable.get());
-        let mut restart = Restart::begin("QMT", Limits::default(), EXTENT_BYTES, None).unwrap();
+        let mut restart = Restart::begin(
+            "QMT",
+            Limits::default(),
+            EXTENT_BYTES,
+            None,
+            towline_core::Pages::Whole,
+        )
+        .unwrap();
         let mut records = self.log.records.into_inner();
         records.retain(|(at, _)| *at < durable);
         for (at, bytes) in &records {
-            restart.record(*at, bytes).unwrap();
+            restart.record(*at, bytes, &|_| None).unwrap();
         }
         let log = MemoryLog::default();
         log.records.replace(records);

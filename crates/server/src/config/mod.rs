@@ -46,6 +46,12 @@ pub struct QueueManagerConfig {
     pub unit_age_max_s: u64,
     /// Bytes of non-persistent messages in memory.
     pub memory_bytes_max: u64,
+    /// Bytes of memory for the indexes of all queues; what is beyond it is kept on pages.
+    pub index_bytes_max: u64,
+    /// IMGLOGLN: an image is taken after so many megabytes of log; 0 for never.
+    pub imglogln: u64,
+    /// IMGINTVL: an image is taken after so many minutes, if anything was logged; 0 for never.
+    pub imgintvl: u64,
     /// Keep expired messages on the dead-letter queue rather than dropping them.
     pub expired_to_deadq: bool,
     /// Seconds between scans for expired messages.
@@ -145,6 +151,9 @@ impl Default for QueueManagerConfig {
             unit_bytes_max: limits::UNIT_BYTES_DEFAULT,
             unit_age_max_s: limits::UNIT_AGE_DEFAULT.as_secs(),
             memory_bytes_max: 512 * 1024 * 1024,
+            index_bytes_max: limits::INDEX_BYTES_DEFAULT,
+            imglogln: 256,
+            imgintvl: 60,
             expired_to_deadq: false,
             expiry_interval_s: 10,
         }
@@ -246,6 +255,8 @@ impl Config {
         within("queue_manager.unit_bytes_max", manager.unit_bytes_max, 1, u64::MAX)?;
         within("queue_manager.unit_age_max_s", manager.unit_age_max_s, 1, 7 * 86_400)?;
         within("queue_manager.expiry_interval_s", manager.expiry_interval_s, 1, 86_400)?;
+        within("queue_manager.imglogln", manager.imglogln, 0, 1 << 20)?;
+        within("queue_manager.imgintvl", manager.imgintvl, 0, 525_600)?;
         self.log.check()?;
         within("limits.connections_max", limits.connections_max as u64, 1, 1_000_000)?;
         let each = limits.connections_per_address_max as u64;

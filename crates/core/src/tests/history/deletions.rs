@@ -38,6 +38,16 @@ impl World {
             for row in self.rows.values_mut().filter(|row| row.queue == queue) {
                 row.queue = gone;
             }
+            // What clears the old queue says nothing of the new one.
+            let pending = self.later.iter_mut().flat_map(|(_, effects)| effects);
+            for effect in pending {
+                if let Later::Cleared { queue: cleared } = effect
+                    && *cleared == queue
+                {
+                    *cleared = gone;
+                }
+            }
+            self.clearing[queue] = 0;
             self.record(waiting, vec![Later::Deleted { queue, gone }]);
             self.define(queue);
         }
@@ -66,7 +76,9 @@ impl World {
             for id in &ids {
                 self.rows.get_mut(id).unwrap().at = At::Leaving;
             }
-            self.record(waiting, ids.into_iter().map(Later::Vanishes).collect());
+            self.clearing[queue] += 1;
+            let vanishes = ids.into_iter().map(Later::Vanishes);
+            self.record(waiting, vanishes.chain([Later::Cleared { queue }]).collect());
         }
         self.targets[queue] = self.rig.open_put(QUEUES[queue]).unwrap();
     }

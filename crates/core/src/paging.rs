@@ -1,0 +1,363 @@
+//! Pages: parts of deep queues that are not in memory.
+//!
+//! The rules open no file. They say which page they need ([`Effect::LoadPage`]), what should be
+//! written ([`QueueManager::plan_eviction`], [`crate::ImagePlan`]), and are told when it is there
+//! or written. Whoever writes encodes a [`PageJob`] without the rules: what it shares with them is
+//! never changed under it.
+//!
+//! Not here: the bytes of a page (`queue/page.rs`); where pages are kept.
+//!
+//! Invariants: blocks leave only when more than `index_bytes_max` are here, never the first two or
+//! the newest of a lane; a page is given up (`take_obsolete`) when nothing here refers to it, which
+//! may be before the next image is written: it may be overwritten only after that.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use towline_types::PageRef;
+
+use crate::effect::{Effect, Outputs};
+use crate::fact::Fact;
+use crate::queue::{Census, Outline, Queue, Sheet, page};
+use crate::record::RecordError;
+use crate::{QueueId, QueueManager};
+
+/// What a block costs in memory: 256 entries of 80 bytes, and what is around them.
+const BLOCK_BYTES: u64 = 21 * 1024;
+/// Blocks at the front of a lane that stay here.
+const FRONT_BLOCKS: usize = 2;
+/// Blocks kept here in any case: below this, paging would cost more than it saves.
+const BLOCKS_MIN: usize = 64;
+
+/// Which block of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PageKey {
+    /// Of which queue.
+    pub queue: QueueId,
+    /// Of which lane, 0 to 9.
+    pub lane: u8,
+    /// The first sequence in it.
+    pub first: u64,
+}
+
+/// A page to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PageRequest {
+    /// For which block.
+    pub key: PageKey,
+    /// Which page.
+    pub page: PageRef,
+}
+
+/// A block to be written to a page.
+#[derive(Clone, Debug)]
+pub struct PageJob {
+    key: PageKey,
+    version: u32,
+    sheet: Arc<Sheet>,
+    extent_bytes: u64,
+}
+
+/// A page that was encoded and has no place yet.
+#[derive(Clone, Debug)]
+pub struct PageDraft {
+    key: PageKey,
+    version: u32,
+    outline: Outline,
+}
+
+/// A page that was written.
+#[derive(Clone, Debug)]
+pub struct StoredPage {
+    key: PageKey,
+    version: u32,
+    pub(crate) outline: Arc<Outline>,
+}
+
+impl StoredPage {
+    /// Where it is.
+    #[must_use]
+    pub fn page(&self) -> PageRef {
+        self.outline.page
+    }
+}
+
+impl PageJob {
+    pub(crate) fn of(key: PageKey, version: u32, sheet: &Arc<Sheet>, extent_bytes: u64) -> PageJob {
+        PageJob { key, version, sheet: Arc::clone(sheet), extent_bytes }
+    }
+
+    /// Appends the page's bytes. `None`: nothing of it need be kept.
+    #[must_use]
+    pub fn encode(&self, out: &mut Vec<u8>) -> Option<PageDraft> {
+        let outline = page::encode(&self.sheet, self.extent_bytes, out)?;
+        Some(PageDraft { key: self.key, version: self.version, outline })
+    }
+}
+
+impl PageDraft {
+    /// It was written there.
+    #[must_use]
+    pub fn stored_at(mut self, page: PageRef) -> StoredPage {
+        self.outline.page = page;
+        let PageDraft { key, version, outline } = self;
+        StoredPage { key, version, outline: Arc::new(outline) }
+    }
+}
+
+/// What the queue manager knows of its pages.
+#[derive(Debug)]
+pub(crate) struct Paging {
+    pub(crate) census: Arc<Census>,
+    /// Blocks at the front of a lane that stay here.
+    front_blocks: usize,
+    /// Blocks that may leave, those that should leave first at the end. Some are gone already.
+    candidates: VecDeque<PageKey>,
+    /// Pages of queues that are gone.
+    obsolete: Vec<PageRef>,
+}
+
+impl Default for Paging {
+    fn default() -> Paging {
+        Paging {
+            census: Arc::default(),
+            front_blocks: FRONT_BLOCKS,
+            candidates: VecDeque::new(),
+            obsolete: Vec::new(),
+        }
+    }
+}
+
+impl Paging {
+    /// A block is full, or was brought in.
+    pub(crate) fn may_leave(&mut self, key: PageKey) {
+        self.candidates.push_back(key);
+    }
+}
+
+/// How the memory for queue indexes stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PagingStatus {
+    /// Bytes of blocks in memory, about.
+    pub index_bytes: u64,
+    /// Bytes that they should not pass.
+    pub index_bytes_max: u64,
+}
+
+impl QueueManager {
+    fn blocks_max(&self) -> usize {
+        let blocks = self.limits.index_bytes_max / BLOCK_BYTES;
+        usize::try_from(blocks).unwrap_or(usize::MAX).max(BLOCKS_MIN)
+    }
+
+    /// How the memory for queue indexes stands.
+    #[must_use]
+    pub fn paging_status(&self) -> PagingStatus {
+        PagingStatus {
+            index_bytes: self.paging.census.here() as u64 * BLOCK_BYTES,
+            index_bytes_max: self.blocks_max() as u64 * BLOCK_BYTES,
+        }
+    }
+
+    /// Whether more of the queues is in memory than should be.
+    #[must_use]
+    pub fn wants_eviction(&self) -> bool {
+        self.paging.census.here() > self.blocks_max()
+    }
+
+    /// Lets blocks go whose pages are written, and says which ones to write so that they can go:
+    /// at most `jobs_max`. Call [`QueueManager::pages_stored`] with what came of them.
+    pub fn plan_eviction(&mut self, jobs_max: usize) -> Vec<PageJob> {
+        let mut jobs = Vec::new();
+        self.tidy_candidates();
+        let looks = self.paging.candidates.len().min(jobs_max * 4);
+        let mut kept = Vec::new();
+        // What is planned counts as gone: it goes when it is written.
+        while self.paging.census.here() > self.blocks_max() + jobs.len()
+            && jobs.len() < jobs_max
+            && kept.len() <= looks
+        {
+            let Some(key) = self.paging.candidates.pop_back() else { break };
+            match self.try_evict(key) {
+                Eviction::Gone => {}
+                Eviction::Stays => kept.push(key),
+                Eviction::Write(job) => {
+                    jobs.push(job);
+                    kept.push(key);
+                }
+            }
+        }
+        // Those that had to stay are asked last the next time.
+        for key in kept {
+            self.paging.candidates.push_front(key);
+        }
+        jobs
+    }
+
+    fn try_evict(&mut self, key: PageKey) -> Eviction {
+        let extent_bytes = self.limits.extent_bytes;
+        let Some(queue) = self.queues.get_mut(&key.queue) else { return Eviction::Gone };
+        let Some((away, block, from_end)) = queue.block_here(key) else { return Eviction::Gone };
+        if from_end == 0 || away.block < self.paging.front_blocks || !block.can_leave() {
+            return Eviction::Stays;
+        }
+        if block.fresh {
+            // It was wanted a moment ago: it stays for one round.
+            if let Some(block) = queue.block_mut(away) {
+                block.fresh = false;
+            }
+            return Eviction::Stays;
+        }
+        if block.current {
+            queue.send_away(away);
+            return Eviction::Gone;
+        }
+        let Some(sheet) = block.sheet() else { return Eviction::Gone };
+        Eviction::Write(PageJob::of(key, block.version, sheet, extent_bytes))
+    }
+
+    /// Lets everything go that may, and yields what must be written so that it may.
+    #[cfg(test)]
+    pub(crate) fn plan_eviction_of_all(&mut self) -> Vec<PageJob> {
+        let keys: Vec<PageKey> = self
+            .queues
+            .values()
+            .flat_map(|queue| queue.all_blocks().map(|(lane, block)| (queue.id(), lane, block)))
+            .map(|(queue, lane, block)| PageKey { queue, lane, first: block.first })
+            .collect();
+        let mut jobs = Vec::new();
+        self.paging.front_blocks = 0;
+        for key in keys {
+            if let Eviction::Write(job) = self.try_evict(key) {
+                jobs.push(job);
+            }
+        }
+        jobs
+    }
+
+    /// Forgets candidates that are gone, when they are many.
+    fn tidy_candidates(&mut self) {
+        if self.paging.candidates.len() <= 2 * self.paging.census.here() + 1024 {
+            return;
+        }
+        let mut candidates = std::mem::take(&mut self.paging.candidates);
+        candidates.retain(|key| {
+            let queue = self.queues.get(&key.queue);
+            queue.is_some_and(|queue| queue.block_here(*key).is_some())
+        });
+        let mut seen = std::collections::BTreeSet::new();
+        candidates.retain(|key| seen.insert(*key));
+        self.paging.candidates = candidates;
+    }
+
+    /// These pages were written. With `evict`, blocks that did not change meanwhile leave if they
+    /// still should.
+    pub fn pages_stored(&mut self, stored: Vec<StoredPage>, evict: bool) {
+        for StoredPage { key, version, outline } in stored {
+            let page = outline.page;
+            let Some(queue) = self.queues.get_mut(&key.queue) else {
+                self.paging.obsolete.push(page);
+                continue;
+            };
+            if queue.page_stored(key, version, outline) && evict {
+                match self.try_evict(key) {
+                    Eviction::Gone | Eviction::Stays | Eviction::Write(_) => {}
+                }
+            }
+        }
+    }
+
+    /// Pages that nothing here refers to. The newest image may: they may be overwritten when the
+    /// next image, planned after this call, is durable.
+    pub fn take_obsolete_pages(&mut self) -> Vec<PageRef> {
+        let mut pages = std::mem::take(&mut self.paging.obsolete);
+        for queue in self.queues.values_mut() {
+            queue.take_obsolete(&mut pages);
+        }
+        pages
+    }
+
+    /// They could not be overwritten yet: keep them for the next call.
+    pub fn keep_obsolete_pages(&mut self, mut pages: Vec<PageRef>) {
+        self.paging.obsolete.append(&mut pages);
+    }
+
+    /// A page was read. One that nobody needs any more is ignored.
+    ///
+    /// # Errors
+    /// It is not what it should be: the page file is damaged.
+    pub fn page_arrived(&mut self, request: PageRequest, bytes: &[u8]) -> Result<(), RecordError> {
+        let PageRequest { key, page } = request;
+        let Some(queue) = self.queues.get_mut(&key.queue) else { return Ok(()) };
+        if let Some(away) = queue.block_of_page(key, page) {
+            let sheet = page::decode(bytes)?;
+            if !queue.bring_in(away, sheet) {
+                let what = "a page says something else than its outline";
+                return Err(RecordError { offset: 0, what });
+            }
+            self.paging.may_leave(key);
+        }
+        for waiter in queue.page_waiters(key) {
+            if let Some(consumer) = self.consumers.get_mut(&waiter) {
+                consumer.fetching = None;
+                queue.waiting.wake(consumer.visitor());
+            }
+        }
+        self.mark_changed(key.queue);
+        Ok(())
+    }
+
+    /// In replay: a page that must be read before this fact can be applied, if there is one. Ask
+    /// again after it arrived.
+    #[must_use]
+    pub fn page_before(&mut self, fact: &Fact) -> Option<PageRequest> {
+        let (id, needed) = match fact {
+            Fact::Put { queue, sequence, message } => {
+                let found = self.queues.get(queue)?;
+                let order = message.header.order.min(9);
+                let at = found.away_for(sequence.0).or_else(|| found.away_at(order, sequence.0));
+                (queue, at)
+            }
+            Fact::Got { queue, sequence }
+            | Fact::Expired { queue, sequence }
+            | Fact::BackedOut { queue, sequence, count: _ } => {
+                (queue, self.queues.get(queue)?.away_for(sequence.0))
+            }
+            Fact::Moved { from, sequence, .. } => {
+                (from, self.queues.get(from)?.away_for(sequence.0))
+            }
+            Fact::Cleared { queue, upto } => (queue, self.queues.get(queue)?.away_across(upto.0)),
+            Fact::BodyChunk { .. }
+            | Fact::Defined { .. }
+            | Fact::Deleted { .. }
+            | Fact::Undefined { .. }
+            | Fact::Committed { .. } => return None,
+        };
+        let (id, away) = (*id, needed?);
+        Some(self.queues.get_mut(&id)?.ask_again(away))
+    }
+
+    /// The first page of each queue that is away: to be read in the background after a start.
+    pub fn first_pages(&mut self, outputs: &mut Outputs) {
+        for queue in self.queues.values_mut() {
+            if let crate::queue::Search::Away(away) = queue.first_available() {
+                let asked = queue.ask(away);
+                outputs.effects.extend(asked.map(|request| Effect::LoadPage { request }));
+            }
+        }
+    }
+
+    /// A queue ends: nothing refers to its pages any more.
+    pub(crate) fn give_up_pages(&mut self, queue: &mut Queue) {
+        queue.all_pages(&mut self.paging.obsolete);
+    }
+}
+
+enum Eviction {
+    /// It left, or is no more.
+    Gone,
+    /// It cannot leave now.
+    Stays,
+    /// It can leave when this is written.
+    Write(PageJob),
+}

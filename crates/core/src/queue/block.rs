@@ -1,0 +1,269 @@
+//! A block of a lane: up to 256 messages that follow each other, in memory or away on a page.
+//!
+//! A block that is *here* has a sheet; one that is *away* has only an outline of what its page
+//! says, and all of its messages are available. Sheets are shared with whoever writes them to a
+//! page: a change while one is shared is made to a copy, so that writing pauses nobody.
+//!
+//! Not here: order between blocks (`lane`); bytes of a page (`page`); when a page is written or
+//! read (`crate::paging`).
+//!
+//! Invariants: `live` and `available` count what the block holds; a block is away only when a page
+//! says exactly what it holds and all of that is available; `stored` is set when a page of it is
+//! in use, and `current` when that page says what the block holds.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use towline_types::{BodyLocation, PageRef, Time};
+
+use super::Extra;
+use super::entry::{Entry, Place, State};
+use super::keys::KeyFilter;
+
+/// Entries of one block; 20 KiB at 80 bytes each.
+#[cfg(not(test))]
+pub(crate) const BLOCK_ENTRIES: usize = 256;
+/// Small, so that short histories have many blocks.
+#[cfg(test)]
+pub(crate) const BLOCK_ENTRIES: usize = 8;
+
+/// What a block that is here holds.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sheet {
+    /// In order of their sequences, tombstones among them.
+    pub(crate) entries: Vec<Entry>,
+    /// What few of them have, by sequence.
+    pub(crate) extras: BTreeMap<u64, Extra>,
+}
+
+/// What is known of a page without reading it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outline {
+    /// Where it is.
+    pub page: PageRef,
+    /// Sequence of its first message.
+    pub first: u64,
+    /// Sequence of its last message.
+    pub last: u64,
+    /// Messages on it, 1 to 256.
+    pub live: u32,
+    /// Of these: with an expiry time.
+    pub expiring: u32,
+    /// The earliest expiry time; [`Time::NEVER`] when there is none.
+    pub expires_first: Time,
+    /// When the first of them was put.
+    pub put_at: Time,
+    /// Bytes of all bodies.
+    pub bytes: u64,
+    /// Where the bodies are.
+    pub extents: Box<[ExtentShare]>,
+}
+
+/// Bodies (or chunks) of one page in one extent of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExtentShare {
+    /// Number of the extent: position divided by the length of extents.
+    pub extent: u64,
+    /// How many.
+    pub bodies: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// See the module's description.
+#[derive(Debug)]
+pub(crate) struct Block {
+    /// Sequence of the first entry, tombstones included; 0 while there is none.
+    pub(crate) first: u64,
+    pub(crate) live: u32,
+    pub(crate) available: u32,
+    /// Facts on their way to the log that need the block here.
+    pub(crate) pins: u32,
+    /// Counts changes of what a page would say.
+    pub(crate) version: u32,
+    pub(crate) current: bool,
+    /// It was brought in and nobody had the time to look at it yet.
+    pub(crate) fresh: bool,
+    /// Its page was asked for.
+    pub(crate) asked: bool,
+    sheet: Option<Arc<Sheet>>,
+    pub(crate) stored: Option<Arc<Outline>>,
+    /// Tells which keys are not in it, while it is away and if anybody asked for keys.
+    pub(crate) filter: Option<KeyFilter>,
+}
+
+impl Block {
+    pub(crate) fn new() -> Block {
+        Block::of(Sheet::default())
+    }
+
+    pub(crate) fn of(sheet: Sheet) -> Block {
+        let count = |wanted: &dyn Fn(&Entry) -> bool| {
+            u32::try_from(sheet.entries.iter().filter(|entry| wanted(entry)).count())
+                .unwrap_or(u32::MAX)
+        };
+        Block {
+            first: sheet.entries.first().map_or(0, |entry| entry.sequence),
+            live: count(&|entry| entry.state != State::Gone),
+            available: count(&|entry| entry.state == State::Available),
+            pins: 0,
+            version: 0,
+            current: false,
+            fresh: false,
+            asked: false,
+            sheet: Some(Arc::new(sheet)),
+            stored: None,
+            filter: None,
+        }
+    }
+
+    /// A block that is away, as an image says.
+    pub(crate) fn away(outline: Arc<Outline>) -> Block {
+        Block {
+            first: outline.first,
+            live: outline.live,
+            available: outline.live,
+            pins: 0,
+            version: 0,
+            current: true,
+            fresh: false,
+            asked: false,
+            sheet: None,
+            stored: Some(outline),
+            filter: None,
+        }
+    }
+
+    pub(crate) fn is_here(&self) -> bool {
+        self.sheet.is_some()
+    }
+
+    /// What it holds, while it is here.
+    pub(crate) fn sheet(&self) -> Option<&Arc<Sheet>> {
+        self.sheet.as_ref()
+    }
+
+    pub(crate) fn entries(&self) -> &[Entry] {
+        self.sheet.as_ref().map_or(&[], |sheet| &sheet.entries)
+    }
+
+    /// What it holds, to be changed in a way that no page shows (states, tombstones).
+    ///
+    /// # Panics
+    /// When the block is away.
+    pub(crate) fn hidden_mut(&mut self) -> &mut Sheet {
+        match &mut self.sheet {
+            Some(sheet) => Arc::make_mut(sheet),
+            None => unreachable!("a block that is away is not changed"),
+        }
+    }
+
+    /// What it holds, to be changed in a way that a page must show.
+    ///
+    /// # Panics
+    /// When the block is away.
+    pub(crate) fn sheet_mut(&mut self) -> &mut Sheet {
+        self.version = self.version.wrapping_add(1);
+        self.current = false;
+        self.hidden_mut()
+    }
+
+    /// The highest sequence in it, tombstones included; `None` when there is none.
+    pub(crate) fn last(&self) -> Option<u64> {
+        match (&self.sheet, &self.stored) {
+            (Some(sheet), _) => sheet.entries.last().map(|entry| entry.sequence),
+            (None, Some(outline)) => Some(outline.last),
+            (None, None) => None,
+        }
+    }
+
+    /// Index of the first entry whose sequence is not below this.
+    pub(crate) fn lower_bound(&self, sequence: u64) -> usize {
+        let entries = self.entries();
+        // Dense sequences are the ordinary case of a queue manager with one busy queue.
+        if let Ok(guess) = usize::try_from(sequence.saturating_sub(self.first))
+            && entries.get(guess).is_some_and(|entry| entry.sequence == sequence)
+        {
+            return guess;
+        }
+        entries.partition_point(|entry| entry.sequence < sequence)
+    }
+
+    /// Whether nobody has anything of it in hand and a page could say all of it.
+    pub(crate) fn can_leave(&self) -> bool {
+        let in_log = |entry: &Entry| match entry.place {
+            Place::Log(_) => entry.persistent || entry.state == State::Gone,
+            Place::Memory(_) => false,
+        };
+        self.is_here()
+            && self.pins == 0
+            && self.live > 0
+            && self.available == self.live
+            && self.entries().iter().all(in_log)
+    }
+
+    /// Lets go of what is in memory.
+    ///
+    /// # Panics
+    /// When no page says what the block holds.
+    pub(crate) fn leave(&mut self) -> Option<Arc<Sheet>> {
+        assert!(self.current && self.pins == 0, "a page says what a block holds before it leaves");
+        assert_eq!(self.live, self.available, "what somebody holds stays here");
+        let Some(outline) = &self.stored else { unreachable!("a current page is stored") };
+        assert_eq!(outline.live, self.live, "a page says all");
+        self.first = outline.first;
+        self.sheet.take()
+    }
+
+    /// It is back: its page was read.
+    pub(crate) fn come(&mut self, sheet: Sheet) {
+        assert!(!self.is_here(), "a block comes when it is away");
+        self.sheet = Some(Arc::new(sheet));
+        self.filter = None;
+        self.asked = false;
+        self.fresh = true;
+    }
+
+    /// Panics when an invariant of the module's description is broken.
+    pub(crate) fn audit(&self) {
+        let Some(sheet) = &self.sheet else {
+            let stored = self.stored.as_ref();
+            assert!(self.current && stored.is_some_and(|outline| outline.live == self.live));
+            assert!(stored.is_some_and(|outline| outline.first == self.first), "first of a page");
+            assert_eq!(self.live, self.available, "all of a block that is away is available");
+            return;
+        };
+        assert_eq!(self.first, sheet.entries.first().map_or(0, |entry| entry.sequence));
+        let count = |state| sheet.entries.iter().filter(|entry| entry.state == state).count();
+        assert_eq!(self.available as usize, count(State::Available), "available entries");
+        assert_eq!(self.live as usize, sheet.entries.len() - count(State::Gone), "live entries");
+        assert!(!self.current || self.stored.is_some(), "a current page is stored");
+        for entry in &sheet.entries {
+            let known = sheet.extras.contains_key(&entry.sequence);
+            assert_eq!(known, entry.extra && entry.state != State::Gone, "extras");
+        }
+        let here = |sequence: &u64| sheet.entries.iter().any(|entry| entry.sequence == *sequence);
+        assert!(sheet.extras.keys().all(here), "an extra belongs to an entry");
+    }
+}
+
+impl Outline {
+    /// Whether this sequence may be on the page.
+    pub(crate) fn spans(&self, sequence: u64) -> bool {
+        (self.first..=self.last).contains(&sequence)
+    }
+}
+
+/// Adds a body to the shares of extents.
+pub(crate) fn add_share(shares: &mut Vec<ExtentShare>, body: BodyLocation, extent_bytes: u64) {
+    let extent = body.lsn.0 / extent_bytes;
+    let bytes = u64::from(body.bytes);
+    // Bodies of one page lie in one extent or two.
+    match shares.iter_mut().find(|share| share.extent == extent) {
+        Some(share) => {
+            share.bodies += 1;
+            share.bytes += bytes;
+        }
+        None => shares.push(ExtentShare { extent, bodies: 1, bytes }),
+    }
+}

@@ -1,0 +1,260 @@
+//! A block as bytes: what is on a page of the page file.
+//!
+//! Numbers are varints as in `record`; a difference is a zigzag varint (0, -1, 1, -2, ...).
+//!
+//! ```text
+//! version 1 (1 byte), number of messages (1 to 256), then each message:
+//!   flags 1, sequence - sequence before, priority 1, difference of put_at,
+//!   [time to live] [correlation 8 LE] [message id 8 LE] [backouts] [dead letter],
+//!   body: difference of position, bytes; or (chunks) how many, each: the same
+//!
+//! flags: 0 expires, 1 correlation, 2 message id, 3 backouts, 4 dead letter, 5 chunks
+//! ```
+//! The first message counts from sequence 0, time 0, position 0. Only persistent messages are on
+//! pages, in any state; all are available when they come back, because a block with others does
+//! not leave and nobody holds anything at start.
+//!
+//! A decoder accepts exactly what the encoder makes, and never panics.
+
+use towline_types::{BodyLocation, Lsn, PageRef, Time};
+
+use super::block::{BLOCK_ENTRIES, ExtentShare, add_share};
+use super::{Entry, Extra, Outline, Place, Sheet, State};
+use crate::record::{Reader, RecordError, put_dead_letter, put_varint, read_dead_letter};
+
+const VERSION: u8 = 1;
+
+const EXPIRES: u8 = 1;
+const CORRELATION: u8 = 1 << 1;
+const MESSAGE_ID: u8 = 1 << 2;
+const BACKOUTS: u8 = 1 << 3;
+const DEAD_LETTER: u8 = 1 << 4;
+const CHUNKS: u8 = 1 << 5;
+
+/// What the next message is told as a difference from.
+#[derive(Clone, Copy, Default)]
+struct Before {
+    sequence: u64,
+    put_at: u64,
+    lsn: u64,
+}
+
+/// Writes the persistent messages of a sheet. Yields their outline, with a place that the caller
+/// sets; `None` when there is none.
+pub(crate) fn encode(sheet: &Sheet, extent_bytes: u64, out: &mut Vec<u8>) -> Option<Outline> {
+    let kept = |entry: &&Entry| entry.persistent && entry.state != State::Gone;
+    let first = sheet.entries.iter().find(kept)?;
+    let mut outline = Outline {
+        page: PageRef { unit: 0, bytes: 0, checksum: 0 },
+        first: first.sequence,
+        last: first.sequence,
+        live: 0,
+        expiring: 0,
+        expires_first: Time::NEVER,
+        put_at: first.put_at,
+        bytes: 0,
+        extents: Box::default(),
+    };
+    let mut shares: Vec<ExtentShare> = Vec::new();
+    out.push(VERSION);
+    put_varint(sheet.entries.iter().filter(kept).count() as u64, out);
+    let mut before = Before::default();
+    for entry in sheet.entries.iter().filter(kept) {
+        let extra = if entry.extra { sheet.extras.get(&entry.sequence) } else { None };
+        put_entry(entry, extra, &mut before, out);
+        outline.last = entry.sequence;
+        outline.live += 1;
+        outline.expiring += u32::from(entry.expires());
+        outline.expires_first = outline.expires_first.min(entry.expires_at);
+        for body in bodies(entry, extra) {
+            outline.bytes += u64::from(body.bytes);
+            add_share(&mut shares, body, extent_bytes);
+        }
+    }
+    outline.extents = shares.into_boxed_slice();
+    Some(outline)
+}
+
+fn bodies<'a>(
+    entry: &'a Entry,
+    extra: Option<&'a Extra>,
+) -> impl Iterator<Item = BodyLocation> + 'a {
+    let chunks = extra.and_then(|extra| extra.chunks.as_deref());
+    let whole = match (chunks, &entry.place) {
+        (None, Place::Log(location)) => Some(*location),
+        (None, Place::Memory(_)) => unreachable!("the body of a persistent message is in the log"),
+        (Some(_), _) => None,
+    };
+    whole.into_iter().chain(chunks.into_iter().flatten().copied())
+}
+
+fn put_entry(entry: &Entry, extra: Option<&Extra>, before: &mut Before, out: &mut Vec<u8>) {
+    let chunks = extra.and_then(|extra| extra.chunks.as_ref());
+    let dead_letter = extra.and_then(|extra| extra.dead_letter.as_ref());
+    let flags = [
+        (entry.expires(), EXPIRES),
+        (entry.correlation_hash != 0, CORRELATION),
+        (entry.message_id_hash != 0, MESSAGE_ID),
+        (entry.backout_count != 0, BACKOUTS),
+        (dead_letter.is_some(), DEAD_LETTER),
+        (chunks.is_some(), CHUNKS),
+    ];
+    out.push(flags.iter().filter(|(set, _)| *set).map(|(_, flag)| flag).sum());
+    put_varint(entry.sequence - before.sequence, out);
+    out.push(entry.priority);
+    put_difference(entry.put_at.0, &mut before.put_at, out);
+    before.sequence = entry.sequence;
+    if entry.expires() {
+        put_varint(entry.expires_at.0.wrapping_sub(entry.put_at.0), out);
+    }
+    if entry.correlation_hash != 0 {
+        out.extend_from_slice(&entry.correlation_hash.to_le_bytes());
+    }
+    if entry.message_id_hash != 0 {
+        out.extend_from_slice(&entry.message_id_hash.to_le_bytes());
+    }
+    if entry.backout_count != 0 {
+        put_varint(u64::from(entry.backout_count), out);
+    }
+    if let Some(dead_letter) = dead_letter {
+        put_dead_letter(dead_letter, out);
+    }
+    if let Some(chunks) = chunks {
+        put_varint(chunks.len() as u64, out);
+    }
+    for body in bodies(entry, extra) {
+        put_difference(body.lsn.0, &mut before.lsn, out);
+        put_varint(u64::from(body.bytes), out);
+    }
+}
+
+fn put_difference(number: u64, before: &mut u64, out: &mut Vec<u8>) {
+    let difference = number.wrapping_sub(*before).cast_signed();
+    put_varint(((difference << 1) ^ (difference >> 63)).cast_unsigned(), out);
+    *before = number;
+}
+
+fn read_difference(reader: &mut Reader<'_>, before: &mut u64) -> Result<u64, RecordError> {
+    let zigzag = reader.varint()?;
+    let difference = (zigzag >> 1) ^ (zigzag & 1).wrapping_neg();
+    *before = before.wrapping_add(difference);
+    Ok(*before)
+}
+
+/// Reads a page.
+///
+/// # Errors
+/// It is not one of ours.
+pub(crate) fn decode(bytes: &[u8]) -> Result<Sheet, RecordError> {
+    let mut reader = Reader::new(bytes);
+    if reader.byte()? != VERSION {
+        return Err(reader.error("a page of another version"));
+    }
+    let count = reader.varint()?;
+    if count == 0 || count > BLOCK_ENTRIES as u64 {
+        return Err(reader.error("a page has 1 to 256 messages"));
+    }
+    let mut sheet = Sheet::default();
+    let mut before = Before::default();
+    for number in 0..count {
+        let (entry, extra) = read_entry(&mut reader, &mut before, number == 0)?;
+        if let Some(extra) = extra {
+            sheet.extras.insert(entry.sequence, extra);
+        }
+        sheet.entries.push(entry);
+    }
+    reader.end()?;
+    Ok(sheet)
+}
+
+fn read_entry(
+    reader: &mut Reader<'_>,
+    before: &mut Before,
+    first: bool,
+) -> Result<(Entry, Option<Extra>), RecordError> {
+    let flags = reader.byte()?;
+    if flags & !(EXPIRES | CORRELATION | MESSAGE_ID | BACKOUTS | DEAD_LETTER | CHUNKS) != 0 {
+        return Err(reader.error("an unknown flag"));
+    }
+    let step = reader.varint()?;
+    let sequence = before.sequence.checked_add(step).filter(|_| step > 0 || first);
+    let sequence = sequence.ok_or_else(|| reader.error("sequences do not ascend"))?;
+    before.sequence = sequence;
+    let priority = reader.byte()?;
+    if priority > 9 {
+        return Err(reader.error("a priority above 9"));
+    }
+    let put_at = Time(read_difference(reader, &mut before.put_at)?);
+    let expires_at = match flags & EXPIRES != 0 {
+        true => Time(put_at.0.wrapping_add(reader.varint()?)),
+        false => Time::NEVER,
+    };
+    let mut hash = |flag: u8| match flags & flag != 0 {
+        false => Ok(0),
+        true => match reader.u64_le()? {
+            0 => Err(reader.error("a hash of zero")),
+            hash => Ok(hash),
+        },
+    };
+    let (correlation_hash, message_id_hash) = (hash(CORRELATION)?, hash(MESSAGE_ID)?);
+    let backout_count = match flags & BACKOUTS != 0 {
+        false => 0,
+        true => match reader.varint_u32()? {
+            0 => return Err(reader.error("a backout count of zero")),
+            count => count,
+        },
+    };
+    let dead_letter = match flags & DEAD_LETTER != 0 {
+        true => Some(Box::new(read_dead_letter(reader)?)),
+        false => None,
+    };
+    let (location, chunks) = if flags & CHUNKS != 0 {
+        (BodyLocation::default(), Some(read_chunks(reader, before)?))
+    } else {
+        (read_body(reader, before)?, None)
+    };
+    let few = dead_letter.is_some() || chunks.is_some();
+    let entry = Entry {
+        sequence,
+        expires_at,
+        put_at,
+        correlation_hash,
+        message_id_hash,
+        place: Place::Log(location),
+        backout_count,
+        state: State::Available,
+        priority,
+        persistent: true,
+        extra: few,
+    };
+    Ok((entry, few.then_some(Extra { dead_letter, chunks })))
+}
+
+/// Where the bodies of a page are.
+#[cfg(test)]
+pub(crate) fn bodies_of_page(bytes: &[u8]) -> Vec<BodyLocation> {
+    let Ok(sheet) = decode(bytes) else { return Vec::new() };
+    let all = |entry: &Entry| {
+        let bodies: Vec<_> = bodies(entry, sheet.extras.get(&entry.sequence)).collect();
+        bodies
+    };
+    sheet.entries.iter().flat_map(all).collect()
+}
+
+fn read_body(reader: &mut Reader<'_>, before: &mut Before) -> Result<BodyLocation, RecordError> {
+    let lsn = Lsn(read_difference(reader, &mut before.lsn)?);
+    Ok(BodyLocation { lsn, bytes: reader.varint_u32()? })
+}
+
+fn read_chunks(
+    reader: &mut Reader<'_>,
+    before: &mut Before,
+) -> Result<Box<[BodyLocation]>, RecordError> {
+    let count = reader.varint()?;
+    // Each chunk takes two bytes at least: what a page claims is not believed before it is read.
+    let mut chunks: Vec<BodyLocation> = Vec::new();
+    for _ in 0..count {
+        chunks.push(read_body(reader, before)?);
+    }
+    Ok(chunks.into_boxed_slice())
+}

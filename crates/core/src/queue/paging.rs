@@ -1,0 +1,343 @@
+//! Walks over a queue of which part is away, and what comes and goes.
+//!
+//! A walk never passes over a block that is away and may matter: it says which page is needed.
+//! Not here: who asks whom to read (`crate::paging`).
+
+use std::sync::Arc;
+
+use towline_types::{PageRef, Time};
+
+use super::keys::KeyFilter;
+use super::{Block, Entry, LANES, Outline, Queue, Rank, Sheet, Spot, State, Walk};
+use crate::ConsumerId;
+use crate::paging::{PageKey, PageRequest};
+use crate::request::FilterKey;
+
+/// Blocks read ahead of a walk: 1,024 messages.
+pub(crate) const BLOCKS_AHEAD: usize = 4;
+
+/// A block that is away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Away {
+    pub(crate) lane: u8,
+    pub(crate) block: usize,
+}
+
+/// Where a search in a queue ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Search {
+    Found(Spot),
+    /// The page of this block must be read to go on.
+    Away(Away),
+    Nothing,
+}
+
+impl Queue {
+    /// The first available message in order of delivery.
+    pub(crate) fn first_available(&mut self) -> Search {
+        let mut rest = self.occupied;
+        while self.available > 0 && rest != 0 {
+            let lane = rest.ilog2();
+            rest &= !(1 << lane);
+            let lane = u8::try_from(lane).unwrap_or(0);
+            let walk = self.lanes[usize::from(lane)].first_available();
+            if let Some(search) = self.searched(lane, walk) {
+                return search;
+            }
+        }
+        Search::Nothing
+    }
+
+    /// The first available message in order of delivery of which none is before its lane's cursor.
+    pub(crate) fn next_available(&self, cursor: &[u64; LANES]) -> Search {
+        let mut rest = self.occupied;
+        while self.available > 0 && rest != 0 {
+            let lane = rest.ilog2();
+            rest &= !(1 << lane);
+            let lane = u8::try_from(lane).unwrap_or(0);
+            let walk = self.lanes[usize::from(lane)].next_available(cursor[usize::from(lane)]);
+            if let Some(search) = self.searched(lane, walk) {
+                return search;
+            }
+        }
+        Search::Nothing
+    }
+
+    fn searched(&self, lane: u8, walk: Walk) -> Option<Search> {
+        match walk {
+            Walk::At(at) => {
+                let sequence = self.lanes[usize::from(lane)].entry(at).sequence;
+                Some(Search::Found(Spot { lane, sequence }))
+            }
+            Walk::Away(block) => Some(Search::Away(Away { lane, block })),
+            Walk::End => None,
+        }
+    }
+
+    /// The first message of a lane from here on that the scan for expired ones must look at.
+    pub(crate) fn next_to_expire(&self, lane: u8, from: u64, now: Time) -> Search {
+        let Some(entries) = self.lanes.get(usize::from(lane)) else { return Search::Nothing };
+        self.searched(lane, entries.next_to_expire(from, now)).unwrap_or(Search::Nothing)
+    }
+
+    /// The first message of a lane from here on whose body may be in an extent before this one.
+    pub(crate) fn next_in_old_extent(&self, lane: u8, from: u64, before: u64) -> Search {
+        let Some(entries) = self.lanes.get(usize::from(lane)) else { return Search::Nothing };
+        self.searched(lane, entries.next_in_old_extent(from, before)).unwrap_or(Search::Nothing)
+    }
+
+    /// The first available message of this key that is not before `from`.
+    pub(crate) fn next_of_key(&self, key: FilterKey, from: Rank) -> Search {
+        let found = self.index.as_ref().and_then(|index| index.next(key, from));
+        if let Some(away) = self.away_with_key(key, from, found) {
+            return Search::Away(away);
+        }
+        found.map_or(Search::Nothing, |rank| {
+            Search::Found(Spot { lane: rank.lane(), sequence: rank.sequence() })
+        })
+    }
+
+    /// The first block away, between two places, that may hold this key.
+    fn away_with_key(&self, key: FilterKey, from: Rank, upto: Option<Rank>) -> Option<Away> {
+        for lane in (0..10_u8).rev() {
+            let entries = &self.lanes[usize::from(lane)];
+            if entries.away() == 0 {
+                continue;
+            }
+            for (number, block) in entries.blocks().iter().enumerate() {
+                if upto.is_some_and(|upto| Rank::new(lane, block.first) > upto) {
+                    return None;
+                }
+                let before = block.last().is_none_or(|last| Rank::new(lane, last) < from);
+                let excluded = block.filter.as_ref().is_some_and(|filter| filter.excludes(key));
+                if !block.is_here() && !before && !excluded {
+                    return Some(Away { lane, block: number });
+                }
+            }
+        }
+        None
+    }
+
+    /// What to read for a block that is away; `None` when it was asked for already.
+    pub(crate) fn ask(&mut self, away: Away) -> Option<PageRequest> {
+        let queue = self.id();
+        let block = self.lanes[usize::from(away.lane)].block_mut(away.block)?;
+        let page = block.stored.as_ref()?.page;
+        if block.is_here() || std::mem::replace(&mut block.asked, true) {
+            return None;
+        }
+        Some(PageRequest { key: PageKey { queue, lane: away.lane, first: block.first }, page })
+    }
+
+    /// What to read for a block that is away, whether it was asked for or not.
+    ///
+    /// # Panics
+    /// When the block is not away.
+    pub(crate) fn ask_again(&mut self, away: Away) -> PageRequest {
+        if let Some(block) = self.block_mut(away) {
+            block.asked = false;
+        }
+        match self.ask(away) {
+            Some(request) => request,
+            None => unreachable!("a block that is away has a page"),
+        }
+    }
+
+    /// The blocks behind this message that are away and will be wanted next.
+    pub(crate) fn ask_ahead(&mut self, spot: Spot, asked: &mut Vec<PageRequest>) {
+        let lane = &self.lanes[usize::from(spot.lane)];
+        if lane.away() == 0 {
+            return;
+        }
+        let Some(at) = lane.block_for(spot.sequence) else { return };
+        for block in at + 1..=at + BLOCKS_AHEAD {
+            asked.extend(self.ask(Away { lane: spot.lane, block }));
+        }
+    }
+
+    /// This consumer goes on when the page of a block is there.
+    pub(crate) fn wait_for_page(&mut self, away: Away, consumer: ConsumerId) {
+        let block = self.lanes[usize::from(away.lane)].blocks().get(away.block);
+        if let Some(block) = block {
+            self.loading.entry((away.lane, block.first)).or_default().push(consumer);
+        }
+    }
+
+    /// Who waited for this page.
+    pub(crate) fn page_waiters(&mut self, key: PageKey) -> Vec<ConsumerId> {
+        self.loading.remove(&(key.lane, key.first)).unwrap_or_default()
+    }
+
+    /// The block of this key and page, if it is away and that is still its page.
+    pub(crate) fn block_of_page(&self, key: PageKey, page: PageRef) -> Option<Away> {
+        let lane = self.lanes.get(usize::from(key.lane))?;
+        let at = lane.block_for(key.first)?;
+        let block = lane.blocks().get(at)?;
+        let same = block.stored.as_ref().is_some_and(|outline| outline.page == page);
+        (same && !block.is_here()).then_some(Away { lane: key.lane, block: at })
+    }
+
+    /// The page of a block was read. False: it does not say what it should.
+    pub(crate) fn bring_in(&mut self, away: Away, sheet: Sheet) -> bool {
+        let lane = &mut self.lanes[usize::from(away.lane)];
+        let Some(outline) = lane.blocks().get(away.block).and_then(|b| b.stored.as_ref()) else {
+            return false;
+        };
+        let ends = (sheet.entries.first(), sheet.entries.last());
+        let (Some(first), Some(last)) = ends else { return false };
+        let says = (first.sequence, last.sequence, sheet.entries.len() as u64);
+        if says != (outline.first, outline.last, u64::from(outline.live)) {
+            return false;
+        }
+        if let Some(index) = &mut self.index {
+            for entry in &sheet.entries {
+                index.add(Rank::new(away.lane, entry.sequence), entry.hashes());
+            }
+        }
+        lane.bring_in(away.block, sheet);
+        true
+    }
+
+    /// Lets go of a block whose page is written.
+    pub(crate) fn send_away(&mut self, away: Away) {
+        let lane = &mut self.lanes[usize::from(away.lane)];
+        let Some(sheet) = lane.send_away(away.block) else { return };
+        let Some(index) = &mut self.index else { return };
+        let live: Vec<Entry> =
+            sheet.entries.iter().filter(|entry| entry.state != State::Gone).cloned().collect();
+        for entry in &live {
+            index.remove(Rank::new(away.lane, entry.sequence), entry.hashes());
+        }
+        if let Some(block) = lane.block_mut(away.block) {
+            block.filter = KeyFilter::of(&live, index);
+        }
+    }
+
+    /// The block here that begins with this sequence, and how far it is from the front and the end
+    /// of its lane.
+    pub(crate) fn block_here(&self, key: PageKey) -> Option<(Away, &Block, usize)> {
+        let lane = self.lanes.get(usize::from(key.lane))?;
+        let at = lane.block_for(key.first)?;
+        let block = lane.blocks().get(at)?;
+        if block.first != key.first || !block.is_here() {
+            return None;
+        }
+        let from_end = lane.blocks().len() - 1 - at;
+        Some((Away { lane: key.lane, block: at }, block, from_end))
+    }
+
+    pub(crate) fn block_mut(&mut self, away: Away) -> Option<&mut Block> {
+        self.lanes.get_mut(usize::from(away.lane))?.block_mut(away.block)
+    }
+
+    /// The page of a block was written. True: it says what the block holds now.
+    pub(crate) fn page_stored(&mut self, key: PageKey, version: u32, page: Arc<Outline>) -> bool {
+        let lane = &mut self.lanes[usize::from(key.lane.min(9))];
+        lane.page_stored(key.first, version, page)
+    }
+
+    /// A block that is away, of an image.
+    pub(crate) fn push_away(&mut self, lane: u8, outline: Arc<Outline>) {
+        self.live += u64::from(outline.live);
+        self.available += u64::from(outline.live);
+        self.expiring += u64::from(outline.expiring);
+        self.bytes += outline.bytes;
+        self.highest = self.highest.max(outline.last);
+        self.occupied |= 1 << lane;
+        self.lanes[usize::from(lane)].push_away(outline);
+    }
+
+    /// Takes out what is away and lies before this place.
+    pub(crate) fn drop_away(&mut self, upto: u64) -> Vec<Arc<Outline>> {
+        let mut dropped = Vec::new();
+        for number in 0..LANES {
+            let lane = &mut self.lanes[number];
+            dropped.extend(lane.drop_away(upto));
+            if lane.live() == 0 {
+                self.occupied &= !(1 << number);
+            }
+        }
+        for outline in &dropped {
+            self.live -= u64::from(outline.live);
+            self.available -= u64::from(outline.live);
+            self.expiring -= u64::from(outline.expiring);
+            self.bytes -= outline.bytes;
+        }
+        dropped
+    }
+
+    /// A block that is away and that a fact about this message would need; for replay.
+    pub(crate) fn away_for(&self, sequence: u64) -> Option<Away> {
+        if sequence > self.highest {
+            return None;
+        }
+        (0..10_u8).find_map(|lane| match self.lanes[usize::from(lane)].find(sequence) {
+            Walk::Away(block) => Some(Away { lane, block }),
+            Walk::At(_) | Walk::End => None,
+        })
+    }
+
+    /// A block that is away and in whose midst, or right behind it, a message would be inserted;
+    /// for replay.
+    pub(crate) fn away_at(&self, lane: u8, sequence: u64) -> Option<Away> {
+        let entries = self.lanes.get(usize::from(lane))?;
+        let newest = entries.blocks().back()?.last()?;
+        let at = entries.block_for(sequence)?;
+        let away = entries.blocks().get(at).is_some_and(|block| !block.is_here());
+        (away && sequence <= newest).then_some(Away { lane, block: at })
+    }
+
+    /// A block that is away and partly before this place; for replay.
+    pub(crate) fn away_across(&self, upto: u64) -> Option<Away> {
+        (0..10_u8).find_map(|lane| {
+            let entries = &self.lanes[usize::from(lane)];
+            let block = entries.block_for(upto)?;
+            let found = entries.blocks().get(block)?;
+            let across = !found.is_here()
+                && found.first < upto
+                && found.last().is_some_and(|last| last >= upto);
+            across.then_some(Away { lane, block })
+        })
+    }
+
+    /// Keeps the block of a message here while a fact about it is on its way.
+    pub(crate) fn pin(&mut self, spot: Spot) {
+        if let Some(block) = self.block_with(spot) {
+            block.pins += 1;
+        }
+    }
+
+    /// The fact is applied. Replay pins nothing: its pages come before the facts that need them.
+    pub(crate) fn unpin(&mut self, spot: Spot) {
+        if let Some(block) = self.block_with(spot) {
+            block.pins = block.pins.saturating_sub(1);
+        }
+    }
+
+    fn block_with(&mut self, spot: Spot) -> Option<&mut Block> {
+        let lane = &mut self.lanes[usize::from(spot.lane)];
+        let at = lane.block_for(spot.sequence)?;
+        lane.block_mut(at)
+    }
+
+    /// All blocks, lane by lane.
+    pub(crate) fn all_blocks(&self) -> impl Iterator<Item = (u8, &Block)> {
+        (0..10_u8).flat_map(|lane| {
+            self.lanes[usize::from(lane)].blocks().iter().map(move |block| (lane, block))
+        })
+    }
+
+    /// Pages that nothing refers to any more.
+    pub(crate) fn take_obsolete(&mut self, pages: &mut Vec<PageRef>) {
+        for lane in &mut self.lanes {
+            lane.take_obsolete(pages);
+        }
+    }
+
+    /// All pages of a queue that ends.
+    pub(crate) fn all_pages(&mut self, pages: &mut Vec<PageRef>) {
+        for lane in &mut self.lanes {
+            lane.all_pages(pages);
+        }
+    }
+}

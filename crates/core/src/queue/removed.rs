@@ -1,0 +1,81 @@
+//! What leaves a queue, how long bodies are, and how consumers look at it.
+
+use super::{Entry, Extra, Place};
+use crate::ConsumerId;
+use crate::fact::Body;
+use crate::message::Message;
+use crate::request::FilterKey;
+
+/// A message that was taken out of its queue.
+#[derive(Debug)]
+pub(crate) struct Removed {
+    pub(crate) entry: Entry,
+    pub(crate) extra: Extra,
+}
+
+impl Removed {
+    pub(crate) fn bytes(&self) -> u64 {
+        match (&self.extra.chunks, &self.entry.place) {
+            (Some(chunks), _) => chunks.iter().map(|chunk| u64::from(chunk.bytes)).sum(),
+            (None, Place::Memory(bytes)) => bytes.len() as u64,
+            (None, Place::Log(location)) => u64::from(location.bytes),
+        }
+    }
+
+    pub(crate) fn body(self) -> Body {
+        match (self.extra.chunks, self.entry.place) {
+            (Some(chunks), _) => Body::Chunks(chunks),
+            (None, Place::Memory(bytes)) => Body::Memory(bytes),
+            (None, Place::Log(location)) => Body::Log(location),
+        }
+    }
+
+    /// The message, as one that stands in lane `order`.
+    pub(crate) fn into_message(mut self, order: u8) -> Message {
+        let header = self.entry.header(order);
+        let backout_count = self.entry.backout_count;
+        let dead_letter = self.extra.dead_letter.take();
+        Message { header, body: self.body(), backout_count, dead_letter }
+    }
+}
+
+/// Length of a body.
+pub(crate) fn body_bytes(body: &Body) -> u64 {
+    match body {
+        Body::Incoming(payload) => payload.len() as u64,
+        Body::Memory(bytes) => bytes.len() as u64,
+        Body::Log(location) => u64::from(location.bytes),
+        Body::Chunks(chunks) => chunks.iter().map(|chunk| u64::from(chunk.bytes)).sum(),
+        Body::Announced { bytes, .. } => *bytes,
+    }
+}
+
+/// The consumers that a queue knows, by how they look for messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Attention {
+    /// Takes whatever is first.
+    Plain,
+    /// Looks at each message: a filter without a key, or a browser.
+    Scanner,
+    /// Looks for one key.
+    Keyed(FilterKey),
+}
+
+impl Attention {
+    /// How a consumer with this mode and filter looks for messages.
+    pub(crate) fn of(browses: bool, filter: Option<&crate::request::Filter>) -> Attention {
+        match filter {
+            Some(crate::request::Filter { key: Some(key), .. }) => Attention::Keyed(*key),
+            Some(_) => Attention::Scanner,
+            None if browses => Attention::Scanner,
+            None => Attention::Plain,
+        }
+    }
+}
+
+/// A consumer as `waiting` sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Visitor {
+    pub(crate) consumer: ConsumerId,
+    pub(crate) attention: Attention,
+}

@@ -1,0 +1,68 @@
+//! Does what administrators ask for and the instance cannot do alone (images, backups), one after
+//! the other on a thread of its own: each waits for the disk.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+
+use serde_json::json;
+use towline_admin::catalogue::IMAGE_TAKEN;
+use towline_node::Chore;
+
+use crate::door::Door;
+use crate::images::Images;
+use crate::logging::log;
+
+/// Chores that may wait; each connection waits for the answer to its own.
+const CHORES_MAX: usize = 1_024;
+
+/// The node's end of the thread.
+pub(crate) struct Clerk {
+    sender: SyncSender<Chore>,
+}
+
+impl Clerk {
+    pub(crate) fn new() -> (Clerk, Receiver<Chore>) {
+        let (sender, receiver) = sync_channel(CHORES_MAX);
+        (Clerk { sender }, receiver)
+    }
+
+    /// Hands one over. One that finds no room is never answered; who asked times out.
+    pub(crate) fn send(&self, chore: Chore) {
+        if let Err(error) = self.sender.try_send(chore) {
+            tracing::warn!(%error, "an administration request is not carried out");
+        }
+    }
+}
+
+/// Starts the thread; it ends with the process.
+pub(crate) fn start(
+    receiver: Receiver<Chore>,
+    door: Arc<Door>,
+    images: Arc<Images>,
+) -> std::io::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name("clerk".into()).spawn(move || {
+        for chore in receiver {
+            let json = match chore.kind.as_str() {
+                "image" => image(&door, &images),
+                other => json!({ "error": format!("'{other}' cannot be done") }).to_string(),
+            };
+            door.chore_done(chore.ticket, json);
+        }
+    })
+}
+
+fn image(door: &Door, images: &Images) -> String {
+    match images.take(door) {
+        Ok(Some(taken)) => {
+            let (at, took) = (taken.at.to_string(), taken.took.as_millis());
+            let (bytes, pages) = (taken.bytes.to_string(), taken.pages.to_string());
+            log(&IMAGE_TAKEN, &[&at, &bytes, &pages, &took.to_string()]);
+            let took_ms = u64::try_from(took).unwrap_or(u64::MAX);
+            json!({ "lsn": at, "bytes": taken.bytes, "pages": taken.pages, "took_ms": took_ms })
+                .to_string()
+        }
+        Ok(None) => json!({ "error": "the log moves too fast; try again" }).to_string(),
+        Err(error) => json!({ "error": error.to_string() }).to_string(),
+    }
+}
