@@ -19,6 +19,15 @@ pub use delay::DelayDisk;
 pub use linux::LinuxDisk;
 pub use memory::{Fault, FaultOn, MemoryDisk};
 
+/// Room in a file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileSystem {
+    /// All that it can hold.
+    pub bytes_max: u64,
+    /// What this process can still write.
+    pub bytes_free: u64,
+}
+
 /// A folder that holds one log.
 pub trait Disk: Send + Sync {
     /// Makes an empty file, or empties the one that is there.
@@ -57,8 +66,13 @@ pub trait Disk: Send + Sync {
     /// What the operating system says. Fatal to the log.
     fn sync_names(&self) -> io::Result<()>;
 
+    /// How much the file system of the folder can hold; `None` when that is not known.
+    fn file_system(&self) -> Option<FileSystem>;
+
     /// Bytes that new files can still take; `u64::MAX` when that is not known.
-    fn free_bytes(&self) -> u64;
+    fn free_bytes(&self) -> u64 {
+        self.file_system().map_or(u64::MAX, |found| found.bytes_free)
+    }
 
     /// What to call the folder in messages.
     fn name(&self) -> String;

@@ -156,7 +156,8 @@ impl fmt::Display for LogError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LogError::Io { doing, file, source } => {
-                write!(out, "cannot {doing} ({file}): {source}")
+                write!(out, "cannot {doing} ({file}): {source}")?;
+                advice(source.kind()).map_or(Ok(()), |advice| write!(out, "; {advice}"))
             }
             LogError::Locked { folder, pid: Some(pid) } => {
                 write!(out, "the log folder {} is in use by process {pid}", folder.display())
@@ -217,6 +218,22 @@ impl LogError {
 
     pub(crate) fn io(doing: &'static str, file: &str, source: io::Error) -> LogError {
         LogError::Io { doing, file: file.to_owned(), source }
+    }
+}
+
+/// What a person can do about it.
+fn advice(kind: io::ErrorKind) -> Option<&'static str> {
+    match kind {
+        io::ErrorKind::PermissionDenied => Some(
+            "give the user of this process the right to read and write the folder and its files",
+        ),
+        io::ErrorKind::ReadOnlyFilesystem => {
+            Some("the file system is mounted read-only: mount it for writing")
+        }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            Some("make room on the file system")
+        }
+        _ => None,
     }
 }
 

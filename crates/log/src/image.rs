@@ -19,6 +19,7 @@ use crate::format::{
 };
 use crate::mark::Mark;
 use crate::shared::{ImagePlace, Shared, hold};
+use crate::writer::fail;
 
 /// Name of an image that is being written.
 pub(crate) const NEW_IMAGE_NAME: &str = "new-image";
@@ -39,10 +40,14 @@ pub(crate) fn write(shared: &Shared, mark: Mark, bytes: &[u8]) -> Result<(), Log
     let mut housekeeping = hold(&shared.housekeeping);
     let disk = shared.disk.as_ref();
     let name = image_name(at);
-    write_file(disk, header, bytes)
-        .and_then(|()| disk.rename(NEW_IMAGE_NAME, &name))
-        .and_then(|()| disk.sync_names())
-        .map_err(|e| LogError::io("write an image", &name, e))?;
+    let named = write_file(disk, header, bytes);
+    if let Err(e) = named.and_then(|()| disk.rename(NEW_IMAGE_NAME, &name)) {
+        // What was written so far must not take room that may be wanting. When that fails too, a
+        // start removes it.
+        drop(disk.remove(NEW_IMAGE_NAME));
+        return Err(LogError::io("write an image", &name, e));
+    }
+    sync_names(shared)?;
     let images = &mut housekeeping.images;
     images.retain(|image| image.at != at);
     images.push(ImagePlace { at, needs: header.needs() });
@@ -51,7 +56,23 @@ pub(crate) fn write(shared: &Shared, mark: Mark, bytes: &[u8]) -> Result<(), Log
         let name = image_name(images.remove(0).at);
         disk.remove(&name).map_err(|e| LogError::io("remove an old image", &name, e))?;
     }
+    let first = shared.first_held();
+    hold(&shared.needs).enter_images(first, images);
     Ok(())
+}
+
+/// Makes names durable. What names there are when that fails is not known, and never will be by
+/// trying again: the log ends.
+///
+/// # Errors
+/// [`LogError::Io`].
+pub(crate) fn sync_names(shared: &Shared) -> Result<(), LogError> {
+    let synced = shared.disk.sync_names();
+    synced.map_err(|e| {
+        let error = LogError::io("sync the log folder", &shared.disk.name(), e);
+        fail(shared, &error);
+        error
+    })
 }
 
 fn write_file(disk: &dyn Disk, header: ImageHeader, bytes: &[u8]) -> io::Result<()> {

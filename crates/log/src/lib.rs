@@ -43,7 +43,7 @@ mod testing;
 mod writer;
 
 pub use append::Appender;
-pub use disk::{DelayDisk, Disk, DiskFile, LinuxDisk, MemoryDisk};
+pub use disk::{DelayDisk, Disk, DiskFile, FileSystem, LinuxDisk, MemoryDisk};
 pub use error::{Damage, Finding, LogError};
 pub use format::{FORMAT_VERSION, LogId};
 pub use log::{Listener, Log, Space, Urgency};

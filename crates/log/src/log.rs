@@ -18,7 +18,7 @@ use crate::format::BATCH_HEADER_BYTES;
 use crate::mark::Mark;
 use crate::shared::{Opened, Phase, Shared, hold};
 use crate::stats::Stats;
-use crate::{image, keeper, read, reclaim, writer};
+use crate::{image, keeper, read, reclaim, stats, writer};
 
 /// How soon a run must be durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,7 +128,8 @@ impl Log {
     /// returns. The newest two are kept. Blocks.
     ///
     /// # Errors
-    /// [`LogError::Io`]: the older images are still there, the log goes on.
+    /// [`LogError::Io`]: the older images are still there, the log goes on (but for a folder whose
+    /// names cannot be synced: that ends the log as a failed sync of a batch does).
     pub fn write_image(&self, mark: Mark, bytes: &[u8]) -> Result<(), LogError> {
         image::write(self.shared(), mark, bytes)
     }
@@ -173,27 +174,7 @@ impl Log {
     /// A picture of the figures.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        let shared = self.shared();
-        let mut stats = Stats { bytes_max: shared.options.log_bytes_max, ..Stats::default() };
-        {
-            let state = shared.state();
-            let extents = &state.extents;
-            stats.commits = state.commits;
-            stats.extents = extents.holding();
-            stats.bytes_in_use = (stats.extents - 1) * extents.extent_bytes + extents.position;
-            stats.bytes_reusable = (extents.count() - stats.extents) * extents.extent_bytes;
-        }
-        {
-            let written = hold(&shared.written);
-            stats.logical_bytes_written = written.logical_bytes;
-            stats.physical_bytes_written = written.physical_bytes;
-            stats.writes = written.batches;
-            stats.syncs = written.batches;
-            stats.write_latency = written.summary();
-        }
-        let cache = hold(&shared.cache);
-        stats.cache_bytes = cache.bytes() as u64;
-        Stats { cache_hits: cache.hits, cache_misses: cache.misses, ..stats }
+        stats::collect(self.shared())
     }
 
     /// Refuses new runs, writes what is open, waits for the disk, marks the log as orderly ended

@@ -10,6 +10,7 @@ use towline_types::Lsn;
 
 use crate::error::LogError;
 use crate::format::extent_name;
+use crate::image::sync_names;
 use crate::shared::{Shared, hold};
 
 /// Files kept for use again; more are removed.
@@ -26,6 +27,8 @@ pub(crate) fn reclaim(shared: &Shared, keep_from: Lsn) -> Result<(), LogError> {
     let Some(needs) = housekeeping.images.iter().map(|image| image.needs).min() else {
         return Ok(());
     };
+    let tail = shared.state().tail;
+    hold(&shared.needs).enter_keep(keep_from, tail);
     let needed = keep_from.min(needs);
     let first_needed = needed.0 / shared.options.extent_bytes;
     while let Some((sequence, keep_file)) = take_oldest(shared, first_needed) {
@@ -34,8 +37,8 @@ pub(crate) fn reclaim(shared: &Shared, keep_from: Lsn) -> Result<(), LogError> {
         let disk = shared.disk.as_ref();
         shared.handles.forget(sequence);
         let gone = if keep_file { disk.rename(&name, &spare) } else { disk.remove(&name) };
-        gone.and_then(|()| disk.sync_names())
-            .map_err(|e| LogError::io("let an extent go", &name, e))?;
+        gone.map_err(|e| LogError::io("let an extent go", &name, e))?;
+        sync_names(shared)?;
         let mut state = shared.state();
         if keep_file {
             state.extents.spares.push(spare);

@@ -26,6 +26,7 @@ use crate::log::{Listener, Space};
 use crate::mark::{Seam, Seams};
 use crate::options::Options;
 use crate::rule::{self, Decision, Facts, TypicalWrite};
+use crate::stats::Needs;
 
 /// Most bytes in batches that wait for a writer; appenders wait beyond it, see
 /// [`Shared::wait_for_writers`].
@@ -57,6 +58,8 @@ pub(crate) struct Shared {
     pub(crate) reported: Mutex<Reported>,
     /// Held while images are written and extents reclaimed: one at a time.
     pub(crate) housekeeping: Mutex<Housekeeping>,
+    /// Held for a moment.
+    pub(crate) needs: Mutex<Needs>,
     pub(crate) durable: AtomicU64,
     pub(crate) tail: AtomicU64,
     pub(crate) unsynced: AtomicU64,
@@ -161,6 +164,11 @@ impl Shared {
     /// Position that the listener may be told.
     pub(crate) fn durable(&self) -> Lsn {
         Lsn(self.durable.load(Ordering::Acquire))
+    }
+
+    /// Where the log that is there begins.
+    pub(crate) fn first_held(&self) -> Lsn {
+        Lsn(self.state().extents.first * self.options.extent_bytes)
     }
 
     /// What an idle writer does now.

@@ -1,4 +1,4 @@
-//! A disk made slow: for measuring what group commit does about slow syncs.
+//! A disk made slow: for measuring what slow syncs, or slow everything, cost.
 //!
 //! Not for correctness tests (they hold syncs with [`super::MemoryDisk`] instead of sleeping).
 
@@ -7,53 +7,81 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use super::{Disk, DiskFile};
+use super::{Disk, DiskFile, FileSystem};
 
-/// Another disk whose every sync of a file takes `sync_delay` longer.
+/// Another disk that takes longer.
 pub struct DelayDisk {
     inner: Arc<dyn Disk>,
-    sync_delay: Duration,
+    delays: Delays,
+}
+
+#[derive(Clone, Copy)]
+struct Delays {
+    /// Each sync of a file.
+    sync: Duration,
+    /// Every call on a file or the folder, syncs included.
+    call: Duration,
 }
 
 impl DelayDisk {
-    /// Makes `inner` slower.
+    /// Every sync of a file takes `sync_delay` longer.
     #[must_use]
     pub fn new(inner: Arc<dyn Disk>, sync_delay: Duration) -> DelayDisk {
-        DelayDisk { inner, sync_delay }
+        DelayDisk { inner, delays: Delays { sync: sync_delay, call: Duration::ZERO } }
+    }
+
+    /// Every call takes `delay` longer: a file system behind a network.
+    #[must_use]
+    pub fn every_call(inner: Arc<dyn Disk>, delay: Duration) -> DelayDisk {
+        DelayDisk { inner, delays: Delays { sync: Duration::ZERO, call: delay } }
     }
 
     fn wrap(&self, inner: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
-        Arc::new(DelayFile { inner, sync_delay: self.sync_delay })
+        Arc::new(DelayFile { inner, delays: self.delays })
+    }
+}
+
+impl Delays {
+    fn call(self) {
+        if !self.call.is_zero() {
+            thread::sleep(self.call);
+        }
     }
 }
 
 impl Disk for DelayDisk {
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        self.delays.call();
         Ok(self.wrap(self.inner.create(name)?))
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        self.delays.call();
         Ok(self.wrap(self.inner.open(name)?))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.delays.call();
         self.inner.rename(from, to)
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
+        self.delays.call();
         self.inner.remove(name)
     }
 
     fn list(&self) -> io::Result<Vec<(String, u64)>> {
+        self.delays.call();
         self.inner.list()
     }
 
     fn sync_names(&self) -> io::Result<()> {
+        self.delays.call();
         self.inner.sync_names()
     }
 
-    fn free_bytes(&self) -> u64 {
-        self.inner.free_bytes()
+    fn file_system(&self) -> Option<FileSystem> {
+        self.inner.file_system()
     }
 
     fn name(&self) -> String {
@@ -63,32 +91,37 @@ impl Disk for DelayDisk {
 
 struct DelayFile {
     inner: Arc<dyn DiskFile>,
-    sync_delay: Duration,
+    delays: Delays,
 }
 
 impl DiskFile for DelayFile {
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.delays.call();
         self.inner.write_at(bytes, offset)
     }
 
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.delays.call();
         self.inner.read_at(bytes, offset)
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        thread::sleep(self.sync_delay);
+        thread::sleep(self.delays.sync.max(self.delays.call));
         self.inner.sync_data()
     }
 
     fn len(&self) -> io::Result<u64> {
+        self.delays.call();
         self.inner.len()
     }
 
     fn reserve(&self, bytes: u64) -> io::Result<()> {
+        self.delays.call();
         self.inner.reserve(bytes)
     }
 
     fn cut(&self, bytes: u64) -> io::Result<()> {
+        self.delays.call();
         self.inner.cut(bytes)
     }
 }

@@ -14,9 +14,9 @@ use std::sync::Arc;
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
 use rustix::io::Errno;
 
-use super::{Disk, DiskFile};
+use super::{Disk, DiskFile, FileSystem};
 use crate::block::Aligned;
-use crate::error::LogError;
+use crate::error::{LogError, is_full};
 use crate::format::BLOCK_BYTES;
 
 const LOCK_NAME: &str = "lock";
@@ -50,7 +50,7 @@ impl LinuxDisk {
             writable: true,
             _lock: Some(lock),
         };
-        disk.direct = disk.takes_direct();
+        disk.direct = disk.takes_direct()?;
         Ok(disk)
     }
 
@@ -72,16 +72,41 @@ impl LinuxDisk {
         self.direct
     }
 
-    fn takes_direct(&self) -> bool {
-        let mut block = Aligned::zeroed(BLOCK_BYTES);
-        let written = self.create(PROBE_NAME).and_then(|file| file.write_at(block.bytes_mut(), 0));
-        let removed = self.remove(PROBE_NAME);
-        written.is_ok() && removed.is_ok()
+    /// Whether the file system takes direct I/O; and whether it can be written at all, which had
+    /// better be known now than when the next extent is made.
+    fn takes_direct(&self) -> Result<bool, LogError> {
+        let block = Aligned::zeroed(BLOCK_BYTES);
+        let probe = |direct: bool| {
+            let file = self.create_with(PROBE_NAME, direct)?;
+            match file.write_at(block.bytes(), 0) {
+                // A full disk is another matter: what is there can still be got.
+                Err(e) if is_full(&e) => Ok(()),
+                written => written,
+            }
+        };
+        let is_direct = match probe(true) {
+            Ok(()) => Ok(true),
+            Err(_) => probe(false).map(|()| false),
+        };
+        let is_direct = is_direct.and_then(|direct| self.remove(PROBE_NAME).map(|()| direct));
+        let place = self.folder.join(PROBE_NAME);
+        is_direct
+            .map_err(|e| LogError::io("write to the log folder", &place.display().to_string(), e))
     }
 
-    fn open_with(&self, name: &str, options: &mut OpenOptions) -> io::Result<Arc<dyn DiskFile>> {
+    fn create_with(&self, name: &str, direct: bool) -> io::Result<Arc<dyn DiskFile>> {
+        let mut options = OpenOptions::new();
+        self.open_with(name, options.write(true).create(true).truncate(true), direct)
+    }
+
+    fn open_with(
+        &self,
+        name: &str,
+        options: &mut OpenOptions,
+        direct: bool,
+    ) -> io::Result<Arc<dyn DiskFile>> {
         let mut flags = OFlags::NOFOLLOW;
-        if self.direct {
+        if direct {
             flags |= OFlags::DIRECT;
         }
         options.read(true).custom_flags(flags.bits().cast_signed()).mode(0o600);
@@ -91,11 +116,11 @@ impl LinuxDisk {
 
 impl Disk for LinuxDisk {
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        self.open_with(name, OpenOptions::new().write(true).create(true).truncate(true))
+        self.create_with(name, self.direct)
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        self.open_with(name, OpenOptions::new().write(self.writable))
+        self.open_with(name, OpenOptions::new().write(self.writable), self.direct)
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -124,9 +149,11 @@ impl Disk for LinuxDisk {
         self.directory.sync_all()
     }
 
-    fn free_bytes(&self) -> u64 {
-        rustix::fs::fstatvfs(&self.directory)
-            .map_or(u64::MAX, |found| found.f_bavail.saturating_mul(found.f_frsize))
+    fn file_system(&self) -> Option<FileSystem> {
+        let found = rustix::fs::fstatvfs(&self.directory).ok()?;
+        let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
+        let (bytes_max, bytes_free) = (bytes(found.f_blocks), bytes(found.f_bavail));
+        Some(FileSystem { bytes_max, bytes_free })
     }
 
     fn name(&self) -> String {
@@ -194,7 +221,8 @@ fn make_folder(folder: &Path) -> io::Result<()> {
 }
 
 fn take_lock(folder: &Path) -> Result<File, LogError> {
-    let failed = |e| LogError::io("lock the log folder", LOCK_NAME, e);
+    let place = folder.join(LOCK_NAME).display().to_string();
+    let failed = |e| LogError::io("lock the log folder", &place, e);
     let mut file = OpenOptions::new()
         .read(true)
         .write(true)
@@ -234,6 +262,22 @@ mod tests {
         }
         drop(first);
         LinuxDisk::open(folder.path()).unwrap();
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_written_is_refused_by_name_and_with_advice() {
+        let folder = tempfile::tempdir().unwrap();
+        // Root may write anywhere but over a folder.
+        fs::create_dir(folder.path().join(PROBE_NAME)).unwrap();
+        let refused = LinuxDisk::open(folder.path()).unwrap_err().to_string();
+        let place = folder.path().join(PROBE_NAME);
+        assert!(refused.contains(&place.display().to_string()), "{refused}");
+        let denied = io::ErrorKind::PermissionDenied.into();
+        let text = LogError::io("lock the log folder", "/data/log/lock", denied).to_string();
+        assert!(text.contains("/data/log/lock") && text.contains("; give the user"), "{text}");
+        let read_only = io::ErrorKind::ReadOnlyFilesystem.into();
+        let text = LogError::io("lock the log folder", "/data/log/lock", read_only).to_string();
+        assert!(text.contains("; the file system is mounted read-only"), "{text}");
     }
 
     #[test]

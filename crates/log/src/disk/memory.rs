@@ -11,7 +11,7 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::crash::{Journal, Operation};
-use super::{Disk, DiskFile};
+use super::{Disk, DiskFile, FileSystem};
 use crate::format::BLOCK_BYTES;
 
 /// On which call a fault strikes.
@@ -287,9 +287,10 @@ impl Disk for MemoryDisk {
         Ok(())
     }
 
-    fn free_bytes(&self) -> u64 {
+    fn file_system(&self) -> Option<FileSystem> {
         let inner = self.hold();
-        inner.capacity.map_or(u64::MAX, |capacity| capacity.saturating_sub(inner.bytes_used()))
+        let bytes_max = inner.capacity?;
+        Some(FileSystem { bytes_max, bytes_free: bytes_max.saturating_sub(inner.bytes_used()) })
     }
 
     fn name(&self) -> String {

@@ -1,5 +1,7 @@
 //! What a running log promises.
 
+mod faults;
+
 use std::sync::Arc;
 
 use towline_types::{BodyLocation, Lsn};

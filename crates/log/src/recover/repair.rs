@@ -25,6 +25,7 @@ use crate::log::Listener;
 use crate::mark::{Seam, Seams};
 use crate::rule::TypicalWrite;
 use crate::shared::{Chain, Housekeeping, ImagePlace, Phase, Reported, Shared, State};
+use crate::stats::Needs;
 
 impl Recovery {
     /// Erases batches behind the tail and puts useless files away.
@@ -100,6 +101,7 @@ impl Recovery {
         let Link { checksum, index, term: last_term } = link;
         let seam = Seam { end, index, checksum, term: last_term, bytes: tail.batch_bytes };
         let log_id = self.files.identity().log_id;
+        let first = Lsn(self.files.first() * self.options.extent_bytes);
         let state = State {
             phase: Phase::Running,
             appending: false,
@@ -138,6 +140,7 @@ impl Recovery {
             chain: Chain::new(link.index + 1, link.checksum),
             written: Mutex::new(Written::default()),
             reported: Mutex::new(Reported { upto: end, failed: false }),
+            needs: Mutex::new(Needs::new(first, &images)),
             housekeeping: Mutex::new(Housekeeping { images }),
             durable: AtomicU64::new(end.0),
             tail: AtomicU64::new(end.0),

@@ -19,7 +19,7 @@ use crate::disk::DiskFile;
 use crate::format::{BLOCK_BYTES, padded, size};
 
 /// Bytes read at a time.
-pub(crate) const PIECE_BYTES: usize = 2 * 1024 * 1024;
+pub(crate) const PIECE_BYTES: usize = 4 * 1024 * 1024;
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
 /// What reading cost.
