@@ -8,7 +8,7 @@ use towline_core::{ConsumerId, Delivery, MessageSequence, Outcome, Refusal, Unit
 use towline_types::{Payload, Time};
 
 use super::links::LinkUse;
-use super::{Front, message};
+use super::{Front, format, message};
 use crate::request::{LinkToken, Request};
 
 /// Bytes of one allocation from which header sections are cut.
@@ -26,13 +26,13 @@ impl Front {
             return;
         };
         let settled = *presettled;
-        let content = body.unwrap_or_default();
+        let (message_format, content) = format::without_format(body.unwrap_or_default());
         let content = match &delivery.dead_letter {
             None => content,
             Some(dead_letter) => message::with_dead_letter(&content, dead_letter),
         };
         let prefix = self.header(now, delivery);
-        let outgoing = Outgoing { prefix, content, settled, ..Outgoing::default() };
+        let outgoing = Outgoing { prefix, content, settled, message_format, ..Outgoing::default() };
         self.machine.send(link, delivery.sequence.0, outgoing);
     }
 

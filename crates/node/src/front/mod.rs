@@ -7,6 +7,7 @@ mod admin;
 mod attach;
 mod deliver;
 mod error;
+mod format;
 mod links;
 mod message;
 mod transfer;

@@ -4,8 +4,10 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod rig;
+mod text;
 
-use rig::{Got, Rig, message};
+use rig::{Got, Rig};
+use text::message;
 use towline_amqp::types::{DeliveryState, Outcome};
 
 #[test]
@@ -212,6 +214,24 @@ fn what_a_lost_connection_held_goes_to_others_and_is_counted() {
     rig.credit(&mut second, receiver, 1);
     let again = rig.received_whole(&mut second);
     assert_eq!((again[0].body().as_str(), again[0].delivery_count()), ("one", 1));
+}
+
+#[test]
+fn a_message_keeps_its_format_over_a_restart_and_selectors_see_its_properties() {
+    let mut rig = Rig::new();
+    rig.define("Q");
+    let mut client = rig.connect();
+    let sender = rig.sender(&mut client, "Q");
+    let batch = message("batch").durable().format(0x8001_3700).property("color", "red");
+    rig.send(&mut client, sender, 1, batch);
+    rig.send(&mut client, sender, 2, message("plain").durable().property("color", "red"));
+    let mut rig = rig.restart();
+    let mut client = rig.connect();
+    let receiver = rig.selecting_receiver(&mut client, "Q", "color = 'red'");
+    rig.credit(&mut client, receiver, 5);
+    let got = rig.received_whole(&mut client);
+    let got: Vec<_> = got.iter().map(|got| (got.message_format, got.body())).collect();
+    assert_eq!(got, [(0x8001_3700, "batch".to_owned()), (0, "plain".to_owned())]);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 use towline_admin::status::Status;
 use towline_amqp::codec::{Map, Value};
 use towline_amqp::sasl::{Claim, ClientLogin, Mechanism, ScramCredentials};
-use towline_amqp::sections::{Header, MessageBuilder, Sections};
+use towline_amqp::sections::Sections;
 use towline_amqp::types::{
     Coordinator, Declare, DeliveryState, Discharge, LinkTarget, Role, SaslCode, Source, Target,
     TxnId,
@@ -23,6 +23,8 @@ use towline_node::{
     Front, FrontOptions, Input, Instance, Journal, Logins, Outbound, Request, Response, Restart,
 };
 use towline_types::{BodyLocation, Lsn, Payload, Time};
+
+use super::text::Text;
 
 const EXTENT_BYTES: u64 = 1 << 20;
 
@@ -121,6 +123,7 @@ impl Got {
 /// A delivery that a receiver got.
 pub(crate) struct Received {
     pub(crate) delivery: IncomingId,
+    pub(crate) message_format: u32,
     payload: Bytes,
 }
 
@@ -134,38 +137,6 @@ impl Received {
     pub(crate) fn delivery_count(&self) -> u32 {
         let sections = Sections::scan(&self.payload).unwrap();
         sections.header(&self.payload).unwrap().delivery_count.unwrap_or(0)
-    }
-}
-
-/// A message in the making.
-pub(crate) struct Text {
-    body: String,
-    durable: bool,
-    properties: Vec<(String, String)>,
-}
-
-pub(crate) fn message(body: &str) -> Text {
-    Text { body: body.to_owned(), durable: false, properties: Vec::new() }
-}
-
-impl Text {
-    pub(crate) fn durable(mut self) -> Text {
-        self.durable = true;
-        self
-    }
-
-    pub(crate) fn property(mut self, name: &str, value: &str) -> Text {
-        self.properties.push((name.to_owned(), value.to_owned()));
-        self
-    }
-
-    fn encode(&self) -> Payload {
-        let header = Header { durable: Some(self.durable), ..Header::default() };
-        let mut builder = MessageBuilder::new().header(header);
-        for (name, value) in &self.properties {
-            builder = builder.application_property(name, Value::String(value));
-        }
-        Payload::from(builder.value(Value::String(&self.body)))
     }
 }
 
@@ -282,8 +253,8 @@ impl Rig {
 
     /// Moves bytes, requests and responses until nothing more happens.
     pub(crate) fn exchange(&mut self, client: &mut Client) {
+        let mut requests = Vec::new();
         for _ in 0..50 {
-            let mut requests = Vec::new();
             let mut input = flush(&mut client.machine);
             let quiet = input.is_empty();
             client.front.receive(self.now, &mut input, &mut requests);
@@ -309,7 +280,7 @@ impl Rig {
             client.front.take_output(&mut output, usize::MAX);
             let mut bytes = BytesMut::new();
             output.iter().for_each(|piece| bytes.extend_from_slice(piece));
-            let quiet = quiet && bytes.is_empty();
+            let quiet = quiet && bytes.is_empty() && requests.is_empty();
             client.machine.receive(self.now, &mut bytes);
             while let Some(event) = client.machine.next_event() {
                 client.events.push(event);
@@ -414,7 +385,8 @@ impl Rig {
     }
 
     pub(crate) fn send(&mut self, client: &mut Client, link: LinkId, key: u64, text: Text) {
-        let outgoing = Outgoing { content: text.encode(), ..Outgoing::default() };
+        let (content, message_format) = (text.encode(), text.format);
+        let outgoing = Outgoing { content, message_format, ..Outgoing::default() };
         client.machine.send(link, key, outgoing);
         self.exchange(client);
     }
@@ -465,8 +437,8 @@ impl Rig {
         let events = client.events.drain(..);
         events
             .filter_map(|event| match event {
-                Event::Transfer(Transfer { delivery, payload, .. }) => {
-                    Some(Received { delivery, payload: payload.to_contiguous() })
+                Event::Transfer(Transfer { delivery, message_format, payload, .. }) => {
+                    Some(Received { delivery, message_format, payload: payload.to_contiguous() })
                 }
                 _ => None,
             })
