@@ -294,7 +294,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
     }
 
     /// A body is not where it was: it may have been logged again meanwhile. When it really cannot be
-    /// read, the delivery is left out and the message stays with this consumer until its link ends.
+    /// read, the delivery is left out and the message stays with this consumer until its link ends;
+    /// when there is no message any more, its credit serves another one.
     fn read_elsewhere(&mut self, response: Response, error: &towline_log::LogError) {
         let Response::Deliver(mut delivery) = response else { return };
         let (queue, sequence) = (delivery.queue, delivery.sequence);
@@ -304,7 +305,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
                 self.read(body, Response::Deliver(delivery));
             }
             Some(_) => self.door.unreadable_body(error),
-            None => {}
+            None => self.front.not_sent(delivery.consumer, &mut self.requests),
         }
     }
 
