@@ -13,7 +13,7 @@ use towline_admin::catalogue::{
 };
 use towline_core::{ConnectionId, MessageSequence, QueueId};
 use towline_log::{Listener, Log, LogError, Space};
-use towline_node::{Fetch, FetchTicket, Input, Instance, Outbound, Request, Routed};
+use towline_node::{FetchTicket, Input, Instance, Outbound, Request, Routed};
 use towline_types::{Lsn, Payload, Time};
 
 use crate::clock::Clock;
@@ -229,7 +229,7 @@ impl Door {
         instance.step(now, input, &self.journal(), out);
         post(out, outboxes, own, &mut after.to_wake);
         for fetch in out.fetches.drain(..) {
-            after.unsent.extend(self.fetcher.send(fetch).err());
+            self.fetcher.send(fetch);
         }
         after
     }
@@ -237,9 +237,6 @@ impl Door {
     fn finish(&self, after: After) {
         for outbox in after.to_wake {
             outbox.wake();
-        }
-        for fetch in after.unsent {
-            self.content(fetch.ticket, None);
         }
     }
 
@@ -254,13 +251,11 @@ impl Door {
 #[derive(Default)]
 struct After {
     to_wake: Vec<Arc<Outbox>>,
-    unsent: Vec<Fetch>,
 }
 
 impl After {
     fn join(&mut self, other: After) {
         self.to_wake.extend(other.to_wake);
-        self.unsent.extend(other.unsent);
     }
 }
 

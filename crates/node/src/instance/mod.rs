@@ -68,8 +68,10 @@ pub enum Input<'a> {
 /// Names one fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FetchTicket {
-    pub(crate) queue: QueueId,
-    pub(crate) sequence: MessageSequence,
+    /// Of which queue.
+    pub queue: QueueId,
+    /// For which message.
+    pub sequence: MessageSequence,
 }
 
 /// A body that a selector needs: read it, then step the instance with [`Input::Content`].
