@@ -17,6 +17,7 @@ use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
+use towline_amqp::types::SaslCode;
 use towline_core::{Body, ConnectionId};
 use towline_log::Log;
 use towline_node::{Front, Request, Response};
@@ -60,6 +61,8 @@ pub(crate) struct Entrance {
     pub(crate) gate: Arc<Gate>,
 }
 
+/// The answer to a login, when it comes.
+type LoginAnswer = Pin<Box<dyn Future<Output = SaslCode>>>;
 type BodyRead = JoinHandle<Result<Payload, towline_log::LogError>>;
 
 /// The task of one connection.
@@ -72,6 +75,8 @@ pub(crate) struct ConnectionTask<S> {
     gate: Option<Arc<Gate>>,
     /// No output before: too many wrong passwords came from there.
     held: Option<Pin<Box<Sleep>>>,
+    /// The password of a login that is being compared; nothing is read meanwhile.
+    comparing: Option<LoginAnswer>,
     door: Arc<Door>,
     outbox: Arc<Outbox>,
     log: Log,
@@ -112,6 +117,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             place: entrance.place,
             gate: Some(entrance.gate),
             held: None,
+            comparing: None,
             door,
             outbox,
             log,
@@ -140,7 +146,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<End> {
         for _ in 0..ROUNDS_MAX {
             let now = self.clock.now();
-            let mut progress = self.poll_input(context, now);
+            let mut progress = self.poll_login(context, now);
+            progress |= self.poll_input(context, now);
             progress |= self.step_node(now);
             progress |= self.poll_responses(context, now);
             progress |= self.poll_timer(context, now);
@@ -181,7 +188,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
 
     /// Reads once, if there is room for what it may bring. True when bytes came.
     fn poll_input(&mut self, context: &mut Context<'_>, now: Time) -> bool {
-        if self.end_of_input || self.front.is_finished() {
+        if self.end_of_input || self.front.is_finished() || self.comparing.is_some() {
             return false;
         }
         if self.front.incoming_bytes() > INCOMING_BYTES_HIGH {
@@ -224,12 +231,27 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         if !wait.is_zero() {
             self.held = Some(Box::pin(sleep(wait)));
         }
+        if let Some(comparison) = gate.take_comparison() {
+            self.comparing = Some(Box::pin(comparison.answer()));
+        }
         if self.front.is_logged_in() {
             self.place.logged_in();
             self.gate = None;
         } else if self.front.is_finished() {
             gate.refused();
         }
+    }
+
+    /// Gives the client the answer to its login once it is known. True when it came.
+    fn poll_login(&mut self, context: &mut Context<'_>, now: Time) -> bool {
+        let Some(comparing) = &mut self.comparing else { return false };
+        let Poll::Ready(code) = comparing.as_mut().poll(context) else { return false };
+        self.comparing = None;
+        let mut input = std::mem::take(&mut self.partial);
+        self.front.answer_login(now, code, &mut input, &mut self.requests);
+        self.partial = input;
+        self.watch_login();
+        true
     }
 
     /// Hands what was asked for to the node. The answers come through the outbox, in order.
