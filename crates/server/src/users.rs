@@ -22,7 +22,7 @@ pub(crate) struct Users {
     /// What the password of a user who does not exist is compared with, so that the time of the
     /// answer does not tell who exists. No password fits it.
     nobody: Option<ScramCredentials>,
-    comparing: Arc<Comparing>,
+    pub(crate) comparing: Arc<Comparing>,
 }
 
 impl Users {
@@ -69,7 +69,8 @@ impl Users {
     pub(crate) fn of(name: &str, password: &str) -> Users {
         let credentials = ScramCredentials::derive(password, b"sixteen bytes...", 4_096);
         let by_name = credentials.map(|found| (name.to_owned(), found)).into_iter().collect();
-        Users { by_name, ..Users::default() }
+        let comparing = Arc::new(Comparing::with_threads(1));
+        Users { by_name, comparing, ..Users::default() }
     }
 
     pub(crate) fn is_empty(&self) -> bool {

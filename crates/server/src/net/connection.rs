@@ -14,7 +14,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use towline_amqp::types::SaslCode;
@@ -41,6 +41,10 @@ const INCOMING_BYTES_HIGH: usize = 16 * 1024 * 1024;
 const WRITE_PIECES_MAX: usize = 512;
 /// How long a connection that is over may take to get its last bytes out.
 const LINGER: Duration = Duration::from_secs(5);
+/// How long the peer of a connection that is over has to close its side.
+const PARTING: Duration = Duration::from_secs(1);
+/// Bytes that are read from it meanwhile, and thrown away.
+const PARTING_BYTES_MAX: usize = 1024 * 1024;
 /// Rounds of one poll before the others get their turn.
 const ROUNDS_MAX: usize = 1;
 
@@ -140,6 +144,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
     pub(crate) async fn run(mut self) -> End {
         let end = std::future::poll_fn(|context| self.poll(context)).await;
         self.door.disconnect(self.id, end == End::Lost);
+        if self.front.is_finished() && self.is_flushed() && !self.end_of_input {
+            // Everything but the socket and its place is given back before.
+            let ConnectionTask { socket, place, .. } = self;
+            // In a box: a connection that lives should not be larger for its end.
+            Box::pin(part(socket)).await;
+            drop(place);
+        }
         end
     }
 
@@ -153,7 +164,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             progress |= self.poll_timer(context, now);
             match self.poll_output(context) {
                 Ok(written) => progress |= written,
-                Err(_) => return Poll::Ready(End::Lost),
+                Err(_) => {
+                    self.end_of_input = true;
+                    return Poll::Ready(End::Lost);
+                }
             }
             if let Some(end) = self.finished(context) {
                 return Poll::Ready(end);
@@ -168,8 +182,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
 
     fn finished(&mut self, context: &mut Context<'_>) -> Option<End> {
         if self.front.is_finished() {
-            let flushed = self.output.is_empty() && !self.front.has_output() && !self.unflushed;
-            if flushed {
+            if self.is_flushed() {
                 return Some(if self.front.ended_orderly() { End::Orderly } else { End::Lost });
             }
             let linger = self.linger.get_or_insert_with(|| Box::pin(sleep(LINGER)));
@@ -179,6 +192,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         }
         // Nothing more can come: what was asked for is answered by the node's own bookkeeping.
         if self.end_of_input { Some(End::Lost) } else { None }
+    }
+
+    /// Whether the socket has all that there was to send.
+    fn is_flushed(&self) -> bool {
+        self.output.is_empty() && !self.front.has_output() && !self.unflushed
     }
 
     /// Bytes that wait for the socket, encoded or not.
@@ -410,6 +428,34 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             written -= piece.len();
             self.output.pop_front();
         }
+    }
+}
+
+/// Ends a socket so that the peer gets our last bytes. TLS has a word for the end, without which the
+/// peer must think that somebody cut the connection; and a socket that is closed with unread bytes
+/// in it is reset, which may take back what the peer has not read.
+async fn part<S: AsyncRead + AsyncWrite + Unpin>(mut socket: S) {
+    let parting = async {
+        socket.shutdown().await?;
+        let mut left = PARTING_BYTES_MAX;
+        while left > 0 {
+            let read = std::future::poll_fn(|context| {
+                scratch::with(|buffer| {
+                    let read = std::pin::pin!(socket.read_buf(buffer)).poll(context);
+                    buffer.clear();
+                    read
+                })
+            });
+            match read.await? {
+                0 => break,
+                bytes => left = left.saturating_sub(bytes),
+            }
+        }
+        io::Result::Ok(())
+    };
+    match tokio::time::timeout(PARTING, parting).await {
+        Ok(Ok(())) | Err(_) => {}
+        Ok(Err(error)) => tracing::trace!(%error, "a peer did not wait for the end"),
     }
 }
 

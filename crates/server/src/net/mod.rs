@@ -5,6 +5,8 @@ mod comparing;
 mod connection;
 mod listener;
 mod scratch;
+#[cfg(test)]
+mod tests;
 mod tls;
 
 pub(crate) use admission::Admission;
