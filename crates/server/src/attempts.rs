@@ -73,7 +73,7 @@ fn wait_after(wrong: u32) -> Duration {
 }
 
 /// Who is taken for one: an IPv4 address, or the 64 bits of IPv6 that one customer gets.
-fn network(address: IpAddr) -> IpAddr {
+pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => IpAddr::V4(address),
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),

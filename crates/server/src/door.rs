@@ -14,7 +14,7 @@ use towline_admin::catalogue::{
 };
 use towline_core::{ConnectionId, MessageSequence, PageRequest, QueueId};
 use towline_log::{Listener, Log, LogError, Space};
-use towline_node::{ChoreTicket, Fetch, FetchTicket, Input, Instance, Outbound, Request, Routed};
+use towline_node::{ChoreTicket, FetchTicket, Input, Instance, Outbound, Request, Routed};
 use towline_types::{Lsn, Payload, Time};
 
 use crate::clerk::Clerk;
@@ -281,7 +281,7 @@ impl Door {
         instance.step(now, input, &self.journal(), out);
         post(out, outboxes, own, &mut after.to_wake);
         for fetch in out.fetches.drain(..) {
-            after.unsent.extend(self.chores.fetcher.send(fetch).err());
+            self.chores.fetcher.send(fetch);
         }
         out.pages.drain(..).for_each(|request| self.chores.pager.send(request));
         out.chores.drain(..).for_each(|chore| self.chores.clerk.send(chore));
@@ -294,9 +294,6 @@ impl Door {
     fn finish(&self, after: After) {
         for outbox in after.to_wake {
             outbox.wake();
-        }
-        for fetch in after.unsent {
-            self.content(fetch.ticket, None);
         }
     }
 
@@ -311,13 +308,11 @@ impl Door {
 #[derive(Default)]
 struct After {
     to_wake: Vec<Arc<Outbox>>,
-    unsent: Vec<Fetch>,
 }
 
 impl After {
     fn join(&mut self, other: After) {
         self.to_wake.extend(other.to_wake);
-        self.unsent.extend(other.unsent);
     }
 }
 

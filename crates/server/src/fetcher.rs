@@ -1,7 +1,12 @@
 //! Reads bodies that selectors wait for, on a thread of its own: the node never waits for a disk.
+//!
+//! A fetch waits until it is its turn, however many there are: a wait is slow, but an answer without
+//! having looked would pass a message over that fits. They are bounded without a bound here: until it
+//! is answered, the rules ask for a message once; so there are never more than messages in queues,
+//! and no more than a few dozen for each consumer that waits (the rules look 32 messages ahead).
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 use towline_core::Body;
@@ -10,25 +15,23 @@ use towline_node::Fetch;
 use crate::bodies;
 use crate::door::Door;
 
-/// Fetches that may wait. The rules ask for one at a time for each waiting consumer.
-const FETCHES_MAX: usize = 65_536;
-
 /// The node's end of the thread.
 pub(crate) struct Fetcher {
-    sender: SyncSender<Fetch>,
+    sender: Sender<Fetch>,
 }
 
 impl Fetcher {
     pub(crate) fn new() -> (Fetcher, Receiver<Fetch>) {
-        let (sender, receiver) = sync_channel(FETCHES_MAX);
+        let (sender, receiver) = channel();
         (Fetcher { sender }, receiver)
     }
 
-    /// Hands one over; one that finds no room is given back, to be answered as unreadable for now.
-    pub(crate) fn send(&self, fetch: Fetch) -> Result<(), Fetch> {
-        self.sender.try_send(fetch).map_err(|error| match error {
-            TrySendError::Full(fetch) | TrySendError::Disconnected(fetch) => fetch,
-        })
+    /// Hands one over; it is answered by a content, later.
+    pub(crate) fn send(&self, fetch: Fetch) {
+        // The thread ends with the process: then nobody waits for the content either.
+        if self.sender.send(fetch).is_err() {
+            tracing::debug!("a fetch found no thread");
+        }
     }
 }
 
@@ -67,5 +70,28 @@ fn first_part(body: Body) -> Body {
             None => Body::Chunks(chunks),
         },
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use towline_core::{MessageSequence, QueueId};
+    use towline_node::FetchTicket;
+
+    use super::*;
+
+    #[test]
+    fn a_fetch_waits_however_many_wait_before_it() {
+        const FETCHES: u64 = 70_000;
+        let (fetcher, fetches) = Fetcher::new();
+        let ticket =
+            |sequence| FetchTicket { queue: QueueId(1), sequence: MessageSequence(sequence) };
+        for sequence in 0..FETCHES {
+            let body = Body::Memory(bytes::Bytes::new());
+            fetcher.send(Fetch { ticket: ticket(sequence), body });
+        }
+        drop(fetcher);
+        let waited: Vec<FetchTicket> = fetches.into_iter().map(|fetch| fetch.ticket).collect();
+        assert!(waited.into_iter().eq((0..FETCHES).map(ticket)), "none is lost, in order");
     }
 }

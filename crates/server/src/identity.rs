@@ -1,7 +1,7 @@
 //! Who a client is and what it may do at the door: mechanisms of a listener, users and their
 //! credentials, certificate names, who may administer.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use towline_amqp::types::SaslCode;
 use towline_node::{FrontOptions, Logins};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use crate::attempts::Attempts;
+use crate::attempts::{Attempts, network};
 use crate::clock::Clock;
 use crate::config::{LimitsConfig, ListenerConfig};
 use crate::logging::log;
@@ -200,13 +200,59 @@ struct Tried {
     mechanism: Mechanism,
     /// How long its answer waits; taken by whoever waits.
     wait: Duration,
+    /// What must be compared before there is an answer; taken by whoever waits for it.
+    comparison: Option<Comparison>,
+}
+
+/// A password that is still to be compared.
+pub(crate) struct Comparison {
+    users: Arc<Users>,
+    address: IpAddr,
+    user: Arc<str>,
+    password: Arc<str>,
+    /// Before, not after: who guesses must not keep the comparing threads busy either.
+    wait: Duration,
+}
+
+impl Comparison {
+    /// The answer to the login, in time; nothing else stops for it.
+    pub(crate) async fn answer(self) -> SaslCode {
+        if !self.wait.is_zero() {
+            tokio::time::sleep(self.wait).await;
+        }
+        match self.users.compare(self.address, self.user, self.password).await {
+            Some(true) => SaslCode::Ok,
+            Some(false) => SaslCode::Auth,
+            None => SaslCode::SysTemp,
+        }
+    }
 }
 
 impl Gate {
     fn tries(&self, user: &str, mechanism: Mechanism) {
         let wait = self.address.map(|address| self.attempts.wait(address, self.clock.now()));
         let wait = wait.unwrap_or_default().min(self.wait_max);
-        *self.tried.lock() = Some(Tried { user: user.to_owned(), mechanism, wait });
+        let (user, comparison) = (user.to_owned(), None);
+        *self.tried.lock() = Some(Tried { user, mechanism, wait, comparison });
+    }
+
+    /// Leaves the answer to a comparison, which takes over the wait.
+    fn compare_later(&self, user: &Arc<str>, password: &Arc<str>) {
+        if let Some(tried) = &mut *self.tried.lock() {
+            tried.comparison = Some(Comparison {
+                users: Arc::clone(&self.users),
+                // Processes of this machine are one.
+                address: network(self.address.unwrap_or(Ipv4Addr::LOCALHOST.into())),
+                user: Arc::clone(user),
+                password: Arc::clone(password),
+                wait: std::mem::take(&mut tried.wait),
+            });
+        }
+    }
+
+    /// The comparison that a login waits for, once.
+    pub(crate) fn take_comparison(&self) -> Option<Comparison> {
+        self.tried.lock().as_mut().and_then(|tried| tried.comparison.take())
     }
 
     /// How long what was answered since the last call must wait; zero when it need not.
@@ -247,19 +293,26 @@ impl Logins for Gate {
         self.users.credentials(user)
     }
 
-    fn check(&self, claim: &Claim) -> SaslCode {
+    fn check(&self, claim: &Claim) -> Option<SaslCode> {
         let (user, mechanism) = mechanism_of(claim);
         self.tries(user, mechanism);
         let welcome = match claim {
             Claim::Anonymous => self.anonymous_allowed,
             Claim::External { .. } => self.has_certificate,
-            Claim::Plain { authorization, user, password } => {
-                (authorization.is_empty() || authorization == user)
-                    && self.users.password_fits(user, password)
+            Claim::Plain { authorization, user, .. }
+                if !authorization.is_empty() && authorization != user =>
+            {
+                false
+            }
+            // Nothing to compare with: such a listener takes anonymous clients as well.
+            Claim::Plain { .. } if self.users.is_empty() => true,
+            Claim::Plain { user, password, .. } => {
+                self.compare_later(user, password);
+                return None;
             }
             Claim::ScramUser { .. } => false,
         };
-        if welcome { SaslCode::Ok } else { SaslCode::Auth }
+        Some(if welcome { SaslCode::Ok } else { SaslCode::Auth })
     }
 
     fn may_administer(&self, user: Option<&str>) -> bool {
@@ -326,6 +379,15 @@ mod tests {
         doorman.gate(&peer, clock)
     }
 
+    /// The answer, and how long it waits before anything is compared.
+    fn answer(gate: &Gate, password: &str) -> (SaslCode, Duration) {
+        assert_eq!(gate.check(&plain(password)), None, "a comparison takes time");
+        let mut comparison = gate.take_comparison().unwrap();
+        let wait = std::mem::take(&mut comparison.wait);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        (runtime.block_on(comparison.answer()), wait)
+    }
+
     fn plain(password: &str) -> Claim {
         let (authorization, user) = (Arc::from(""), Arc::from("alice"));
         Claim::Plain { authorization, user, password: Arc::from(password) }
@@ -336,14 +398,23 @@ mod tests {
         let (attempts, clock) = (Arc::new(Attempts::default()), Clock::start());
         for _ in 0..3 {
             let gate = gate(&attempts, clock);
-            assert_eq!(gate.check(&plain("wrong")), SaslCode::Auth);
-            assert_eq!(gate.take_wait(), Duration::ZERO);
+            assert_eq!(answer(&gate, "wrong"), (SaslCode::Auth, Duration::ZERO));
             gate.refused();
         }
         let gate = gate(&attempts, clock);
-        assert_eq!(gate.check(&plain("right")), SaslCode::Ok);
-        assert!(gate.take_wait() > Duration::ZERO);
+        let (code, wait) = answer(&gate, "right");
+        assert_eq!(code, SaslCode::Ok);
+        assert!(wait > Duration::ZERO);
         assert_eq!(gate.take_wait(), Duration::ZERO, "once is enough");
+        assert!(gate.take_comparison().is_none(), "compared once");
+    }
+
+    #[test]
+    fn nobody_acts_as_somebody_else_whatever_the_password() {
+        let gate = gate(&Arc::new(Attempts::default()), Clock::start());
+        let (authorization, user) = (Arc::from("bob"), Arc::from("alice"));
+        let claim = Claim::Plain { authorization, user, password: Arc::from("right") };
+        assert_eq!(gate.check(&claim), Some(SaslCode::Auth));
     }
 
     #[test]
@@ -365,8 +436,7 @@ mod tests {
         let (attempts, clock) = (Arc::new(Attempts::default()), Clock::start());
         (0..10).for_each(|_| gate(&attempts, clock).refused());
         let gate = gate(&attempts, clock);
-        gate.check(&plain("right"));
-        assert_eq!(gate.take_wait(), Duration::ZERO);
+        assert_eq!(answer(&gate, "right"), (SaslCode::Ok, Duration::ZERO));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! never a password. Lines that start with `#` are remarks.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,6 +11,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use towline_amqp::sasl::{ITERATIONS_DEFAULT, ScramCredentials};
 
 use crate::config::UsersConfig;
+use crate::net::Comparing;
 
 /// Everybody who may log in with a name.
 #[derive(Debug, Default)]
@@ -20,6 +22,7 @@ pub(crate) struct Users {
     /// What the password of a user who does not exist is compared with, so that the time of the
     /// answer does not tell who exists. No password fits it.
     nobody: Option<ScramCredentials>,
+    pub(crate) comparing: Arc<Comparing>,
 }
 
 impl Users {
@@ -33,6 +36,7 @@ impl Users {
             administrators: config.administrators.clone(),
             salt_secret: Some(Arc::from(crate::random::bytes::<32>())),
             nobody: nobody(ITERATIONS_DEFAULT),
+            comparing: Arc::default(),
         };
         let Some(path) = &config.file else { return Ok(users) };
         refuse_readable_by_others(path)?;
@@ -65,7 +69,8 @@ impl Users {
     pub(crate) fn of(name: &str, password: &str) -> Users {
         let credentials = ScramCredentials::derive(password, b"sixteen bytes...", 4_096);
         let by_name = credentials.map(|found| (name.to_owned(), found)).into_iter().collect();
-        Users { by_name, ..Users::default() }
+        let comparing = Arc::new(Comparing::with_threads(1));
+        Users { by_name, comparing, ..Users::default() }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -76,13 +81,21 @@ impl Users {
         self.by_name.get(user).cloned()
     }
 
-    /// Whether the password is this user's. Without any user there is nothing to check against and
-    /// everybody fits (listeners then take anonymous clients as well). Takes as long for a user who
-    /// does not exist as for a wrong password.
-    pub(crate) fn password_fits(&self, user: &str, password: &str) -> bool {
-        if self.by_name.is_empty() {
-            return true;
-        }
+    /// Whether the password is this user's, found out when it is the turn of `address`. `None`: too
+    /// much is asked of us, later perhaps.
+    pub(crate) async fn compare(
+        self: Arc<Self>,
+        address: IpAddr,
+        user: Arc<str>,
+        password: Arc<str>,
+    ) -> Option<bool> {
+        let comparing = Arc::clone(&self.comparing);
+        comparing.compare(address, move || self.password_fits(&user, &password)).await
+    }
+
+    /// Whether the password is this user's. Takes as long for a user who does not exist as for a
+    /// wrong password.
+    fn password_fits(&self, user: &str, password: &str) -> bool {
         let known = self.by_name.get(user);
         let fits = known.or(self.nobody.as_ref()).is_some_and(|keys| keys.fits(password));
         fits && known.is_some()

@@ -8,7 +8,7 @@ use towline_core::{ConsumerId, Delivery, MessageSequence, Outcome, Refusal, Unit
 use towline_types::{Payload, Time};
 
 use super::links::LinkUse;
-use super::{Front, message};
+use super::{Front, format, message};
 use crate::request::{LinkToken, Request};
 
 /// Bytes of one allocation from which header sections are cut.
@@ -26,14 +26,31 @@ impl Front {
             return;
         };
         let settled = *presettled;
-        let content = body.unwrap_or_default();
+        let (message_format, content) = format::without_format(body.unwrap_or_default());
         let content = match &delivery.dead_letter {
             None => content,
             Some(dead_letter) => message::with_dead_letter(&content, dead_letter),
         };
         let prefix = self.header(now, delivery);
-        let outgoing = Outgoing { prefix, content, settled, ..Outgoing::default() };
+        let outgoing = Outgoing { prefix, content, settled, message_format, ..Outgoing::default() };
         self.machine.send(link, delivery.sequence.0, outgoing);
+    }
+
+    /// A delivery cannot be sent: its message was gone before its content was read (another consumer
+    /// got what a browser was about to see, for example). The peer's credit for it is still there.
+    pub fn not_sent(&mut self, consumer: ConsumerId, requests: &mut Vec<Request>) {
+        let Some(link) = self.link_of(consumer) else { return };
+        let Some(LinkUse::Consumer { credit, .. }) =
+            self.links.get_mut(link).map(|link| &mut link.used_for)
+        else {
+            return;
+        };
+        credit.unsent += 1;
+        // A drain uses up what is left, with or without this one.
+        if !credit.drain {
+            let limit = credit.limit + credit.unsent;
+            requests.push(Request::Credit { consumer, limit, drain: false });
+        }
     }
 
     fn header(&mut self, now: Time, delivery: &Delivery) -> Bytes {
@@ -58,11 +75,15 @@ impl Front {
     pub(super) fn flow(&mut self, flow: Flow, requests: &mut Vec<Request>) {
         let Some(link) = self.links.get_mut(flow.link) else { return };
         match &mut link.used_for {
-            LinkUse::Consumer { consumer, .. } => requests.push(Request::Credit {
-                consumer: *consumer,
-                limit: flow.sends + u64::from(flow.credit),
-                drain: flow.drain,
-            }),
+            LinkUse::Consumer { consumer, credit, .. } => {
+                credit.limit = flow.sends + u64::from(flow.credit);
+                credit.drain = flow.drain;
+                requests.push(Request::Credit {
+                    consumer: *consumer,
+                    limit: credit.limit + credit.unsent,
+                    drain: flow.drain,
+                });
+            }
             LinkUse::AdminReplies { credit } => {
                 *credit = flow.credit;
                 self.send_admin_replies();

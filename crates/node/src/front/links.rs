@@ -33,6 +33,8 @@ pub(super) enum LinkUse {
         consumer: ConsumerId,
         /// Nothing is settled: a browser, or deliveries that are settled as they are sent.
         presettled: bool,
+        /// What the peer lets us send.
+        credit: ConsumerCredit,
     },
     /// Units of work are declared and discharged.
     Coordinator {
@@ -49,6 +51,17 @@ pub(super) enum LinkUse {
         /// Deliveries that we may still send.
         credit: u32,
     },
+}
+
+/// What the peer of a consumer lets us send, and what of it came to nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ConsumerCredit {
+    /// Deliveries that may have been sent in all, by the peer's last flow.
+    pub(super) limit: u64,
+    /// Deliveries that the instance counts as sent and that never left: their message was gone.
+    pub(super) unsent: u64,
+    /// The last flow asked for a drain: what is left of its credit will be, or is, used up.
+    pub(super) drain: bool,
 }
 
 /// A link that the instance was asked about.
@@ -106,7 +119,8 @@ impl Links {
         presettled: bool,
     ) {
         if let Some(link) = self.by_token(token) {
-            link.used_for = LinkUse::Consumer { consumer, presettled };
+            let credit = ConsumerCredit::default();
+            link.used_for = LinkUse::Consumer { consumer, presettled, credit };
             if let Ok(slot) = usize::try_from(token.0) {
                 self.by_consumer.insert(consumer, slot);
             }

@@ -9,14 +9,17 @@ use towline_amqp::types::{DeliveryState, Error, Outcome as AmqpOutcome, TxnId, c
 use towline_core::{DeadLetter, NewMessage, Outcome, UnitId};
 use towline_types::{Payload, Time};
 
-/// Reads what the rules must know of a message that arrived. The second part is where it wants to
-/// go; only a link without a target asks (`wants_to`).
+use super::format;
+
+/// Reads what the rules must know of a message that arrived in this message-format. The second part
+/// is where it wants to go; only a link without a target asks (`wants_to`).
 ///
 /// # Errors
 /// `amqp:decode-error` when the message is not well formed: it would fail whoever gets it.
 pub(super) fn from_payload(
     now: Time,
     payload: &Payload,
+    format: u32,
     wants_to: bool,
 ) -> Result<(NewMessage, Option<String>), Error> {
     let whole = payload.to_contiguous();
@@ -37,7 +40,7 @@ pub(super) fn from_payload(
         expires_at: by_ttl.or(absolute),
         correlation_hash: properties.correlation_id.map_or(0, |id| id.correlation_id_hash()),
         message_id_hash: properties.message_id.as_ref().map_or(0, MessageId::message_id_hash),
-        content: Payload::from(whole.slice(sections.content_start()..)),
+        content: format::with_format(whole.slice(sections.content_start()..), format),
     };
     let to = properties.to.filter(|_| wants_to);
     Ok((message, to.map(|to| to.strip_prefix("queue://").unwrap_or(to).to_owned())))

@@ -7,6 +7,7 @@ mod admin;
 mod attach;
 mod deliver;
 mod error;
+mod format;
 mod links;
 mod message;
 mod transfer;
@@ -29,8 +30,9 @@ use crate::request::{Request, Response};
 pub trait Logins: Send + Sync {
     /// Stored credentials of a user for SCRAM; `None` for nobody of that name.
     fn scram(&self, user: &str) -> Option<ScramCredentials>;
-    /// Whether the login is right.
-    fn check(&self, claim: &Claim) -> SaslCode;
+    /// Whether the login is right. `None`: to find out takes longer than a connection may stop the
+    /// others; the driver brings the answer later, with [`Front::answer_login`].
+    fn check(&self, claim: &Claim) -> Option<SaslCode>;
     /// Whether this user (`None`: anonymous) may administer.
     fn may_administer(&self, user: Option<&str>) -> bool;
 }
@@ -123,11 +125,25 @@ impl Front {
             let before = input.len();
             self.machine.receive(now, input);
             self.take_events(now, requests);
-            // While a login waits for its answer the machine takes nothing; it was just answered.
+            // While a login waits for its answer the machine takes nothing.
             if input.is_empty() || input.len() == before {
                 return;
             }
         }
+    }
+
+    /// The answer to a login that [`Logins::check`] left open; then as [`Front::receive`], with what
+    /// the peer sent behind it. After a time-out it comes too late, and does nothing.
+    pub fn answer_login(
+        &mut self,
+        now: Time,
+        code: SaslCode,
+        input: &mut BytesMut,
+        requests: &mut Vec<Request>,
+    ) {
+        self.machine.sasl_outcome(code);
+        self.take_events(now, requests);
+        self.receive(now, input, requests);
     }
 
     /// Time passed.
@@ -270,7 +286,9 @@ impl Front {
                 self.machine.sasl_credentials(credentials);
             }
             Claim::Anonymous | Claim::External { .. } | Claim::Plain { .. } => {
-                self.machine.sasl_outcome(self.logins.check(claim));
+                if let Some(code) = self.logins.check(claim) {
+                    self.machine.sasl_outcome(code);
+                }
             }
         }
     }

@@ -52,8 +52,9 @@ impl Front {
             Err(error) => return self.reject(delivery, None, error),
         };
         let bytes = transfer.payload.len();
-        let (message, to) = match message::from_payload(now, &transfer.payload, producer.is_none())
-        {
+        let (payload, format) = (&transfer.payload, transfer.message_format);
+        let parsed = message::from_payload(now, payload, format, producer.is_none());
+        let (message, to) = match parsed {
             Ok(parsed) => parsed,
             Err(error) => return self.reject(delivery, unit, error),
         };

@@ -173,7 +173,7 @@ impl Instance {
         match (unit, refusal) {
             (_, None | Some(Refusal::UnknownUnit | Refusal::UnitTooOld { .. })) | (None, _) => {}
             (Some(unit), Some(_)) if self.rules.has_unit(caller.connection, unit) => {
-                self.doomed.insert(unit, caller.connection);
+                self.holdings.doomed.insert(caller.connection, unit);
             }
             // Nobody dooms the unit of another.
             (Some(_), Some(_)) => {}
@@ -204,7 +204,7 @@ impl Instance {
     ) {
         let (now, connection) = (caller.now, caller.connection);
         let ours = self.rules.has_unit(connection, unit);
-        let doomed = ours && self.doomed.remove(&unit).is_some();
+        let doomed = ours && self.holdings.doomed.remove(connection, unit);
         let decided =
             self.rules.discharge(now, connection, unit, fail || doomed, &mut self.decision);
         let result = match decided {
@@ -245,6 +245,7 @@ impl Instance {
         let connection = caller.connection;
         let slot = self.producers.insert(Producer { connection, target, dynamic });
         let producer = ProducerId(slot as u64);
+        self.holdings.producers.insert(connection, producer);
         Ok(ProducerOpened { producer, address: name, message_bytes_max })
     }
 
@@ -261,10 +262,11 @@ impl Instance {
     }
 
     fn close_producer(&mut self, caller: &Caller<'_>, producer: ProducerId, out: &mut Outbound) {
-        if let Some(producer) = self.producers.try_remove(slot(producer)) {
-            self.rules.close_put(&producer.target);
-            if producer.dynamic {
-                self.delete_dynamic(caller, producer.target.queue, out);
+        if let Some(closed) = self.producers.try_remove(slot(producer)) {
+            self.holdings.producers.remove(closed.connection, producer);
+            self.rules.close_put(&closed.target);
+            if closed.dynamic {
+                self.delete_dynamic(caller, closed.target.queue, out);
             }
         }
     }
@@ -305,6 +307,7 @@ impl Instance {
         let (consumer, _) = self.rules.open_get(now, connection, &spec, &mut self.decision)?;
         self.carry_out_for(caller, None, out);
         self.consumers.insert(consumer, Consumer { connection, dispatched: 0, dynamic });
+        self.holdings.consumers.insert(connection, consumer);
         Ok(ConsumerOpened { consumer, address: spec.queue })
     }
 
@@ -316,6 +319,7 @@ impl Instance {
         out: &mut Outbound,
     ) {
         if let Some(closed) = self.consumers.remove(&consumer) {
+            self.holdings.consumers.remove(closed.connection, consumer);
             self.rules.close_get(caller.now, consumer, lost, &mut self.decision);
             self.carry_out_for(caller, None, out);
             if let Some(queue) = closed.dynamic {
@@ -326,27 +330,15 @@ impl Instance {
 
     fn disconnect(&mut self, caller: &Caller<'_>, lost: bool, out: &mut Outbound) {
         let connection = caller.connection;
-        let consumers: Vec<ConsumerId> = self
-            .consumers
-            .iter()
-            .filter(|(_, consumer)| consumer.connection == connection)
-            .map(|(id, _)| *id)
-            .collect();
-        for consumer in consumers {
+        for consumer in self.holdings.consumers.take(connection) {
             self.close_consumer(caller, consumer, lost, out);
         }
-        let producers: Vec<usize> = self
-            .producers
-            .iter()
-            .filter(|(_, producer)| producer.connection == connection)
-            .map(|(slot, _)| slot)
-            .collect();
-        for slot in producers {
-            self.close_producer(caller, ProducerId(slot as u64), out);
+        for producer in self.holdings.producers.take(connection) {
+            self.close_producer(caller, producer, out);
         }
         self.rules.disconnect(caller.now, connection, lost, &mut self.decision);
         self.carry_out_for(caller, None, out);
-        self.doomed.retain(|_, owner| *owner != connection);
+        self.holdings.doomed.take(connection);
         self.connections.remove(&connection);
     }
 

@@ -5,6 +5,7 @@
 //! before; the reply to a forced run waits with it; applying follows log order.
 
 mod decide;
+mod holdings;
 mod image;
 
 use std::collections::{HashMap, VecDeque};
@@ -14,10 +15,11 @@ use towline_core::command::{Define, DefineModel, LocalChanges};
 use towline_core::object::QueueKind;
 use towline_core::{
     Body, ConnectionId, ConsumerId, Decision, Durability, Effect, Fact, Limits, MessageSequence,
-    Outputs, PageRequest, PutTarget, QueueId, QueueManager, RecordError, UnitId,
+    Outputs, PageRequest, PutTarget, QueueId, QueueManager, RecordError,
 };
 use towline_types::{Lsn, Payload, Time};
 
+use self::holdings::Holdings;
 pub use self::image::{ImagePlan, OldBody};
 use crate::journal::Journal;
 use crate::live::LiveExtents;
@@ -99,8 +101,10 @@ pub struct ChoreTicket {
 /// Names one fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FetchTicket {
-    pub(crate) queue: QueueId,
-    pub(crate) sequence: MessageSequence,
+    /// Of which queue.
+    pub queue: QueueId,
+    /// For which message.
+    pub sequence: MessageSequence,
 }
 
 /// A body that a selector needs: read it, then step the instance with [`Input::Content`].
@@ -152,8 +156,7 @@ pub struct Instance {
     producers: Slab<Producer>,
     consumers: HashMap<ConsumerId, Consumer>,
     pub(crate) connections: HashMap<ConnectionId, Connected>,
-    /// Units of work in which a put or a settlement was refused: they can only be rolled back.
-    doomed: HashMap<UnitId, ConnectionId>,
+    holdings: Holdings,
     quiescing: bool,
     /// Runs that found no room in the log, in order; nothing overtakes them.
     stalled: VecDeque<StalledRun>,
@@ -218,7 +221,7 @@ impl Instance {
             producers: Slab::new(),
             consumers: HashMap::new(),
             connections: HashMap::new(),
-            doomed: HashMap::new(),
+            holdings: Holdings::default(),
             quiescing: false,
             stalled: VecDeque::new(),
         }
@@ -510,7 +513,7 @@ impl Instance {
                 (connection, Response::ConsumerClosed { consumer, reason })
             }
             Effect::UnitRolledBack { connection, unit, reason } => {
-                self.doomed.remove(&unit);
+                self.holdings.doomed.remove(connection, unit);
                 (connection, Response::UnitRolledBack { unit, reason })
             }
         };

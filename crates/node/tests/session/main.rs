@@ -4,8 +4,10 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod rig;
+mod text;
 
-use rig::{Got, Rig, message};
+use rig::{Got, Rig};
+use text::message;
 use towline_amqp::types::{DeliveryState, Outcome};
 
 #[test]
@@ -212,6 +214,57 @@ fn what_a_lost_connection_held_goes_to_others_and_is_counted() {
     rig.credit(&mut second, receiver, 1);
     let again = rig.received_whole(&mut second);
     assert_eq!((again[0].body().as_str(), again[0].delivery_count()), ("one", 1));
+}
+
+#[test]
+fn the_credit_of_a_delivery_whose_message_vanished_serves_another_message() {
+    let mut rig = Rig::new();
+    rig.define("Q");
+    let mut client = rig.connect();
+    let sender = rig.sender(&mut client, "Q");
+    let receiver = rig.receiver(&mut client, "Q");
+    for (key, body) in [(1, "gone"), (2, "gone too"), (3, "three"), (4, "four"), (5, "five")] {
+        rig.send(&mut client, sender, key, message(body).durable());
+    }
+    rig.vanishing = 2;
+    rig.credit(&mut client, receiver, 1);
+    assert_eq!(rig.received(&mut client), [Got::text("three")], "one credit, one message");
+    rig.credit(&mut client, receiver, 2);
+    assert_eq!(rig.received(&mut client), [Got::text("four"), Got::text("five")]);
+}
+
+#[test]
+fn a_drain_uses_up_the_credit_of_a_delivery_whose_message_vanished() {
+    let mut rig = Rig::new();
+    rig.define("Q");
+    let mut client = rig.connect();
+    let sender = rig.sender(&mut client, "Q");
+    let receiver = rig.receiver(&mut client, "Q");
+    rig.send(&mut client, sender, 1, message("gone").durable());
+    rig.vanishing = 1;
+    assert!(rig.drain(&mut client, receiver, 2));
+    rig.send(&mut client, sender, 2, message("later").durable());
+    assert_eq!(rig.received(&mut client), [], "nothing is sent beyond a drain");
+    rig.credit(&mut client, receiver, 1);
+    assert_eq!(rig.received(&mut client), [Got::text("later")]);
+}
+
+#[test]
+fn a_message_keeps_its_format_over_a_restart_and_selectors_see_its_properties() {
+    let mut rig = Rig::new();
+    rig.define("Q");
+    let mut client = rig.connect();
+    let sender = rig.sender(&mut client, "Q");
+    let batch = message("batch").durable().format(0x8001_3700).property("color", "red");
+    rig.send(&mut client, sender, 1, batch);
+    rig.send(&mut client, sender, 2, message("plain").durable().property("color", "red"));
+    let mut rig = rig.restart();
+    let mut client = rig.connect();
+    let receiver = rig.selecting_receiver(&mut client, "Q", "color = 'red'");
+    rig.credit(&mut client, receiver, 5);
+    let got = rig.received_whole(&mut client);
+    let got: Vec<_> = got.iter().map(|got| (got.message_format, got.body())).collect();
+    assert_eq!(got, [(0x8001_3700, "batch".to_owned()), (0, "plain".to_owned())]);
 }
 
 #[test]

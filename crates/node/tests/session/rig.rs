@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 use towline_admin::status::Status;
 use towline_amqp::codec::{Map, Value};
 use towline_amqp::sasl::{Claim, ClientLogin, Mechanism, ScramCredentials};
-use towline_amqp::sections::{Header, MessageBuilder, Sections};
+use towline_amqp::sections::Sections;
 use towline_amqp::types::{
     Coordinator, Declare, DeliveryState, Discharge, LinkTarget, Role, SaslCode, Source, Target,
     TxnId,
@@ -23,6 +23,8 @@ use towline_node::{
     Front, FrontOptions, Input, Instance, Journal, Logins, Outbound, Request, Response, Restart,
 };
 use towline_types::{BodyLocation, Lsn, Payload, Time};
+
+use super::text::Text;
 
 const EXTENT_BYTES: u64 = 1 << 20;
 
@@ -78,8 +80,8 @@ impl Logins for Anybody {
         None
     }
 
-    fn check(&self, _: &Claim) -> SaslCode {
-        SaslCode::Ok
+    fn check(&self, _: &Claim) -> Option<SaslCode> {
+        Some(SaslCode::Ok)
     }
 
     fn may_administer(&self, _: Option<&str>) -> bool {
@@ -106,6 +108,8 @@ pub(crate) struct Rig {
     waiting: Vec<(ConnectionId, Response)>,
     now: Time,
     connections: u64,
+    /// So many of the next deliveries find their message gone when their content is read.
+    pub(crate) vanishing: usize,
 }
 
 /// What a receiver got, for comparison.
@@ -121,6 +125,7 @@ impl Got {
 /// A delivery that a receiver got.
 pub(crate) struct Received {
     pub(crate) delivery: IncomingId,
+    pub(crate) message_format: u32,
     payload: Bytes,
 }
 
@@ -137,38 +142,6 @@ impl Received {
     }
 }
 
-/// A message in the making.
-pub(crate) struct Text {
-    body: String,
-    durable: bool,
-    properties: Vec<(String, String)>,
-}
-
-pub(crate) fn message(body: &str) -> Text {
-    Text { body: body.to_owned(), durable: false, properties: Vec::new() }
-}
-
-impl Text {
-    pub(crate) fn durable(mut self) -> Text {
-        self.durable = true;
-        self
-    }
-
-    pub(crate) fn property(mut self, name: &str, value: &str) -> Text {
-        self.properties.push((name.to_owned(), value.to_owned()));
-        self
-    }
-
-    fn encode(&self) -> Payload {
-        let header = Header { durable: Some(self.durable), ..Header::default() };
-        let mut builder = MessageBuilder::new().header(header);
-        for (name, value) in &self.properties {
-            builder = builder.application_property(name, Value::String(value));
-        }
-        Payload::from(builder.value(Value::String(&self.body)))
-    }
-}
-
 impl Rig {
     pub(crate) fn new() -> Rig {
         Rig::around(Instance::new("QMT", Limits::default(), EXTENT_BYTES), MemoryLog::default())
@@ -182,6 +155,7 @@ impl Rig {
             waiting: Vec::new(),
             now: Time(1_700_000_000_000_000),
             connections: 0,
+            vanishing: 0,
         }
     }
 
@@ -289,8 +263,8 @@ impl Rig {
 
     /// Moves bytes, requests and responses until nothing more happens.
     pub(crate) fn exchange(&mut self, client: &mut Client) {
+        let mut requests = Vec::new();
         for _ in 0..50 {
-            let mut requests = Vec::new();
             let mut input = flush(&mut client.machine);
             let quiet = input.is_empty();
             client.front.receive(self.now, &mut input, &mut requests);
@@ -307,6 +281,11 @@ impl Rig {
             });
             for response in responses {
                 let body = match &response {
+                    Response::Deliver(delivery) if self.vanishing > 0 => {
+                        self.vanishing -= 1;
+                        client.front.not_sent(delivery.consumer, &mut requests);
+                        continue;
+                    }
                     Response::Deliver(delivery) => Some(self.content(&delivery.body)),
                     _ => None,
                 };
@@ -316,7 +295,7 @@ impl Rig {
             client.front.take_output(&mut output, usize::MAX);
             let mut bytes = BytesMut::new();
             output.iter().for_each(|piece| bytes.extend_from_slice(piece));
-            let quiet = quiet && bytes.is_empty();
+            let quiet = quiet && bytes.is_empty() && requests.is_empty();
             client.machine.receive(self.now, &mut bytes);
             while let Some(event) = client.machine.next_event() {
                 client.events.push(event);
@@ -421,7 +400,8 @@ impl Rig {
     }
 
     pub(crate) fn send(&mut self, client: &mut Client, link: LinkId, key: u64, text: Text) {
-        let outgoing = Outgoing { content: text.encode(), ..Outgoing::default() };
+        let (content, message_format) = (text.encode(), text.format);
+        let outgoing = Outgoing { content, message_format, ..Outgoing::default() };
         client.machine.send(link, key, outgoing);
         self.exchange(client);
     }
@@ -472,8 +452,8 @@ impl Rig {
         let events = client.events.drain(..);
         events
             .filter_map(|event| match event {
-                Event::Transfer(Transfer { delivery, payload, .. }) => {
-                    Some(Received { delivery, payload: payload.to_contiguous() })
+                Event::Transfer(Transfer { delivery, message_format, payload, .. }) => {
+                    Some(Received { delivery, message_format, payload: payload.to_contiguous() })
                 }
                 _ => None,
             })

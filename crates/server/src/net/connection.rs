@@ -14,9 +14,10 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
+use towline_amqp::types::SaslCode;
 use towline_core::{Body, ConnectionId};
 use towline_log::Log;
 use towline_node::{Front, Request, Response};
@@ -40,6 +41,10 @@ const INCOMING_BYTES_HIGH: usize = 16 * 1024 * 1024;
 const WRITE_PIECES_MAX: usize = 512;
 /// How long a connection that is over may take to get its last bytes out.
 const LINGER: Duration = Duration::from_secs(5);
+/// How long the peer of a connection that is over has to close its side.
+const PARTING: Duration = Duration::from_secs(1);
+/// Bytes that are read from it meanwhile, and thrown away.
+const PARTING_BYTES_MAX: usize = 1024 * 1024;
 /// Rounds of one poll before the others get their turn.
 const ROUNDS_MAX: usize = 1;
 
@@ -60,6 +65,8 @@ pub(crate) struct Entrance {
     pub(crate) gate: Arc<Gate>,
 }
 
+/// The answer to a login, when it comes.
+type LoginAnswer = Pin<Box<dyn Future<Output = SaslCode>>>;
 type BodyRead = JoinHandle<Result<Payload, towline_log::LogError>>;
 
 /// The task of one connection.
@@ -72,6 +79,8 @@ pub(crate) struct ConnectionTask<S> {
     gate: Option<Arc<Gate>>,
     /// No output before: too many wrong passwords came from there.
     held: Option<Pin<Box<Sleep>>>,
+    /// The password of a login that is being compared; nothing is read meanwhile.
+    comparing: Option<LoginAnswer>,
     door: Arc<Door>,
     outbox: Arc<Outbox>,
     log: Log,
@@ -112,6 +121,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             place: entrance.place,
             gate: Some(entrance.gate),
             held: None,
+            comparing: None,
             door,
             outbox,
             log,
@@ -134,19 +144,30 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
     pub(crate) async fn run(mut self) -> End {
         let end = std::future::poll_fn(|context| self.poll(context)).await;
         self.door.disconnect(self.id, end == End::Lost);
+        if self.front.is_finished() && self.is_flushed() && !self.end_of_input {
+            // Everything but the socket and its place is given back before.
+            let ConnectionTask { socket, place, .. } = self;
+            // In a box: a connection that lives should not be larger for its end.
+            Box::pin(part(socket)).await;
+            drop(place);
+        }
         end
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<End> {
         for _ in 0..ROUNDS_MAX {
             let now = self.clock.now();
-            let mut progress = self.poll_input(context, now);
+            let mut progress = self.poll_login(context, now);
+            progress |= self.poll_input(context, now);
             progress |= self.step_node(now);
             progress |= self.poll_responses(context, now);
             progress |= self.poll_timer(context, now);
             match self.poll_output(context) {
                 Ok(written) => progress |= written,
-                Err(_) => return Poll::Ready(End::Lost),
+                Err(_) => {
+                    self.end_of_input = true;
+                    return Poll::Ready(End::Lost);
+                }
             }
             if let Some(end) = self.finished(context) {
                 return Poll::Ready(end);
@@ -161,8 +182,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
 
     fn finished(&mut self, context: &mut Context<'_>) -> Option<End> {
         if self.front.is_finished() {
-            let flushed = self.output.is_empty() && !self.front.has_output() && !self.unflushed;
-            if flushed {
+            if self.is_flushed() {
                 return Some(if self.front.ended_orderly() { End::Orderly } else { End::Lost });
             }
             let linger = self.linger.get_or_insert_with(|| Box::pin(sleep(LINGER)));
@@ -174,6 +194,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         if self.end_of_input { Some(End::Lost) } else { None }
     }
 
+    /// Whether the socket has all that there was to send.
+    fn is_flushed(&self) -> bool {
+        self.output.is_empty() && !self.front.has_output() && !self.unflushed
+    }
+
     /// Bytes that wait for the socket, encoded or not.
     fn output_waiting(&self) -> usize {
         self.output_bytes + self.front.output_bytes()
@@ -181,7 +206,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
 
     /// Reads once, if there is room for what it may bring. True when bytes came.
     fn poll_input(&mut self, context: &mut Context<'_>, now: Time) -> bool {
-        if self.end_of_input || self.front.is_finished() {
+        if self.end_of_input || self.front.is_finished() || self.comparing.is_some() {
             return false;
         }
         if self.front.incoming_bytes() > INCOMING_BYTES_HIGH {
@@ -224,12 +249,27 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         if !wait.is_zero() {
             self.held = Some(Box::pin(sleep(wait)));
         }
+        if let Some(comparison) = gate.take_comparison() {
+            self.comparing = Some(Box::pin(comparison.answer()));
+        }
         if self.front.is_logged_in() {
             self.place.logged_in();
             self.gate = None;
         } else if self.front.is_finished() {
             gate.refused();
         }
+    }
+
+    /// Gives the client the answer to its login once it is known. True when it came.
+    fn poll_login(&mut self, context: &mut Context<'_>, now: Time) -> bool {
+        let Some(comparing) = &mut self.comparing else { return false };
+        let Poll::Ready(code) = comparing.as_mut().poll(context) else { return false };
+        self.comparing = None;
+        let mut input = std::mem::take(&mut self.partial);
+        self.front.answer_login(now, code, &mut input, &mut self.requests);
+        self.partial = input;
+        self.watch_login();
+        true
     }
 
     /// Hands what was asked for to the node. The answers come through the outbox, in order.
@@ -294,7 +334,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
     }
 
     /// A body is not where it was: it may have been logged again meanwhile. When it really cannot be
-    /// read, the delivery is left out and the message stays with this consumer until its link ends.
+    /// read, the delivery is left out and the message stays with this consumer until its link ends;
+    /// when there is no message any more, its credit serves another one.
     fn read_elsewhere(&mut self, response: Response, error: &towline_log::LogError) {
         let Response::Deliver(mut delivery) = response else { return };
         let (queue, sequence) = (delivery.queue, delivery.sequence);
@@ -304,7 +345,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
                 self.read(body, Response::Deliver(delivery));
             }
             Some(_) => self.door.unreadable_body(error),
-            None => {}
+            None => self.front.not_sent(delivery.consumer, &mut self.requests),
         }
     }
 
@@ -387,6 +428,34 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             written -= piece.len();
             self.output.pop_front();
         }
+    }
+}
+
+/// Ends a socket so that the peer gets our last bytes. TLS has a word for the end, without which the
+/// peer must think that somebody cut the connection; and a socket that is closed with unread bytes
+/// in it is reset, which may take back what the peer has not read.
+async fn part<S: AsyncRead + AsyncWrite + Unpin>(mut socket: S) {
+    let parting = async {
+        socket.shutdown().await?;
+        let mut left = PARTING_BYTES_MAX;
+        while left > 0 {
+            let read = std::future::poll_fn(|context| {
+                scratch::with(|buffer| {
+                    let read = std::pin::pin!(socket.read_buf(buffer)).poll(context);
+                    buffer.clear();
+                    read
+                })
+            });
+            match read.await? {
+                0 => break,
+                bytes => left = left.saturating_sub(bytes),
+            }
+        }
+        io::Result::Ok(())
+    };
+    match tokio::time::timeout(PARTING, parting).await {
+        Ok(Ok(())) | Err(_) => {}
+        Ok(Err(error)) => tracing::trace!(%error, "a peer did not wait for the end"),
     }
 }
 

@@ -1,11 +1,15 @@
 //! Sockets: listeners, TLS, admission before login, one task per connection.
 
 mod admission;
+mod comparing;
 mod connection;
 mod listener;
 mod scratch;
+#[cfg(test)]
+mod tests;
 mod tls;
 
 pub(crate) use admission::Admission;
+pub(crate) use comparing::Comparing;
 pub(crate) use listener::{IoThreads, ListenerKind, Listening, bind};
 pub(crate) use tls::server_settings;
