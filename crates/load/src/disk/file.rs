@@ -156,9 +156,13 @@ impl Writer {
     }
 }
 
-/// Bytes that may still be written in a folder.
+/// Bytes that may still be written in a folder. A file system that does not count any has room
+/// until it says otherwise.
 fn free_bytes(folder: &Path) -> io::Result<u64> {
     let found = rustix::fs::statvfs(folder)?;
+    if found.f_blocks == 0 {
+        return Ok(u64::MAX);
+    }
     Ok(found.f_bavail.saturating_mul(found.f_frsize))
 }
 

@@ -11,9 +11,12 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// How all names begin that the disk tester makes.
 const NAME: &str = "towline-disktest-";
+/// How long our processes may take to end when the first one was killed.
+const ENDING: Duration = Duration::from_secs(5);
 
 /// The program itself, to be started once more as a part of it.
 #[derive(Clone, Copy, Debug)]
@@ -96,7 +99,7 @@ fn remove(path: &Path) -> io::Result<()> {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a name of ours"));
     }
     let removed = match fs::symlink_metadata(path) {
-        Ok(metadata) if metadata.is_dir() => fs::remove_dir_all(path),
+        Ok(metadata) if metadata.is_dir() => remove_folder(path),
         Ok(_) => fs::remove_file(path),
         Err(error) => Err(error),
     };
@@ -104,6 +107,20 @@ fn remove(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),
         Ok(()) => Ok(()),
+    }
+}
+
+/// Removes a folder in which others of our processes may still make files: they end with the first
+/// one, but not at the same moment.
+fn remove_folder(path: &Path) -> io::Result<()> {
+    let began = Instant::now();
+    loop {
+        match fs::remove_dir_all(path) {
+            Err(error)
+                if error.kind() == io::ErrorKind::DirectoryNotEmpty && began.elapsed() < ENDING => {
+            }
+            removed => return removed,
+        }
     }
 }
 

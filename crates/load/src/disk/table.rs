@@ -65,7 +65,7 @@ fn blocks(f: &mut Formatter<'_>, blocks: &[Block]) -> fmt::Result {
     }
     writeln!(
         f,
-        "\n{:13}{:>8}{:>10} |{:^47} |{:^18}",
+        "\n{:13}{:>8}{:>10} |{:^47} |{:>17}",
         "", "", "", "write and sync, us", "MB/s in a second"
     )?;
     writeln!(
