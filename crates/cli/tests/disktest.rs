@@ -1,6 +1,6 @@
 //! `towline disktest` as a person meets it: results, exit codes, and that nothing stays behind.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
 use std::io::{BufRead, BufReader};

@@ -6,6 +6,7 @@
 //!
 //! Invariant: a slice has at least one write.
 
+use std::fs;
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -108,6 +109,17 @@ pub(crate) fn slice(
     let elapsed = now - began;
     let (latency, rates) = (times.latency(), intervals.rates(elapsed));
     Ok(Slice { way, block_bytes, writes, elapsed, latency, rates })
+}
+
+/// How long this thread has been waiting for a processor since it began: time that looks like the
+/// disk's and is not. `None` where the kernel does not count it (schedstat, linux/sched).
+pub(crate) fn processor_wait() -> Option<Duration> {
+    wait_of(&fs::read_to_string("/proc/thread-self/schedstat").ok()?)
+}
+
+/// The second of three numbers: nanoseconds on a run queue.
+fn wait_of(schedstat: &str) -> Option<Duration> {
+    schedstat.split_ascii_whitespace().nth(1)?.parse().ok().map(Duration::from_nanos)
 }
 
 /// The place of the next write: round the file, in whole blocks.
@@ -213,6 +225,13 @@ mod tests {
         intervals.add(Duration::from_millis(500), 100);
         intervals.add(Duration::from_millis(1_100), 900);
         assert_eq!(intervals.rates(Duration::from_millis(1_100)), [100]);
+    }
+
+    #[test]
+    fn waiting_for_a_processor_is_counted() {
+        assert_eq!(wait_of("93046 4101 7\n"), Some(Duration::from_nanos(4101)));
+        assert_eq!(wait_of(""), None);
+        assert!(processor_wait() <= processor_wait());
     }
 
     #[test]

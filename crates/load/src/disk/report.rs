@@ -27,6 +27,8 @@ pub(crate) struct Report {
     pub(crate) skipped: Vec<Skipped>,
     /// What such a disk is like; of the fastest way with the smallest block.
     pub(crate) latency_class: Option<&'static str>,
+    /// Part of the measured time in which not the disk was waited for but a processor.
+    pub(crate) processor_wait_percent: Option<f64>,
     pub(crate) predictions: Vec<Prediction>,
     /// How the predictions' batches were written.
     pub(crate) prediction_mode: Option<&'static str>,
@@ -70,6 +72,7 @@ impl Report {
             blocks: Vec::new(),
             skipped: Vec::new(),
             latency_class: None,
+            processor_wait_percent: None,
             predictions: Vec::new(),
             prediction_mode: None,
             sync: None,
@@ -172,6 +175,7 @@ pub(crate) mod tests {
         report.skipped.push(Skipped { mode: "direct-dsync", reason: "refused".into() });
         report.predictions = vec![predict(Load::of(64), std::time::Duration::from_micros(120))];
         report.prediction_mode = Some("direct-sync");
+        report.processor_wait_percent = Some(62.5);
         report.sync = Some(Judgement {
             verdict: Verdict::Honest,
             evidence: vec!["it said something that is long ".repeat(6)],
@@ -204,8 +208,8 @@ pub(crate) mod tests {
         assert_eq!(
             keys(&value),
             "blocks device elapsed_s file_bytes file_system file_system_kind fit folder \
-             latency_class locks mount_options mount_source prediction_mode predictions skipped \
-             sync version"
+             latency_class locks mount_options mount_source prediction_mode predictions \
+             processor_wait_percent skipped sync version"
         );
         assert_eq!(
             keys(&value["blocks"][0]),

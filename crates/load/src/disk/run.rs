@@ -211,9 +211,14 @@ impl<'a> Bench<'a> {
             Duration::ZERO
         };
         if self.plan.measures {
+            let (began, waited) = (Instant::now(), measure::processor_wait());
             let predicting = left * PREDICT_PERCENT / 100;
             self.blocks(left.saturating_sub(judging + predicting), report)?;
             self.predictions(predicting, report)?;
+            let waited = measure::processor_wait().zip(waited).map(|(now, then)| now - then);
+            let part = |waited: Duration| waited.as_secs_f64() / began.elapsed().as_secs_f64();
+            report.processor_wait_percent =
+                waited.map(|waited| (part(waited) * 1e3).round() / 10.0);
         }
         if self.plan.judges {
             self.show.phase("looking for lies".into());

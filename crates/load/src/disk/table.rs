@@ -10,6 +10,8 @@ use super::report::{Block, Report};
 
 /// Columns of a terminal that is not made wider.
 const COLUMNS: usize = 100;
+/// From here on, latencies say more about the processors than about the disk.
+const PROCESSOR_WAIT_PERCENT: f64 = 10.0;
 
 impl Display for Report {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -33,6 +35,17 @@ impl Display for Report {
         }
         if let Some(class) = self.latency_class {
             writeln!(f, "Such latencies are those of {class}.")?;
+        }
+        if let Some(percent) = self.processor_wait_percent.filter(|p| *p >= PROCESSOR_WAIT_PERCENT)
+        {
+            wrapped(
+                f,
+                "",
+                &format!(
+                    "CAREFUL: {percent:.0} % of that time was spent waiting for a processor, not for \
+                     the disk. The machine is busy; repeat it when it is not."
+                ),
+            )?;
         }
         predictions(f, &self.predictions, self.prediction_mode)?;
         if let Some(sync) = &self.sync {
@@ -207,6 +220,7 @@ mod tests {
             "xfs on /dev/nvme0n1p2",
             "direct-dsync",
             "NVMe",
+            "62 % of that time",
             "expected",
             "honest",
             "2 x 100 gave 187",
