@@ -5,9 +5,13 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use towline_load::LoadArgs;
+use towline_load::disk::{DiskArgs, DiskPart};
 
 const EXIT_CODES: &str =
     "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no message, 4 cannot connect.";
+
+const DISKTEST_EXIT_CODES: &str = "Exit codes: 0 fit, 1 cannot run, 2 wrong usage, 3 the disk is \
+                                   not fit: it lies about sync, or its locks fail.";
 
 /// A transactional queue manager: AMQP 1.0 in, a recovery log under it.
 #[derive(Debug, Parser)]
@@ -40,6 +44,15 @@ pub(crate) enum Command {
     },
     /// Drive any AMQP 1.0 broker with a load, and measure
     Load(LoadArgs),
+    /// Measure a disk as the recovery log uses it, and look whether it can be trusted
+    #[command(after_help = DISKTEST_EXIT_CODES)]
+    Disktest(DiskArgs),
+    /// Another process of the disk tester
+    #[command(hide = true)]
+    DisktestPart {
+        #[command(subcommand)]
+        part: DiskPart,
+    },
     /// Make a line of a users file: who may log in with a name and a password
     User(User),
     /// Print the completions of a shell

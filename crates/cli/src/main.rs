@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod disktest;
 mod failure;
 mod generate;
 mod get;
@@ -43,6 +44,8 @@ fn main() -> ExitCode {
         Command::Image(arguments) => (arguments.reach.json, image::run(&arguments)),
         Command::Log { command } => (command.is_json(), log::run(&command)),
         Command::Load(arguments) => return towline_load::run(arguments),
+        Command::Disktest(arguments) => return disktest::run(&arguments),
+        Command::DisktestPart { part } => return disktest::part(&part),
         Command::User(arguments) => (false, user::run(&arguments)),
         Command::Completions { shell } => (false, generate::completions(shell)),
         Command::Man { folder } => (false, generate::manual(folder.as_deref())),

@@ -1,0 +1,22 @@
+//! `towline disktest`, and the further processes that it starts: this program once more. What they
+//! do is in the room `load`.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use towline_load::disk::{self, DiskArgs, DiskPart, Itself};
+
+/// This program, also after its file was replaced by a newer one.
+const ITSELF: &str = "/proc/self/exe";
+/// The hidden command for [`part`].
+const PART: &str = "disktest-part";
+
+/// Tests a disk.
+pub(crate) fn run(arguments: &DiskArgs) -> ExitCode {
+    disk::test(arguments, Itself { program: Path::new(ITSELF), part: PART })
+}
+
+/// Body of a further process.
+pub(crate) fn part(part: &DiskPart) -> ExitCode {
+    disk::part(part)
+}
