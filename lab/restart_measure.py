@@ -47,13 +47,14 @@ class Lab:
         if "load" in args.only:
             steps += [self.kill_step("load", 10, delay, turn, self.load_round)
                       for delay in fast for turn in range(args.rounds)]
-        for depth in args.depths if "kill" in args.only else []:
+        depths = args.depths if "kill" in args.only else []
+        images = self.images_steps() if "images" in args.only else []
+        steps += images if not depths or args.image_depth < depths[0] else []
+        for depth, deeper in zip(depths, [*depths[1:], float("inf")]):
             steps += [self.kill_step("kill", depth, delay, turn, self.kill_round)
                       for delay in delays for turn in range(args.rounds)]
-        if "images" in args.only:
-            # At its depth the folder of the kill rounds has been deeper: nothing that is measured here.
-            steps += [(name_of("images", args.image_depth, None, turn), 2 * args.image_seconds + 10,
-                       lambda turn=turn: self.images_round(turn)) for turn in range(args.rounds)]
+            # At the depth where it fits, because queues are filled quicker than emptied.
+            steps += images if depth <= args.image_depth < deeper else []
         if "one" in args.only:
             steps += [self.kill_step("one", depth, None, turn, self.one_round)
                       for depth in (0, args.one_queue_depth) for turn in range(args.rounds)]
@@ -66,6 +67,11 @@ class Lab:
         return [(name_of("undo", count, None, turn), 6 + count / 20_000,
                  lambda count=count: self.undo_round(count))
                 for turn in range(args.rounds) for count in (0, args.uncommitted)]
+
+    def images_steps(self):
+        args = self.args
+        return [(name_of("images", args.image_depth, None, turn), 2 * args.image_seconds + 10,
+                 lambda turn=turn: self.images_round(turn)) for turn in range(args.rounds)]
 
     def kill_step(self, kind, depth, delay, turn, measure):
         weight = 6 + depth * self.args.queues / 1e6 + (depth * self.args.queues / 5e4 if turn == 0 and not delay else 0)
