@@ -12,6 +12,8 @@ import argparse
 import hashlib
 import os
 import pathlib
+import signal
+import statistics
 import sys
 import time
 
@@ -63,7 +65,15 @@ def settings(args):
     return kept
 
 
+def busy_words(pieces):
+    """How much else ran on the machine while it was measured."""
+    others = [result["others"] for result in pieces.done.values()]
+    return f"{statistics.median(others):.2f} processors (median of the pieces), {max(others):.2f} at most"
+
+
 def main():
+    # An order to end runs what stands under `finally`.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended; the same command goes on"))
     args = arguments()
     if os.geteuid() != 0:
         sys.exit("needs root: the page cache is dropped before each start, and delays are mounted with FUSE")
@@ -73,6 +83,7 @@ def main():
     lab = Lab(args, work)
     steps = lab.steps()
     progress = Progress(sum(weight for _, weight, _ in steps))
+    keep = True
     try:
         for name, weight, measure in steps:
             skipped = name in pieces
@@ -83,15 +94,19 @@ def main():
                     result = measure()
                 pieces.put(name, {**(result or {}), "others": others.processors})
             progress.step(weight, name, skipped)
+        keep = args.keep
     finally:
-        lab.close(args.keep)
-    progress.end()
+        # A run that was ended keeps its data: the next one goes on with it.
+        lab.close(keep)
+        progress.end()
     folder = ROOT / "lab" / "results"
     folder.mkdir(exist_ok=True)
-    described = {**machine.describe(work), "command": " ".join(sys.argv), "binary": pieces.settings["binary"]}
+    described = {**machine.describe(work), "command": " ".join(sys.argv), "binary": pieces.settings["binary"],
+                 "other work meanwhile": busy_words(pieces)}
     rows = report(args, pieces.done, described, folder)
     print("\n".join(rows.table()))
-    print(f"\n{folder / args.name}.json, {folder / args.name}.html")
+    print(f"\nOther work on the machine: {described['other work meanwhile']}.")
+    print(f"{folder / args.name}.json, {folder / args.name}.html")
     if not args.keep:
         pieces.forget()
 

@@ -21,6 +21,8 @@ WAIT_FOR_IMAGE_S = 3
 # Messages of one unit: MAXUMSGS by default.
 UNIT_MESSAGES = 10_000
 ROUND_TRIPS_PER_S = 2_500
+# Data folders; one at a time is on the disk.
+FOLDERS = ("queues", "load", "one", "grow")
 
 
 def name_of(kind, depth, delay, turn):
@@ -78,10 +80,12 @@ class Lab:
         return name_of(kind, depth, delay, turn), weight, lambda: measure(depth, delay)
 
     def use(self, name, queues):
-        """The stage of this name; the data of another one is removed first."""
+        """The stage of this name; the data of another one is removed first, also of a run that was ended."""
         if self.stage is None or self.stage.folder.name != name:
             if self.stage is not None:
                 self.stage.remove()
+            for other in set(FOLDERS) - {name}:
+                shutil.rmtree(self.work / other, ignore_errors=True)
             self.stage = Stage(self.args.towline, self.work, name, queues, self.args.size)
         return self.stage
 
@@ -94,7 +98,6 @@ class Lab:
             self.stage.kill()
             if not keep:
                 self.stage.remove()
-        shutil.rmtree(self.work / "mount", ignore_errors=True)
 
     # The states.
 
@@ -140,13 +143,13 @@ class Lab:
         load = manager.begin_load("requester", "--clients", "10", "--queue", "L%d", "--queues", "10", "--rate",
                                   str(ROUND_TRIPS_PER_S), "--size", str(stage.size), "--persistent", "--seconds",
                                   "3600", "--threads", "1")
-        began = time.monotonic()
+        began, before = time.monotonic(), pairs(manager)
         gets = 0
         while gets < self.args.load_seconds * ROUND_TRIPS_PER_S and load.poll() is None:
             if time.monotonic() - began > 10 * self.args.load_seconds:
                 break
             time.sleep(0.2)
-            gets = sum(queue["gets"] for queue in manager.status()["queues"] if queue["name"].startswith("L"))
+            gets = pairs(manager) - before
         rate = gets / (time.monotonic() - began)
         stage.kill()
         load.kill()
@@ -161,6 +164,8 @@ class Lab:
             if delay is not None:
                 slow = SlowDisk(self.args.slow_disk, stage.folder, self.work / "mount", delay)
                 stack.callback(slow.close)
+                # The disk itself prepares the next round.
+                stack.callback(stage.kill)
             drop_page_cache()
             self.say("starts")
             manager = stage.start(slow.mount if slow else None)
@@ -175,9 +180,6 @@ class Lab:
             result["phases"] = status.get("restart")
             if expected is not None:
                 result["missing"] = expected - sum(manager.depths(stage.queues).values())
-            if slow:
-                # The disk itself prepares the next round.
-                stage.kill()
         return result
 
     # Images and growth.
@@ -230,3 +232,8 @@ class Lab:
         path.unlink()
         return {"puts_per_s": [int(line.split(",")[1]) for line in lines],
                 "resident": manager.resident_bytes(), "resident_max": manager.memory()["VmHWM"]}
+
+
+def pairs(manager):
+    """Round trips on the queues of the load so far: their gets."""
+    return sum(queue["gets"] for queue in manager.status()["queues"] if queue["name"].startswith("L"))

@@ -83,8 +83,9 @@ def depth_rows(rows, results):
                      "MiB", bar=("<=", 256))
             rows.add(test, "read from disk until first gets",
                      [value / MIB for value in results.samples(lambda one: one["read"]["disk_bytes"], *which)], "MiB",
-                     note="what the kernel counts for the process; 0 below a FUSE mount")
+                     note="of the process, the pages of its program among them; behind FUSE only those")
             operations_row(rows, results, test, which)
+            phase_rows(rows, results, test, which)
             if delay is None:
                 rows.add(test, "resident before the kill",
                          [value / MIB for value in results.samples("resident_before", *which)], "MiB",
@@ -98,7 +99,17 @@ def operations_row(rows, results, test, which):
         kinds = ("look", "open", "read", "write", "sync", "list", "other")
         last = ", ".join(f"{name} {found[-1][name]}" for name in kinds)
         rows.add(test, "file operations until first gets", [sum(one[kind] for kind in kinds) for one in found], "",
-                 note=f"{last}; {found[-1]['read_bytes'] / MIB:.1f} MiB read; pieces of at most 1 MiB")
+                 note=f"{last}; {found[-1]['read_bytes'] / MIB:.1f} MiB read")
+
+
+def phase_rows(rows, results, test, which):
+    """What the queue manager itself says of its start: every number below `restart` in its status."""
+    phases = [one for one in results.samples("phases", *which) if isinstance(one, dict)]
+    for name in phases[0] if phases else ():
+        samples = [one[name] for one in phases if isinstance(one.get(name), (int, float))]
+        unit = next((unit for unit in ("ms", "us", "s", "bytes") if name.endswith(f"_{unit}")), "")
+        if samples:
+            rows.add(test, f"status, restart.{name}", samples, unit)
 
 
 def ratio(rows, test, metric, above, below, bar, note=""):
@@ -186,10 +197,10 @@ def grow_rows(rows, results):
 def one_queue_rows(rows, results):
     for depth in (0, results.args.one_queue_depth):
         samples = results.samples("first_s", "one", depth)
-        for index, (peer, figures) in enumerate(published.PEERS.items() if samples else ()):
-            note = "" if index else image_note(results.rounds("one", depth))
-            rows.add(f"one queue x {depth:,}", "exec to first message got", samples, "s", figures.get(depth),
-                     peer if depth in figures else None, note=note)
+        peers = [(figures[depth], peer) for peer, figures in published.PEERS.items() if depth in figures]
+        for index, (value, peer) in enumerate((peers or [(None, None)]) if samples else ()):
+            note = "peers: another day, not measured again" if index else image_note(results.rounds("one", depth))
+            rows.add(f"one queue x {depth:,}", "exec to first message got", samples, "s", value, peer, note=note)
 
 
 def charts(args, rows, results):

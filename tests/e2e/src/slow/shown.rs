@@ -2,8 +2,9 @@
 //!
 //! Nothing is remembered by the kernel and every open file is in direct mode, so each operation of
 //! a program comes here. O_DIRECT is left out below: the kernel's buffers are not aligned for it.
-//! The kernel cuts one read or write of a program into pieces of 1 MiB (its limit for FUSE), each
-//! of which waits. Not here: links, times, extended attributes.
+//! The kernel cuts a read or write of a program into pieces (of 1 MiB, unless its
+//! `fs.fuse.max_pages_limit` is raised), each of which waits. Not here: links, times, extended
+//! attributes.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
