@@ -70,10 +70,11 @@ LAB_RESTART = python3 lab/restart.py --towline $(TOWLINE_BIN) \
 lab-build: build
 	$(CARGO) build --release --locked --package towline-e2e --bin slow-disk
 
-lab-restart: lab-build ## restart after kill -9 by depth, delay and load (root; about 90 min, 30 GB)
+lab-restart: lab-build ## restart after kill -9 by depth, delay and load (root; about 30 min, 30 GB)
 	$(LAB_RESTART) $(LAB_KNOBS)
 
 lab-restart-quick: lab-build ## the same, small: does it run at all (2 min)
+	python3 -m unittest discover --quiet --start-directory lab
 	$(LAB_RESTART) --name restart-quick --depths 0,2000 --rounds 2 --delays 0,1 --tail 1000 --uncommitted 4000 \
 	  --load-seconds 2 --image-seconds 2 --image-depth 2000 --grow-gb 2 --one-queue-depth 2000 $(LAB_KNOBS)
 

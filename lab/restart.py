@@ -12,6 +12,7 @@ import argparse
 import hashlib
 import os
 import pathlib
+import shutil
 import signal
 import statistics
 import sys
@@ -65,6 +66,17 @@ def settings(args):
     return kept
 
 
+def check_room(args, work):
+    """Ends with a sentence when the deepest queues would not fit on the disk."""
+    messages = max(max(args.depths) * args.queues if "kill" in args.only else 0, args.one_queue_depth, args.uncommitted)
+    wanted = max(messages * args.size, args.grow_gb * 1e9 if "grow" in args.only else 0) * 1.15 + 4e9
+    # What an ended run left is used again, or removed first.
+    left = sum(path.stat().st_blocks * 512 for path in work.rglob("*/log/*") if path.is_file())
+    free = shutil.disk_usage(work).free + left
+    if free < wanted:
+        sys.exit(f"{work} has {free / 1e9:.0f} GB free; this run needs {wanted / 1e9:.0f} GB (knobs: DEPTHS, QUEUES, SIZE)")
+
+
 def busy_words(pieces):
     """How much else ran on the machine while it was measured."""
     others = [result["others"] for result in pieces.done.values()]
@@ -79,6 +91,7 @@ def main():
         sys.exit("needs root: the page cache is dropped before each start, and delays are mounted with FUSE")
     work = ROOT / "lab" / ".cache" / args.name
     work.mkdir(parents=True, exist_ok=True)
+    check_room(args, work)
     pieces = Pieces(work / "pieces.json", settings(args))
     lab = Lab(args, work)
     steps = lab.steps()

@@ -12,7 +12,7 @@ import threading
 import time
 
 from towlab.getter import Getters, Units
-from towlab.queue_manager import drop_page_cache
+from towlab.queue_manager import Failed, drop_page_cache
 from towlab.slow_disk import SlowDisk
 from towlab.stage import Stage
 
@@ -119,7 +119,7 @@ class Lab:
     def killed(self, stage, depth, delay, units):
         manager = stage.level(depth, self.say)
         self.say("prepares the kill")
-        held = Units(manager.url, stage.queues, *units, stage.size) if units else None
+        held = self.held(stage, manager, units) if units else None
         image_s = manager.image()
         if image_s is None:
             time.sleep(WAIT_FOR_IMAGE_S)
@@ -133,6 +133,15 @@ class Lab:
         found = self.measured(stage, delay, expected)
         return {**found, "image_s": image_s, "resident_before": before["VmRSS"],
                 "resident_before_max": before["VmHWM"], "disk_bytes": disk_bytes}
+
+    def held(self, stage, manager, units):
+        """Units of work that stay open, and are known to be: (units of a queue, messages of a unit)."""
+        held = Units(manager.url, stage.queues, *units, stage.size)
+        found = sum(queue["uncommitted"] for queue in manager.status()["queues"])
+        wanted = len(stage.queues) * units[0] * units[1]
+        if found != wanted:
+            raise Failed(f"{found} uncommitted messages where {wanted} were put")
+        return held
 
     def load_round(self, depth, delay):
         """Killed under load: round trips at a steady rate on queues of their own."""

@@ -77,8 +77,10 @@ def depth_rows(rows, results):
             test = test_name(args, depth, delay)
             bar = ("<=", 1.0) if delay is None else None
             times(rows, results, *which[:1], test, depth, delay, published.mq(published.MQ_911, depth, delay), bar)
-            rows.add(test, "messages missing after restart", results.samples("missing", *which), "", bar=("<=", 0),
-                     note="of those that were acknowledged; uncommitted ones that came back would count below 0")
+            missing = results.samples("missing", *which)
+            note = "" if not any(missing) else f"above 0: lost; below 0: uncommitted ones that came back: {missing}"
+            rows.add(test, "messages too few or too many after restart", max((abs(one) for one in missing), default=[]), "",
+                     bar=("<=", 0), note=note)
             rows.add(test, "resident at ready", [value / MIB for value in results.samples("resident_at_ready", *which)],
                      "MiB", bar=("<=", 256))
             rows.add(test, "read from disk until first gets",
@@ -215,7 +217,8 @@ def charts(args, rows, results):
                        [("first message got from every queue", by_depth(FIRST, None), False),
                         ("ready", by_depth(READY, None), False),
                         ("IBM MQ 9.1.1, SAN", figures(published.MQ_911, None), True),
-                        ("IBM MQ 9.1, SAN", figures(published.MQ_91, None), True)], log=True),
+                        ("IBM MQ 9.1, SAN", figures(published.MQ_91, None), True),
+                        ("promised", [(args.depths[0], 1.0), (args.depths[-1], 1.0)], True)], log=True),
            chart.lines("First get with a slow disk", depth_label, "s (logarithmic)",
                        [*((f"+{delay:g} ms" if delay else "FUSE, no delay", by_depth(FIRST, delay), False)
                           for delay in args.delays),
