@@ -2,9 +2,10 @@
 //!
 //! It stands for a disk behind a network: what costs there is the number of operations, one after
 //! the other, and not the bytes. [`numbers`] knows which node is which path, [`count`] who asked
-//! for what, [`shown`] answers the kernel. Not here: forgetting (see `lossy`), faults, permissions,
+//! for what, [`shown`] answers the kernel ([`aligned`] has its buffers). Not here: forgetting (see `lossy`), faults, permissions,
 //! and delay of what nobody waits for (a release, a forget).
 
+mod aligned;
 pub mod count;
 mod numbers;
 mod shown;

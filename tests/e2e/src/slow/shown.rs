@@ -1,7 +1,8 @@
 //! Answers the kernel: waits, then does the same to the folder that is shown.
 //!
 //! Nothing is remembered by the kernel and every open file is in direct mode, so each operation of
-//! a program comes here. O_DIRECT is left out below: the kernel's buffers are not aligned for it.
+//! a program comes here. O_DIRECT is passed on, so that what a program reads past the page cache is
+//! not read into it below.
 //! The kernel cuts a read or write of a program into pieces (of 1 MiB, unless its
 //! `fs.fuse.max_pages_limit` is raised), each of which waits. Not here: links, times, extended
 //! attributes.
@@ -23,6 +24,7 @@ use fuser::{
 };
 use rustix::fs::{FallocateFlags, FileType as NodeType, Mode};
 
+use crate::slow::aligned;
 use crate::slow::count::{Counts, Operation};
 use crate::slow::numbers::{Numbers, ROOT};
 
@@ -30,8 +32,8 @@ use crate::slow::numbers::{Numbers, ROOT};
 const FORGET_AT_ONCE: Duration = Duration::ZERO;
 const WRITE_ONLY: i32 = 0o1;
 const READ_AND_WRITE: i32 = 0o2;
-/// O_TRUNC, O_DSYNC and the rest of O_SYNC: what is passed on when a file is opened.
-const PASSED_ON: i32 = 0o1000 | 0o10_000 | 0o4_000_000;
+/// O_TRUNC, O_DSYNC, O_DIRECT and the rest of O_SYNC: what is passed on when a file is opened.
+const PASSED_ON: i32 = 0o1000 | 0o10_000 | 0o40_000 | 0o4_000_000;
 
 type Handles = HashMap<u64, Arc<File>>;
 
@@ -364,14 +366,15 @@ impl Filesystem for Shown {
         reply: ReplyData,
     ) {
         self.wait(Operation::Read);
-        let read = self.file(handle).and_then(|file| read(&file, offset, size));
-        match read {
-            Ok(bytes) => {
-                self.counts.add_read_bytes(bytes.len());
-                reply.data(&bytes);
+        aligned::with(usize::try_from(size).unwrap_or(0), |bytes| {
+            match self.file(handle).and_then(|file| read(&file, offset, bytes)) {
+                Ok(filled) => {
+                    self.counts.add_read_bytes(filled);
+                    reply.data(bytes.get(..filled).unwrap_or_default());
+                }
+                Err(error) => reply.error(Errno::from(error)),
             }
-            Err(error) => reply.error(Errno::from(error)),
-        }
+        });
     }
 
     fn write(
@@ -388,7 +391,7 @@ impl Filesystem for Shown {
     ) {
         self.wait(Operation::Write);
         self.counts.add_written_bytes(bytes.len());
-        match self.file(handle).and_then(|file| file.write_all_at(bytes, offset)) {
+        match self.file(handle).and_then(|file| write(&file, offset, bytes)) {
             Ok(()) => reply.written(u32::try_from(bytes.len()).unwrap_or(u32::MAX)),
             Err(error) => reply.error(Errno::from(error)),
         }
@@ -468,16 +471,28 @@ impl Filesystem for Shown {
     }
 }
 
-/// At most `size` bytes from `offset`; fewer at the end of the file.
-fn read(file: &File, offset: u64, size: u32) -> io::Result<Vec<u8>> {
-    let mut bytes = vec![0; usize::try_from(size).unwrap_or(0)];
+/// Fills `bytes` from `offset`; how many came, fewer at the end of the file.
+fn read(file: &File, offset: u64, bytes: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
         match file.read_at(rest, offset.saturating_add(filled as u64))? {
             0 => break,
-            more => filled = filled.saturating_add(more),
+            // A direct read that ends inside a block ended at the end of the file.
+            more => {
+                filled = filled.saturating_add(more);
+                if !filled.is_multiple_of(aligned::BLOCK) {
+                    break;
+                }
+            }
         }
     }
-    bytes.truncate(filled);
-    Ok(bytes)
+    Ok(filled)
+}
+
+/// Writes from an aligned copy: the kernel's bytes begin anywhere.
+fn write(file: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
+    aligned::with(bytes.len(), |copy| {
+        copy.copy_from_slice(bytes);
+        file.write_all_at(copy, offset)
+    })
 }

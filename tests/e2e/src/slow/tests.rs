@@ -1,5 +1,5 @@
 use std::fs::{self, OpenOptions};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 
@@ -44,6 +44,27 @@ fn a_local_socket_can_be_made_and_used() {
     let path = mount.path().join("socket");
     let _listener = UnixListener::bind(&path).unwrap();
     UnixStream::connect(&path).unwrap();
+}
+
+#[test]
+fn direct_io_goes_through_and_a_short_read_ends_the_file() {
+    let target = crate::place::target_folder().unwrap();
+    // Not below /tmp: a file system in memory refuses O_DIRECT.
+    let (folder, mount) = (TempDir::new_in(&target).unwrap(), TempDir::new().unwrap());
+    let _slow = Slow::mount(folder.path(), mount.path(), Duration::ZERO).unwrap();
+    let path = mount.path().join("direct");
+    let direct = rustix::fs::OFlags::DIRECT.bits().cast_signed();
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create_new(true).custom_flags(direct);
+    let file = options.open(&path).unwrap();
+    super::aligned::with(8192, |bytes| {
+        bytes.fill(9);
+        file.write_all_at(bytes, 4096).unwrap();
+        file.sync_data().unwrap();
+        file.set_len(4096 + 5000).unwrap();
+        assert_eq!(file.read_at(bytes, 4096).unwrap(), 5000);
+        assert_eq!(bytes.first(), Some(&9));
+    });
 }
 
 #[test]
