@@ -122,6 +122,7 @@ def main():
     print(f"{folder / args.name}.json, {folder / args.name}.html")
     if not args.keep:
         pieces.forget()
+        shutil.rmtree(work, ignore_errors=True)
 
 
 if __name__ == "__main__":

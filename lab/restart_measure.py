@@ -96,8 +96,11 @@ class Lab:
         """Ends what runs, removes data unless told to keep it."""
         if self.stage is not None:
             self.stage.kill()
-            if not keep:
-                self.stage.remove()
+        if keep:
+            return
+        if self.stage is not None:
+            self.stage.remove()
+        shutil.rmtree(self.work / "mount", ignore_errors=True)
 
     # The states.
 

@@ -134,6 +134,9 @@ def depth_ratios(rows, results):
                 ratio(rows, f"{args.queues} queues x {depth:,}: +{delay:g} ms / no delay", metric,
                       rows.value(test_name(args, depth, delay), metric),
                       rows.value(test_name(args, depth, None), metric), ("<=", 2))
+                ratio(rows, f"{args.queues} queues x {depth:,}: +{delay:g} ms / FUSE without delay", metric,
+                      rows.value(test_name(args, depth, delay), metric), rows.value(test_name(args, depth, 0), metric),
+                      None)
 
 
 def load_rows(rows, results):

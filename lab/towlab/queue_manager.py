@@ -36,8 +36,9 @@ class QueueManager:
         command += ["--config", str(config)] if config else []
         self.errors = open(log_path, "ab")
         self.began = time.perf_counter()
+        # A process group of its own: Ctrl-C ends the script, which then ends this in order.
         self.process = subprocess.Popen([*command, *more], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                        stderr=self.errors, text=True)
+                                        stderr=self.errors, text=True, process_group=0)
         self.url = self.wait_for_ready()
 
     def wait_for_ready(self):

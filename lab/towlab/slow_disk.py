@@ -21,12 +21,13 @@ class SlowDisk:
 
     def __init__(self, binary, folder, mount, delay_ms):
         self.mount = pathlib.Path(mount)
+        take_away_left_over(self.mount)
         self.mount.mkdir(parents=True, exist_ok=True)
         self.limit = PIECE_LIMIT.read_text() if PIECE_LIMIT.exists() else None
         if self.limit:
             PIECE_LIMIT.write_text(f"{PIECE_PAGES}\n")
         self.process = subprocess.Popen([binary, str(folder), str(mount), str(int(delay_ms * 1000))],
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, process_group=0)
         if self.process.stdout.readline().strip() != "mounted":
             raise Failed(f"{binary} did not mount {folder}")
 
@@ -42,3 +43,13 @@ class SlowDisk:
         self.process.stdout.close()
         if self.limit:
             PIECE_LIMIT.write_text(self.limit)
+
+
+def take_away_left_over(mount):
+    """Unmounts what a killed run left: its folder can be neither listed nor made."""
+    try:
+        list(mount.iterdir())
+    except FileNotFoundError:
+        pass
+    except OSError:
+        subprocess.run(["umount", "--lazy", str(mount)], check=False)
