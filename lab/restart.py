@@ -23,6 +23,8 @@ from restart_report import report
 from towlab import machine
 from towlab.pieces import Pieces
 from towlab.progress import Progress
+from towlab.slow_disk import take_away_left_over
+from towlab.stage import end_left_over
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -91,8 +93,12 @@ def main():
         sys.exit("needs root: the page cache is dropped before each start, and delays are mounted with FUSE")
     work = ROOT / "lab" / ".cache" / args.name
     work.mkdir(parents=True, exist_ok=True)
+    end_left_over(work)
+    take_away_left_over(work / "mount")
     check_room(args, work)
     pieces = Pieces(work / "pieces.json", settings(args))
+    # A copy: a build meanwhile must not change what is measured.
+    args.towline = shutil.copy2(args.towline, work / "towline")
     lab = Lab(args, work)
     steps = lab.steps()
     progress = Progress(sum(weight for _, weight, _ in steps))

@@ -14,6 +14,8 @@ from towlab.queue_manager import Failed
 
 PIECE_LIMIT = pathlib.Path("/proc/sys/fs/fuse/max_pages_limit")
 PIECE_PAGES = 4096
+# What the kernel begins with.
+PIECE_PAGES_USUAL = 256
 
 
 class SlowDisk:
@@ -21,9 +23,11 @@ class SlowDisk:
 
     def __init__(self, binary, folder, mount, delay_ms):
         self.mount = pathlib.Path(mount)
-        take_away_left_over(self.mount)
         self.mount.mkdir(parents=True, exist_ok=True)
-        self.limit = PIECE_LIMIT.read_text() if PIECE_LIMIT.exists() else None
+        self.limit = int(PIECE_LIMIT.read_text()) if PIECE_LIMIT.exists() else None
+        if self.limit == PIECE_PAGES:
+            # A run that was killed left it so.
+            self.limit = PIECE_PAGES_USUAL
         if self.limit:
             PIECE_LIMIT.write_text(f"{PIECE_PAGES}\n")
         self.process = subprocess.Popen([binary, str(folder), str(mount), str(int(delay_ms * 1000))],
@@ -42,7 +46,7 @@ class SlowDisk:
         self.process.wait(60)
         self.process.stdout.close()
         if self.limit:
-            PIECE_LIMIT.write_text(self.limit)
+            PIECE_LIMIT.write_text(f"{self.limit}\n")
 
 
 def take_away_left_over(mount):

@@ -4,11 +4,14 @@ The depth is read from the queue manager itself, so a run that was ended in the 
 Bodies are random bytes: nothing compresses. Not here: what is measured.
 """
 
+import contextlib
+import os
 import pathlib
 import shutil
+import signal
 
 from towlab import getter
-from towlab.queue_manager import QueueManager
+from towlab.queue_manager import NAME, QueueManager
 
 PRODUCERS = 20
 
@@ -76,3 +79,16 @@ class Stage:
     def disk_bytes(self):
         """Bytes that the folder takes on the disk."""
         return sum(path.stat().st_blocks * 512 for path in self.folder.rglob("*") if path.is_file())
+
+
+def end_left_over(work):
+    """Kills queue managers with data below `work`: a script that was killed could not end them."""
+    below = f"{pathlib.Path(work).resolve()}/"
+    for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().decode(errors="replace").split("\0")
+        except OSError:
+            continue
+        if words[1:3] == ["run", NAME] and "--data" in words and words[words.index("--data") + 1].startswith(below):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(path.parent.name), signal.SIGKILL)

@@ -24,7 +24,7 @@ use fuser::{
 };
 use rustix::fs::{FallocateFlags, FileType as NodeType, Mode};
 
-use crate::slow::aligned;
+use crate::slow::aligned::{BLOCK, Buffers};
 use crate::slow::count::{Counts, Operation};
 use crate::slow::numbers::{Numbers, ROOT};
 
@@ -45,6 +45,7 @@ pub(super) struct Shown {
     numbers: Mutex<Numbers>,
     handles: Mutex<Handles>,
     next: AtomicU64,
+    buffers: Buffers,
 }
 
 impl Shown {
@@ -52,7 +53,7 @@ impl Shown {
     pub(super) fn new(root: PathBuf, delay: Duration, counts: Arc<Counts>) -> Self {
         let numbers = Mutex::new(Numbers::new(root.clone()));
         let (handles, next) = (Mutex::default(), AtomicU64::new(1));
-        Self { root, delay, counts, numbers, handles, next }
+        Self { root, delay, counts, numbers, handles, next, buffers: Buffers::new() }
     }
 
     fn wait(&self, operation: Operation) {
@@ -366,7 +367,7 @@ impl Filesystem for Shown {
         reply: ReplyData,
     ) {
         self.wait(Operation::Read);
-        aligned::with(usize::try_from(size).unwrap_or(0), |bytes| {
+        self.buffers.with(usize::try_from(size).unwrap_or(0), |bytes| {
             match self.file(handle).and_then(|file| read(&file, offset, bytes)) {
                 Ok(filled) => {
                     self.counts.add_read_bytes(filled);
@@ -391,7 +392,7 @@ impl Filesystem for Shown {
     ) {
         self.wait(Operation::Write);
         self.counts.add_written_bytes(bytes.len());
-        match self.file(handle).and_then(|file| write(&file, offset, bytes)) {
+        match self.file(handle).and_then(|file| write(&self.buffers, &file, offset, bytes)) {
             Ok(()) => reply.written(u32::try_from(bytes.len()).unwrap_or(u32::MAX)),
             Err(error) => reply.error(Errno::from(error)),
         }
@@ -480,7 +481,7 @@ fn read(file: &File, offset: u64, bytes: &mut [u8]) -> io::Result<usize> {
             // A direct read that ends inside a block ended at the end of the file.
             more => {
                 filled = filled.saturating_add(more);
-                if !filled.is_multiple_of(aligned::BLOCK) {
+                if !filled.is_multiple_of(BLOCK) {
                     break;
                 }
             }
@@ -490,8 +491,8 @@ fn read(file: &File, offset: u64, bytes: &mut [u8]) -> io::Result<usize> {
 }
 
 /// Writes from an aligned copy: the kernel's bytes begin anywhere.
-fn write(file: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
-    aligned::with(bytes.len(), |copy| {
+fn write(buffers: &Buffers, file: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
+    buffers.with(bytes.len(), |copy| {
         copy.copy_from_slice(bytes);
         file.write_all_at(copy, offset)
     })

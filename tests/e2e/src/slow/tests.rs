@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use super::Slow;
+use super::aligned::Buffers;
 use super::count::Operation;
 
 const DELAY: Duration = Duration::from_millis(3);
@@ -57,7 +58,7 @@ fn direct_io_goes_through_and_a_short_read_ends_the_file() {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create_new(true).custom_flags(direct);
     let file = options.open(&path).unwrap();
-    super::aligned::with(8192, |bytes| {
+    Buffers::new().with(8192, |bytes| {
         bytes.fill(9);
         file.write_all_at(bytes, 4096).unwrap();
         file.sync_data().unwrap();
