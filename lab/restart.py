@@ -99,6 +99,8 @@ def main():
     pieces = Pieces(work / "pieces.json", settings(args))
     # A copy: a build meanwhile must not change what is measured.
     args.towline = shutil.copy2(args.towline, work / "towline")
+    if args.slow_disk:
+        args.slow_disk = shutil.copy2(args.slow_disk, work / "slow-disk")
     lab = Lab(args, work)
     steps = lab.steps()
     progress = Progress(sum(weight for _, weight, _ in steps))

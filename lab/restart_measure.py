@@ -220,7 +220,7 @@ class Lab:
             taker.start()
         try:
             found = manager.load("requester", "--clients", "10", "--queue", "L%d", "--queues", "10", "--size",
-                                 str(self.args.size), "--persistent", "--warmup", "1", "--seconds",
+                                 str(self.args.size), "--persistent", "--prefetch", "0", "--warmup", "1", "--seconds",
                                  str(self.args.image_seconds), "--allow-duplicates")
         finally:
             done.set()
