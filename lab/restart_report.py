@@ -136,7 +136,7 @@ def depth_ratios(rows, results):
                       rows.value(test_name(args, depth, None), metric), ("<=", 2))
                 ratio(rows, f"{args.queues} queues x {depth:,}: +{delay:g} ms / FUSE without delay", metric,
                       rows.value(test_name(args, depth, delay), metric), rows.value(test_name(args, depth, 0), metric),
-                      None)
+                      ("<=", 2))
 
 
 def load_rows(rows, results):
