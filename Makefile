@@ -10,10 +10,11 @@ TOWLINE_BIN ?= $(abspath $(TARGET))/release/towline
 export TOWLINE_BIN
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test install-tests fmt tidy licences clippy unit e2e doc deny format clean
+.PHONY: help run build test install-tests fmt tidy licences clippy unit e2e doc deny format clean \
+  lab-build lab-restart lab-restart-quick
 
 help: ## this list
-	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
+	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-18s %s\n", $$1, $$2 }'
 
 run: build ## build and start the queue manager QM1 on 127.0.0.1:5672, its data in ./data
 	exec $(TOWLINE_BIN) run QM1 --data ./data/QM1 --listen 127.0.0.1:5672
@@ -58,6 +59,24 @@ deny: ## cargo-deny, built once (some minutes) under target/tools
 
 format: ## format all code
 	$(CARGO) fmt --all
+
+# Knobs of the lab, for example `make lab-restart DEPTHS=0,100000 ROUNDS=3 DELAYS=1 KEEP=1`.
+LAB_KNOBS = $(if $(DEPTHS),--depths $(DEPTHS)) $(if $(QUEUES),--queues $(QUEUES)) \
+  $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SIZE),--size $(SIZE)) $(if $(DELAYS),--delays $(DELAYS)) \
+  $(if $(ONLY),--only $(ONLY)) $(if $(KEEP),--keep)
+LAB_RESTART = python3 lab/restart.py --towline $(TOWLINE_BIN) \
+  --slow-disk $(abspath $(TARGET))/release/slow-disk
+
+lab-build: build
+	$(CARGO) build --release --locked --package towline-e2e --bin slow-disk
+
+lab-restart: lab-build ## restart after kill -9 by depth, delay and load (root; about 30 min, 30 GB)
+	$(LAB_RESTART) $(LAB_KNOBS)
+
+lab-restart-quick: lab-build ## the same, small: does it run at all (2 min)
+	python3 -m unittest discover --quiet --start-directory lab
+	$(LAB_RESTART) --name restart-quick --depths 0,2000 --rounds 2 --delays 0,1 --tail 1000 --uncommitted 4000 \
+	  --load-seconds 2 --image-seconds 2 --image-depth 2000 --grow-gb 2 --one-queue-depth 2000 $(LAB_KNOBS)
 
 clean: ## remove what was built; messages in ./data stay
 	$(CARGO) clean

@@ -3,7 +3,8 @@
 //! Here is what the test files in `tests/` stand on, in reading order: [`chance`] (seeds),
 //! [`wait`] (levels, not edges), [`place`] (where programs are), [`daemon`] (start, kill, ask),
 //! [`program`] (clients in other languages), [`wire`] (raw AMQP bytes), [`peer`] (a hostile or a
-//! plain peer on one socket), [`lossy`] (a file system that forgets), [`history`] (who was told
+//! plain peer on one socket), [`lossy`] (a file system that forgets), [`slow`] (one that
+//! takes its time), [`history`] (who was told
 //! what), [`workload`] (producers and movers for the kill tests), [`extent`] (the log's bytes),
 //! [`papers`] (certificates). Nothing here is part of the product, and the product's crates are
 //! not used: what is tested is what a stranger sees.
@@ -17,6 +18,7 @@ pub mod papers;
 pub mod peer;
 pub mod place;
 pub mod program;
+pub mod slow;
 pub mod wait;
 pub mod wire;
 pub mod workload;

@@ -1,0 +1,103 @@
+"""The parts of the lab that need no queue manager: bytes, pieces, rows, charts. `python3 -m unittest discover lab`."""
+
+import pathlib
+import tempfile
+import unittest
+import xml.etree.ElementTree as tree
+
+import restart_report
+from restart import numbers
+from restart_measure import name_of
+from towlab import chart, getter, page, wire
+from towlab.pieces import Pieces
+from towlab.rows import Rows, kept
+
+
+class Wire(unittest.TestCase):
+    def test_frames_that_come_in_pieces_are_whole_again(self):
+        raw = wire.SASL_HEADER + wire.frame(wire.described(wire.SASL_OUTCOME, wire.ubyte(0)), sasl=True)
+        raw += wire.AMQP_HEADER + wire.accept(3, 7, settled=True) + wire.more_credit(1, 5, 9)
+        frames, found = wire.Frames(), []
+        for place in range(len(raw)):
+            found += frames.feed(raw[place:place + 1])
+        self.assertEqual([code for code, _ in found], [wire.SASL_OUTCOME, wire.DISPOSITION, wire.FLOW])
+        self.assertEqual(found[1][1][:4], [True, 3, 7, True])
+        self.assertEqual(found[2][1][4:7], [1, 5, 9])
+
+    def test_a_put_in_a_unit_names_the_unit(self):
+        (_, fields), = wire.Frames().feed(wire.put(1, 4, b"x" * 300, b"unit"))
+        self.assertEqual((fields[0], fields[1]), (1, 4))
+        self.assertEqual(fields[7], (wire.TRANSACTIONAL, [b"unit"]))
+
+    def test_a_disposition_without_a_last_delivery_is_about_one(self):
+        self.assertEqual(getter.answered([True, 4]), 1)
+        self.assertEqual(getter.answered([True, 4, 6]), 3)
+
+
+class Results(unittest.TestCase):
+    def test_results_of_other_settings_are_dropped(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "pieces.json"
+            Pieces(path, {"rounds": 5}).put("a", {"value": 1})
+            self.assertEqual(Pieces(path, {"rounds": 5}).get("a"), {"value": 1})
+            self.assertNotIn("a", Pieces(path, {"rounds": 3}))
+
+    def test_a_row_is_the_median_of_its_samples_and_is_held_against_its_bar(self):
+        rows = Rows()
+        self.assertEqual(rows.add("t", "m", [3, 1, 2], "s", bar=("<=", 2)), 2)
+        self.assertTrue(rows.rows[0]["kept"])
+        self.assertFalse(kept(0.8, (">=", 0.9)))
+        self.assertIsNone(kept(None, (">=", 0.9)))
+
+    def test_every_row_has_the_five_keys_and_what_was_not_measured_has_no_value(self):
+        rows = Rows()
+        rows.add("t", "m", [], "s", published=1.5, published_by="someone")
+        self.assertEqual({key: rows.rows[0][key] for key in ("test", "metric", "value", "unit", "published")},
+                         {"test": "t", "metric": "m", "value": None, "unit": "s", "published": 1.5})
+
+
+class Pictures(unittest.TestCase):
+    def test_charts_are_well_formed_also_with_odd_values(self):
+        series = [("a < b", [(0, 0.1), (1e6, 20), (5, None)], False), ("c", [(0, 3)], True)]
+        for text in (chart.lines("t", "x", "y", series, log=True), chart.lines("t", "x", "y", series),
+                     chart.lines("t", "x", "y", [("zero", [(0, 0)], False)]),
+                     chart.bars("t", "y", [("g", {"a": 1, "b": None}), ("h", {"a": 0, "b": 2})])):
+            self.assertEqual(tree.fromstring(text).tag, "figure")
+
+    def test_nothing_measured_gives_no_chart(self):
+        self.assertEqual(chart.lines("t", "x", "y", [("a", [(0, None)], False)]), "")
+
+    def test_the_page_loads_nothing_from_elsewhere(self):
+        rows = Rows()
+        rows.add("t <b>", "m", 3, "s", bar=("<=", 2))
+        text = page.page("T", ["words"], [], rows.rows, {"processors": 2})
+        self.assertNotIn("http", text)
+        self.assertIn("t &lt;b&gt;", text)
+
+
+class Restart(unittest.TestCase):
+    def test_names_tell_pieces_apart(self):
+        names = {name_of(kind, depth, delay, turn) for kind in ("kill", "undo") for depth in (0, 10)
+                 for delay in (None, 0, 1.5) for turn in (0, 1)}
+        self.assertEqual(len(names), 24)
+        self.assertEqual(name_of("kill", 0, 1.0, 0), name_of("kill", 0, 1, 0))
+
+    def test_knobs_take_commas_and_blanks(self):
+        self.assertEqual(numbers(int)("0, 5 7"), [0, 5, 7])
+
+    def test_a_run_of_nothing_gives_an_empty_report(self):
+        class Args:
+            depths, delays, queues, rounds, uncommitted = [0, 5], [0.0, 1.0], 10, 2, 40
+            image_depth, one_queue_depth, grow_gb = 0, 5, 1
+        results, rows = restart_report.Results(Args, {}), Rows()
+        restart_report.depth_rows(rows, results)
+        restart_report.depth_ratios(rows, results)
+        restart_report.load_rows(rows, results)
+        restart_report.image_rows(rows, results)
+        restart_report.grow_rows(rows, results)
+        restart_report.one_queue_rows(rows, results)
+        self.assertEqual(rows.rows, [])
+
+
+if __name__ == "__main__":
+    unittest.main()
