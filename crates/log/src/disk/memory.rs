@@ -96,6 +96,15 @@ impl MemoryDisk {
         disk
     }
 
+    /// A disk that holds these files, all synced, and keeps a journal of what is done to it then.
+    #[must_use]
+    pub fn recording_with_files(files: impl IntoIterator<Item = (String, Vec<u8>)>) -> MemoryDisk {
+        let found: Vec<_> = files.into_iter().collect();
+        let disk = MemoryDisk::with_files(found.clone());
+        disk.hold().journal = Some(Journal { found, operations: Vec::new() });
+        disk
+    }
+
     /// A disk that holds these files, all synced.
     #[must_use]
     pub fn with_files(files: impl IntoIterator<Item = (String, Vec<u8>)>) -> MemoryDisk {
