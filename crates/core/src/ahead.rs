@@ -4,21 +4,20 @@
 //! Not here: who announces them (`decide`); whether their extents stay (effects say so).
 //!
 //! Invariant: the pieces of a body are in order, from the first on. A body in one piece, the
-//! ordinary case of a unit of work with a million messages, costs no allocation of its own.
+//! ordinary case of a unit of work with a million messages, costs no allocation of its own; and the
+//! map is in order, so that an image need not sort them.
+
+use std::collections::BTreeMap;
 
 use towline_types::BodyLocation;
 
 use crate::BodyId;
 use crate::fact::Body;
-use crate::hash::FastMap;
-
-/// Room for so many bodies is kept when there are none.
-const IDLE_CAPACITY: usize = 1_024;
 
 /// See the module's description.
 #[derive(Debug, Default)]
 pub(crate) struct BodiesAhead {
-    bodies: FastMap<BodyId, Pieces>,
+    bodies: BTreeMap<BodyId, Pieces>,
 }
 
 /// Where a body is.
@@ -75,60 +74,35 @@ impl BodiesAhead {
 
     /// Some put refers to it now, or nobody ever will.
     pub(crate) fn take(&mut self, body: BodyId) -> Option<Pieces> {
-        let pieces = self.bodies.remove(&body);
-        self.give_back_room();
-        pieces
+        self.bodies.remove(&body)
     }
 
     /// As `take`, for all of `first` and the `count - 1` that were named after it. Unknown ones are
     /// passed over.
     pub(crate) fn take_range(&mut self, first: BodyId, count: u64) -> Vec<BodyLocation> {
-        let end = first.0.saturating_add(count);
-        let mut taken = Vec::new();
-        if count <= self.bodies.len() as u64 {
-            for body in first.0..end {
-                let pieces = self.bodies.remove(&BodyId(body));
-                taken.extend_from_slice(pieces.as_ref().map_or(&[], Pieces::as_slice));
-            }
-        } else {
-            self.bodies.retain(|body, pieces| {
-                let stays = !(first.0..end).contains(&body.0);
-                if !stays {
-                    taken.extend_from_slice(pieces.as_slice());
-                }
-                stays
-            });
-            taken.sort_unstable();
+        let end = BodyId(first.0.saturating_add(count));
+        let known: Vec<BodyId> = self.bodies.range(first..end).map(|(body, _)| *body).collect();
+        let mut taken = Vec::with_capacity(known.len());
+        for body in known {
+            let pieces = self.bodies.remove(&body);
+            taken.extend_from_slice(pieces.as_ref().map_or(&[], Pieces::as_slice));
         }
-        self.give_back_room();
         taken
     }
 
     /// All of them, in order of their ids.
-    pub(crate) fn take_all(&mut self) -> Vec<(BodyId, Pieces)> {
-        let mut all: Vec<_> = std::mem::take(&mut self.bodies).into_iter().collect();
-        all.sort_unstable_by_key(|(body, _)| *body);
-        all
+    pub(crate) fn take_all(&mut self) -> impl Iterator<Item = Pieces> + use<> {
+        std::mem::take(&mut self.bodies).into_values()
     }
 
     /// All of them, in order of their ids.
-    pub(crate) fn sorted(&self) -> Vec<(BodyId, &[BodyLocation])> {
-        let all = self.bodies.iter().map(|(body, pieces)| (*body, pieces.as_slice()));
-        let mut all: Vec<_> = all.collect();
-        all.sort_unstable_by_key(|(body, _)| *body);
-        all
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (BodyId, &[BodyLocation])> {
+        self.bodies.iter().map(|(body, pieces)| (*body, pieces.as_slice()))
     }
 
-    /// All pieces, in no order.
+    /// All pieces, in order of their bodies.
     pub(crate) fn locations(&self) -> impl Iterator<Item = BodyLocation> {
         self.bodies.values().flat_map(|pieces| pieces.as_slice().iter().copied())
-    }
-
-    /// A map does not shrink by itself.
-    fn give_back_room(&mut self) {
-        if self.bodies.is_empty() && self.bodies.capacity() > IDLE_CAPACITY {
-            self.bodies = FastMap::default();
-        }
     }
 }
 

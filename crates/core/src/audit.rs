@@ -81,7 +81,7 @@ impl QueueManager {
 
 fn audit_unit(unit: &Unit) {
     let mut ahead = Vec::new();
-    let mut bytes = 0;
+    let (mut bytes, mut ahead_bytes) = (0, 0);
     for (at, put) in unit.puts.iter().enumerate() {
         assert!(at >= unit.spilled || put.bytes_to_spill() == 0, "spilled from the front on");
         match put.body {
@@ -89,11 +89,12 @@ fn audit_unit(unit: &Unit) {
             StagedBody::Ahead { body, chunks, bytes: length } => {
                 assert!(put.header.persistent && chunks > 0, "what the log may have");
                 bytes += length;
+                ahead_bytes += length;
                 ahead.push(body.0);
             }
         }
     }
-    assert_eq!(bytes, unit.bytes, "bytes of a unit");
+    assert_eq!((bytes, ahead_bytes), (unit.bytes, unit.ahead_bytes), "bytes of a unit");
     let to_spill: u64 = unit.puts.iter().map(StagedPut::bytes_to_spill).sum();
     assert_eq!(to_spill, unit.staged_bytes, "bytes of a unit in memory");
     let ranges = unit.ahead.iter().flat_map(|(first, count)| first.0..first.0 + count);

@@ -129,10 +129,12 @@ pub(crate) struct Unit {
     pub(crate) gets: Vec<StagedGet>,
     /// Of all puts.
     pub(crate) bytes: u64,
-    /// Of these: persistent bodies in memory.
+    /// Of them: persistent bodies in memory.
     pub(crate) staged_bytes: u64,
     /// Puts before this one have no persistent body in memory, unless it is empty.
     pub(crate) spilled: usize,
+    /// Of them: bodies in the log, or on their way there.
+    pub(crate) ahead_bytes: u64,
     /// The ids of its bodies in the log, as ranges: the first one, and how many.
     pub(crate) ahead: Vec<(BodyId, u64)>,
 }
@@ -147,6 +149,7 @@ impl Unit {
             bytes: 0,
             staged_bytes: 0,
             spilled: 0,
+            ahead_bytes: 0,
             ahead: Vec::new(),
         }
     }

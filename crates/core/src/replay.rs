@@ -73,7 +73,7 @@ impl QueueManager {
     /// deleted queues.
     pub fn replay_end(&mut self, outputs: &mut Outputs) {
         self.ghosts.end(outputs);
-        for (_, pieces) in self.ahead.take_all() {
+        for pieces in self.ahead.take_all() {
             release(Some(pieces.into_body()), outputs);
         }
     }

@@ -130,7 +130,7 @@ impl QueueManager {
         put_varint(u64::from(self.next.queue), out);
         put_varint(self.next.body, out);
         put_varint(self.ahead.len() as u64, out);
-        for (body, chunks) in self.ahead.sorted() {
+        for (body, chunks) in self.ahead.iter() {
             put_varint(body.0, out);
             put_varint(chunks.len() as u64, out);
             for chunk in chunks {

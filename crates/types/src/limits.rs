@@ -22,6 +22,9 @@ pub const UNIT_STAGED_BYTES_MAX: u64 = 1024 * 1024;
 pub const UNITS_STAGED_SHARE: u64 = 4;
 /// Memory counted for each put of an open unit of work beside its body.
 pub const STAGED_PUT_BYTES: u64 = 256;
+/// Bytes of large messages whose end has not come, of all connections together; beyond it only one
+/// of these connections is read.
+pub const ARRIVING_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// Part of the recovery log's room, in percent, above which the unit of work that holds its oldest
 /// place is rolled back, as in IBM MQ.
 pub const LOG_PRESSURE_PERCENT: u64 = 80;

@@ -81,6 +81,7 @@ impl QueueManager {
         }
         unit.spilled = unit.puts.len();
         unit.went_ahead(first, self.next.body - first.0);
+        unit.ahead_bytes += unit.staged_bytes;
         self.memory_bytes -= unit.staged_bytes;
         self.staged_bytes -= unit.staged_bytes;
         unit.staged_bytes = 0;

@@ -556,9 +556,8 @@ impl World {
     fn check(&mut self) {
         self.rig.core.audit();
         if self.later.is_empty() {
-            let of_units = self.rig.core.bodies_of_units();
             let known = self.rig.core.bodies_in_progress().count() as u64;
-            assert_eq!(known, of_units, "no body waits for nobody");
+            assert_eq!(known, self.rig.core.bodies_of_units(), "no body waits for nobody");
         }
         for (queue, name) in QUEUES.iter().enumerate() {
             let status = self.rig.status(name);
