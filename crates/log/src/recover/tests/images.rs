@@ -157,6 +157,26 @@ fn an_image_that_cannot_be_read_is_passed_over_and_said_so() {
 }
 
 #[test]
+fn an_image_of_a_later_version_is_refused_as_a_downgrade() {
+    let disk = MemoryDisk::new();
+    let written = write_with_images(&disk, 20, &[(10, "image")]);
+    let name = image_name(written.ends[10]);
+    disk.change(&name, |file| {
+        file[8] = 3;
+        let sum = crc32c::crc32c(&file[..52]);
+        file[52..56].copy_from_slice(&sum.to_le_bytes());
+    });
+    let before = disk.files();
+    match replay(&disk, Begin::Image) {
+        Err(ReplayError::Log(LogError::Version { file, found: 3, supported: 2 })) => {
+            assert_eq!(file, name);
+        }
+        other => panic!("{:?}", other.map(|(_, report, _)| report)),
+    }
+    assert_eq!(disk.files(), before, "a refused folder was changed");
+}
+
+#[test]
 fn the_caller_may_pass_over_an_image_and_see_what_the_older_one_holds() {
     let disk = MemoryDisk::new();
     let written = write_with_images(&disk, 60, &[(20, "older"), (40, "newer")]);
