@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use towline_amqp::sasl::{ITERATIONS_DEFAULT, ScramCredentials};
+use towline_amqp::sasl::{ITERATIONS_DEFAULT, ScramCredentials, prepared};
 
 use crate::config::UsersConfig;
 use crate::net::Comparing;
@@ -33,7 +33,11 @@ impl Users {
     pub(crate) fn read(config: &UsersConfig) -> Result<Users, String> {
         let mut users = Users {
             by_name: HashMap::new(),
-            administrators: config.administrators.clone(),
+            administrators: config
+                .administrators
+                .iter()
+                .map(|name| prepared(name).into())
+                .collect(),
             salt_secret: Some(Arc::from(crate::random::bytes::<32>())),
             nobody: nobody(ITERATIONS_DEFAULT),
             comparing: Arc::default(),
@@ -57,7 +61,7 @@ impl Users {
             };
             let (name, credentials) = line.split_once(':').ok_or_else(wrong)?;
             let credentials = parse(credentials).ok_or_else(wrong)?;
-            users.by_name.insert(name.to_owned(), credentials);
+            users.by_name.insert(prepared(name).into_owned(), credentials);
         }
         let iterations = users.by_name.values().map(ScramCredentials::iterations).max();
         users.nobody = nobody(iterations.unwrap_or(ITERATIONS_DEFAULT));
@@ -179,6 +183,13 @@ mod tests {
         assert_eq!(credentials.salt().len(), 16);
         assert!(users.credentials("bob").is_none());
         assert!(users.is_administrator("alice") && !users.is_administrator("bob"));
+    }
+
+    #[test]
+    fn a_name_and_a_password_are_the_same_however_their_letters_are_written() {
+        let users = read(&line("Zu\u{308}rich", "p\u{2168}", None)).unwrap();
+        assert!(users.password_fits("Z\u{fc}rich", "pIX"));
+        assert!(!users.password_fits("Z\u{fc}rich", "pix"));
     }
 
     #[test]
