@@ -124,6 +124,7 @@ fn wrong_options_are_2_and_what_cannot_run_is_1() {
         &["--power-cut-check", "write"],
         &["--power-cut-check", "write", "x", "--acked", "1"],
         &["--power-cut-check", "verify", "x", "--records", "1"],
+        &["--power-cut-check", "verify", "x", "--quick"],
         &["--acked", "1"],
         &["--bogus"],
     ] {
