@@ -67,12 +67,18 @@ fn what_lies_before_the_image_may_be_damaged_and_is_found_when_it_is_read() {
         panic!("the header of extent 0 is damaged");
     };
     assert_eq!((found.extent, found.what), (0, Damage::ExtentHeader));
-    // A missing or short one is seen by its name and length.
+    // A missing one is seen by its name, a short one when it is read.
     let gone = copy(&disk);
     gone.remove(&extent_name(1)).unwrap();
     assert_eq!(damage_of(recover(&shared(&gone), Options::small())).what, Damage::ExtentMissing);
+    disk.change(&extent_name(0), |file| file[20] ^= 1);
     disk.change(&extent_name(1), |file| file.truncate(100_000));
-    assert_eq!(damage_of(recover(&shared(&disk), Options::small())).what, Damage::ExtentLength);
+    replay(&copy(&disk), Begin::Image).unwrap();
+    let Err(ReplayError::Log(LogError::Damaged(found))) = replay(&copy(&disk), Begin::Oldest)
+    else {
+        panic!("extent 1 is short");
+    };
+    assert_eq!((found.extent, found.what), (1, Damage::ExtentLength));
 }
 
 #[test]
