@@ -144,12 +144,14 @@ fn image_if_due(
     let length = log.durable().0.saturating_sub(at.0);
     let old = length > 0 && last.taken.elapsed() >= policy.interval;
     // Where there is no room, an image is what makes it.
-    let pressed = log.space() != Space::Ample && length > 0;
-    if length < policy.log_bytes && !old && !pressed {
-        return Ok(LastImage { at, ..last });
+    let pressed = log.space() != Space::Ample;
+    let due = length >= policy.log_bytes || old || (pressed && length > 0);
+    let mut now = LastImage { at, ..last };
+    if due && let Some(taken) = images.take(door)? {
+        now = LastImage { at: taken.at, taken: Instant::now() };
     }
-    match images.take(door)? {
-        Some(taken) => Ok(LastImage { at: taken.at, taken: Instant::now() }),
-        None => Ok(last),
+    if pressed && log.images().len() > 1 {
+        images.keep_only_the_newest(door)?;
     }
+    Ok(now)
 }

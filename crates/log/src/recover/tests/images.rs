@@ -371,3 +371,20 @@ fn a_run_longer_than_memory_allows_is_yielded_whole_all_the_same() {
         }
     }
 }
+
+#[test]
+fn where_room_is_wanting_the_newest_image_must_do() {
+    let disk = MemoryDisk::new();
+    let written = write_with_images(&disk, 100, &[(40, "a"), (80, "b")]);
+    let watch = Watch::new();
+    let log = start(&shared(&disk), Options::small(), &watch);
+    log.reclaim(log.durable()).unwrap();
+    let held = log.stats().extents;
+    log.drop_older_images().unwrap();
+    assert_eq!(log.images(), [written.ends[80]]);
+    log.reclaim(log.durable()).unwrap();
+    assert!(log.stats().extents < held, "what only the older one needed is gone");
+    drop(log);
+    let (_, _, records) = replay(&disk, Begin::Image).unwrap();
+    assert_eq!(records.as_slice(), &written.records[81..]);
+}
