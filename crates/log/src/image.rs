@@ -53,8 +53,15 @@ pub(crate) fn write(shared: &Shared, mark: Mark, bytes: &[u8]) -> Result<(), Log
     images.push(ImagePlace { at, needs: header.needs() });
     images.sort_unstable();
     while images.len() > IMAGES_MAX {
-        let name = image_name(images.remove(0).at);
-        disk.remove(&name).map_err(|e| LogError::io("remove an old image", &name, e))?;
+        let Some(oldest) = images.first().map(|image| image_name(image.at)) else { break };
+        match disk.remove(&oldest) {
+            Ok(()) => {}
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            // The new image is there: that the old one is too is no failure of it. What the old one
+            // needs is kept, and with the next image it is tried again.
+            Err(_) => break,
+        }
+        images.remove(0);
     }
     let first = shared.first_held();
     hold(&shared.needs).enter_images(first, images);

@@ -295,7 +295,7 @@ impl Recovery {
     /// As there.
     ///
     /// # Panics
-    /// When called twice.
+    /// When called again after it went well.
     pub fn replay<E>(
         &mut self,
         record: impl FnMut(Lsn, &[u8]) -> Result<(), E>,
@@ -304,14 +304,14 @@ impl Recovery {
     }
 
     /// Yields each record of each whole run from `begin` on, in order, and cuts a torn tail off.
-    /// Once. After an error, throw away what was made of the records. `progress` is told the bytes
-    /// of log done and (at most) to do, when 64 MiB or 100 ms have passed and at the end.
+    /// Once; after an error, throw away what was made of the records, and call it again from another
+    /// place if that may help. `progress` is told the bytes of log done and (at most) to do, when 64 MiB or 100 ms have passed and at the end.
     ///
     /// # Errors
     /// [`ReplayError`]: damage before the tail, with the place of it. Nothing was changed.
     ///
     /// # Panics
-    /// When called twice.
+    /// When called again after it went well.
     pub fn replay_from<E>(
         &mut self,
         begin: Begin,

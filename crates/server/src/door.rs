@@ -20,6 +20,7 @@ use towline_types::{Lsn, Payload, Time};
 use crate::clerk::Clerk;
 use crate::clock::Clock;
 use crate::fetcher::Fetcher;
+use crate::images::Taken;
 use crate::journal::LogJournal;
 use crate::logging::log;
 use crate::outbox::Outbox;
@@ -191,6 +192,11 @@ impl Door {
             tracing::error!(%error, "the file that asks for a rebuild cannot be written");
         }
         std::process::exit(crate::EXIT_LOG_FAILED);
+    }
+
+    /// An image was taken: the status tells.
+    pub(crate) fn image_taken(&self, taken: &Taken, now: Time) {
+        self.surroundings.image_taken(taken, now);
     }
 
     /// What is on the disk is not known any more.

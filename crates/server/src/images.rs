@@ -68,8 +68,10 @@ impl Images {
         };
         self.pages.reuse(&obsolete);
         log.reclaim(plan.keep_from)?;
-        let took = door.clock().now().since(began);
-        Ok(Some(Taken { at: plan.applied, bytes, pages, took }))
+        let now = door.clock().now();
+        let taken = Taken { at: plan.applied, bytes, pages, took: now.since(began) };
+        door.image_taken(&taken, now);
+        Ok(Some(taken))
     }
 
     /// Yields how many pages it took, and the length of the image.

@@ -7,7 +7,10 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-use towline_admin::catalogue::{MENDED, REBUILDING, RECOVERY_ENDED, STARTING, TAIL_CUT};
+use towline_admin::catalogue::{
+    MENDED, REBUILDING, RECOVERY_ENDED, RECOVERY_GOES_ON, STARTING, TAIL_CUT,
+};
+use towline_admin::status::RestartStatus;
 use towline_core::{AutoDefine, Limits, PageRequest, Pages as Trust};
 use towline_log::{
     Begin, Damage, DelayDisk, Disk, LinuxDisk, LogError, LogId, Options, Pages, Recovery, Report,
@@ -92,7 +95,7 @@ pub(crate) fn open(
     let marker = data.join(REBUILD_MARKER);
     let back = Back { name, config, disk };
     let rebuilt = marker.exists();
-    let (instance, recovery, pages) = if rebuilt {
+    let Found { instance, recovery, pages, status } = if rebuilt {
         log(&REBUILDING, &["a page was found damaged while the queue manager ran"]);
         back.bring(Trust::Ignored)?
     } else {
@@ -111,8 +114,10 @@ pub(crate) fn open(
         started_at: clock.started_at(),
         cache_bytes_max: config.log.cache_bytes,
         log_bytes_nearly_max: log_bytes_max(config).saturating_sub(2 * extent_bytes),
+        restart: status,
         ..Surroundings::default()
     };
+    assert!(surroundings.pages.set(pages.clone()).is_ok(), "the page file is opened once");
     let (clerk, chores_asked) = Clerk::new();
     let chores = Chores { fetcher, pager, clerk, rebuild_marker: marker.clone() };
     let door = Arc::new(Door::new(instance, chores, surroundings, clock));
@@ -141,7 +146,7 @@ struct Back<'a> {
 }
 
 impl Back<'_> {
-    fn bring(&self, trust: Trust) -> Result<(Instance, Recovery, Pages), StartError> {
+    fn bring(&self, trust: Trust) -> Result<Found, StartError> {
         let began = Instant::now();
         let new_id = LogId(u128::from_le_bytes(crate::random::bytes()));
         let disk = Arc::clone(&self.disk);
@@ -157,6 +162,7 @@ impl Back<'_> {
         let bytes = image.as_ref().map(|image| image.bytes.as_ref());
         let restart = Restart::begin(self.name, rules(self.config), extent_bytes, bytes, trust);
         let mut restart = restart.map_err(StartError::Restart)?;
+        let image_made = began.elapsed();
         let begin = match (&image, restart.is_whole()) {
             (Some(image), false) if image.version > 1 => Begin::Oldest,
             (_, _) => Begin::Image,
@@ -173,7 +179,7 @@ impl Back<'_> {
                 let read = |page| pages.read(page).ok();
                 restart.record(lsn, record, &read).map_err(Refused::Restart)
             },
-            |_, _| {},
+            Progress::default().line(),
         );
         let report = replayed.map_err(|error| match error {
             towline_log::ReplayError::Log(error) => StartError::Log(error),
@@ -184,8 +190,64 @@ impl Back<'_> {
                 StartError::Log(error)
             }
         })?;
+        let instance = restart.finish(report.tail);
         tell(&report, began.elapsed());
-        Ok((restart.finish(report.tail), recovery, pages))
+        let rebuilt = matches!(begin, Begin::Oldest);
+        let status = restart_status(&report, rebuilt, image_made, began.elapsed());
+        Ok(Found { instance, recovery, pages, status })
+    }
+}
+
+/// An instance, and what it stands on.
+struct Found {
+    instance: Instance,
+    recovery: Recovery,
+    pages: Pages,
+    status: RestartStatus,
+}
+
+/// Tells how far a long start is, at most once in a second.
+#[derive(Default)]
+struct Progress {
+    told: Option<Instant>,
+}
+
+impl Progress {
+    fn line(mut self) -> impl FnMut(u64, u64) {
+        let began = Instant::now();
+        move |done, all| {
+            let last = *self.told.get_or_insert(began);
+            if last.elapsed() < PROGRESS_INTERVAL {
+                return;
+            }
+            self.told = Some(Instant::now());
+            let percent = done.saturating_mul(100) / all.max(1);
+            let mebibytes = |bytes: u64| (bytes >> 20).to_string();
+            log(&RECOVERY_GOES_ON, &[&mebibytes(done), &mebibytes(all), &percent.to_string()]);
+        }
+    }
+}
+
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
+
+fn restart_status(
+    report: &Report,
+    rebuilt: bool,
+    image_made: Duration,
+    total: Duration,
+) -> RestartStatus {
+    let us = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    RestartStatus {
+        rebuilt,
+        records: report.records,
+        bytes: report.bytes,
+        reads: report.reads,
+        opening_us: us(report.opening),
+        image_us: us(image_made.saturating_sub(report.opening)),
+        replaying_us: us(report.replaying),
+        waiting_us: us(report.waiting),
+        judging_us: us(report.judging),
+        total_us: us(total),
     }
 }
 

@@ -97,6 +97,9 @@ entries! {
     IMAGE_TAKEN = "TWL2020I" "Image taken at {position}: {bytes} bytes and {pages} pages in {time} ms.",
         "A restart begins from here.";
 
+    RECOVERY_GOES_ON = "TWL2021I" "Recovery log: {done} of {all} MiB read, {percent} %.",
+        "The start reads the log from the newest image on, or all of it when queues are rebuilt.";
+
     LOGIN_REFUSED = "TWL3003W" "Login from {address} as '{user}' with {mechanism} was refused.",
         "Wrong password, unknown user, or not welcome here without one. The client cannot see which \
          of them. After three of them its address waits for answers, for some seconds at most.";

@@ -67,12 +67,18 @@ fn what_lies_before_the_image_may_be_damaged_and_is_found_when_it_is_read() {
         panic!("the header of extent 0 is damaged");
     };
     assert_eq!((found.extent, found.what), (0, Damage::ExtentHeader));
-    // A missing or short one is seen by its name and length.
+    // A missing one is seen by its name, a short one when it is read.
     let gone = copy(&disk);
     gone.remove(&extent_name(1)).unwrap();
     assert_eq!(damage_of(recover(&shared(&gone), Options::small())).what, Damage::ExtentMissing);
+    disk.change(&extent_name(0), |file| file[20] ^= 1);
     disk.change(&extent_name(1), |file| file.truncate(100_000));
-    assert_eq!(damage_of(recover(&shared(&disk), Options::small())).what, Damage::ExtentLength);
+    replay(&copy(&disk), Begin::Image).unwrap();
+    let Err(ReplayError::Log(LogError::Damaged(found))) = replay(&copy(&disk), Begin::Oldest)
+    else {
+        panic!("extent 1 is short");
+    };
+    assert_eq!((found.extent, found.what), (1, Damage::ExtentLength));
 }
 
 #[test]
@@ -154,6 +160,26 @@ fn an_image_that_cannot_be_read_is_passed_over_and_said_so() {
         (report.findings[0].what, &report.findings[0].file),
         (Damage::ImageUnreadable, &name)
     );
+}
+
+#[test]
+fn an_image_of_a_later_version_is_refused_as_a_downgrade() {
+    let disk = MemoryDisk::new();
+    let written = write_with_images(&disk, 20, &[(10, "image")]);
+    let name = image_name(written.ends[10]);
+    disk.change(&name, |file| {
+        file[8] = 3;
+        let sum = crc32c::crc32c(&file[..52]);
+        file[52..56].copy_from_slice(&sum.to_le_bytes());
+    });
+    let before = disk.files();
+    match replay(&disk, Begin::Image) {
+        Err(ReplayError::Log(LogError::Version { file, found: 3, supported: 2 })) => {
+            assert_eq!(file, name);
+        }
+        other => panic!("{:?}", other.map(|(_, report, _)| report)),
+    }
+    assert_eq!(disk.files(), before, "a refused folder was changed");
 }
 
 #[test]
