@@ -43,7 +43,7 @@ mod view;
 #[cfg(test)]
 mod tests;
 
-pub use check::{CheckReport, Checked, PagesOf};
+pub use check::{CheckReport, Checked, PagesOf, check_newest_image};
 pub use copy::{Choices, Done, Progress};
 pub use error::BackupError;
 pub use folder::{Backup, read_progress};

@@ -100,6 +100,14 @@ impl Times {
     }
 }
 
+/// At most [`ROWS_MAX`] rows.
+pub(crate) fn bounded(mut rows: Vec<Row>) -> Vec<Row> {
+    while rows.len() > ROWS_MAX {
+        thin(&mut rows);
+    }
+    rows
+}
+
 /// Every second row of the older half goes.
 fn thin(rows: &mut Vec<Row>) {
     let half = rows.len() / 2;

@@ -96,9 +96,12 @@ entries! {
          takes longer than an ordinary start.";
     IMAGE_TAKEN = "TWL2020I" "Image taken at {position}: {bytes} bytes and {pages} pages in {time} ms.",
         "A restart begins from here.";
-
     RECOVERY_GOES_ON = "TWL2021I" "Recovery log: {done} of {all} MiB read, {percent} %.",
         "The start reads the log from the newest image on, or all of it when queues are rebuilt.";
+    BACKUP_MADE = "TWL2022I" "Backup into {folder} up to {position}: {bytes} bytes in {time} ms.",
+        "All that was committed up to this position can be restored from the folder.";
+    BACKUP_FAILED = "TWL2023E" "Backup into {folder} failed: {reason}.",
+        "The queue manager goes on, and the backup that was there before can still be used.";
 
     LOGIN_REFUSED = "TWL3003W" "Login from {address} as '{user}' with {mechanism} was refused.",
         "Wrong password, unknown user, or not welcome here without one. The client cannot see which \

@@ -20,6 +20,7 @@ use crate::format::{padded, size};
 use crate::image::{self, Loaded};
 use crate::offline;
 use crate::pages::Pages;
+use crate::recover::files::Folder;
 
 /// Finds the pages that an image refers to; the reason in words when it is not understood.
 pub type PagesOf<'a> = &'a dyn Fn(&Bytes) -> Result<Vec<PageRef>, String>;
@@ -146,8 +147,23 @@ impl Backup {
     }
 }
 
+/// Checks the newest image of a log folder and its pages.
+///
+/// # Errors
+/// What keeps them from being read at all.
+pub fn check_newest_image(
+    disk: &Arc<dyn Disk>,
+    pages_of: PagesOf<'_>,
+) -> Result<CheckReport, BackupError> {
+    let mut report = CheckReport::default();
+    if let Some(at) = Folder::list(disk.as_ref())?.images.last() {
+        check_image(disk, *at, None, pages_of, &mut report)?;
+    }
+    Ok(report)
+}
+
 /// Checks an image and its pages on a disk; `named`: the pages that are there.
-pub(crate) fn check_image(
+fn check_image(
     disk: &Arc<dyn Disk>,
     at: Lsn,
     named: Option<&[PageRef]>,

@@ -27,6 +27,7 @@ use crate::pages::Pages;
 use crate::recover::files::{Files, Folder};
 use crate::recover::finding;
 use crate::recover::scan::{Link, Scan};
+use crate::times::{self, Row};
 
 /// How a backup is made.
 #[derive(Clone, Debug)]
@@ -117,7 +118,7 @@ impl Written<'_> {
 
 impl Backup {
     /// Adds a copy of `source` to the backup. `pages`: the page file of the log, and the pages that the
-    /// image of the source refers to. `progress` is told while bytes are copied; it may let go of
+    /// image of the source refers to. `rows`: when the log was how long. `progress` is told while bytes are copied; it may let go of
     /// extents that are copied.
     ///
     /// # Errors
@@ -126,11 +127,11 @@ impl Backup {
         &mut self,
         source: &Source,
         (pages, used): (Option<&Pages>, &[PageRef]),
-        times: &[u8],
+        rows: &[Row],
         choices: &Choices,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Done, BackupError> {
-        let added = self.copy(source, (pages, used), times, choices, progress);
+        let added = self.copy(source, (pages, used), rows, choices, progress);
         // When a manifest was written, what it does not name is what older points needed.
         let tidied = self.remove_leftovers();
         let done = added?;
@@ -142,7 +143,7 @@ impl Backup {
         &mut self,
         source: &Source,
         (pages, used): (Option<&Pages>, &[PageRef]),
-        times: &[u8],
+        rows: &[Row],
         choices: &Choices,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Done, BackupError> {
@@ -183,9 +184,10 @@ impl Backup {
         manifest.packs.retain(|pack| {
             serial_in_name(&pack.file).is_some_and(|serial| serials.contains(&serial))
         });
-        if !times.is_empty() {
+        let rows = self.rows(&manifest, rows, source.end())?;
+        if !rows.is_empty() {
             let name = file_name("times", source.end(), serial);
-            manifest.times = Some(written.file(&name, times)?);
+            manifest.times = Some(written.file(&name, &times::encode(&rows))?);
         }
         if let (Some(from), Some(point)) = (first_new, manifest.newest()) {
             check_chain(self, &manifest, point, from.max(source.first))?;
@@ -213,6 +215,26 @@ impl Backup {
             return Err(BackupError::OtherHistory { end: Lsn(newest.end.lsn) });
         }
         Ok(Some(manifest.clone()))
+    }
+
+    /// When the log was how long, from the first point on: as the last backup knew it, and then as the
+    /// log does.
+    fn rows(
+        &self,
+        manifest: &Manifest,
+        new: &[Row],
+        end: Lsn,
+    ) -> Result<Vec<Row>, BackupError> {
+        let mut rows = match self.manifest.as_ref().and_then(|before| before.times.as_ref()) {
+            Some(sum) => times::decode(&self.load(sum)?),
+            None => Vec::new(),
+        };
+        let known = new.first().map_or(end, |row| row.upto);
+        rows.retain(|row| row.upto < known);
+        rows.extend(new.iter().filter(|row| row.upto <= end));
+        let first = manifest.points.first().map_or(Lsn::ZERO, Point::earliest);
+        rows.retain(|row| row.upto >= first);
+        Ok(times::bounded(rows))
     }
 
     /// The image as a file; the one that is there, when it is the same.
@@ -385,7 +407,7 @@ fn check_chain(
     let view: Arc<dyn Disk> = Arc::new(View::of(backup, manifest, point, point.end)?);
     let folder = Folder::list(view.as_ref())?;
     let none = || BackupError::NotABackup { folder: view.name(), file: String::new() };
-    let files = Files::of(&view, &folder)?.ok_or_else(none)?;
+    let mut files = Files::of(&view, &folder)?.ok_or_else(none)?;
     files.check(view.as_ref(), ..)?;
     let mut scan = Scan::new(&files, from);
     while let Ok(Some(_)) = scan.next() {}

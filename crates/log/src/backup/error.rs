@@ -21,6 +21,11 @@ pub enum BackupError {
         /// A file that does not belong to a backup; empty when there is no manifest.
         file: String,
     },
+    /// There is no log to copy.
+    NoLog {
+        /// The data folder.
+        folder: String,
+    },
     /// The manifest is of a later format.
     Version {
         /// The format version found.
@@ -86,6 +91,7 @@ impl fmt::Display for BackupError {
             BackupError::NotABackup { folder, file } => {
                 write!(out, "{folder} is not empty and not a backup: it holds {file}")
             }
+            BackupError::NoLog { folder } => write!(out, "there is no recovery log in {folder}"),
             BackupError::Version { found, supported } => write!(
                 out,
                 "the backup has format version {found}, this program reads up to {supported}; \
@@ -130,6 +136,7 @@ impl std::error::Error for BackupError {
         match self {
             BackupError::Log(error) => Some(error),
             BackupError::NotABackup { .. }
+            | BackupError::NoLog { .. }
             | BackupError::Version { .. }
             | BackupError::OtherLog { .. }
             | BackupError::OtherHistory { .. }

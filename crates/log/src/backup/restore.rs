@@ -361,7 +361,7 @@ fn find_cut(
 ) -> Result<Option<Cut>, BackupError> {
     let disk: Arc<dyn Disk> = Arc::clone(view) as Arc<dyn Disk>;
     let folder = Folder::list(disk.as_ref())?;
-    let Some(files) = Files::of(&disk, &folder)? else { return Ok(None) };
+    let Some(mut files) = Files::of(&disk, &folder)? else { return Ok(None) };
     files.check(disk.as_ref(), ..)?;
     let header = match point.image {
         Some(_) => image::load_header(disk.as_ref(), Lsn(point.at))?,

@@ -44,6 +44,12 @@ impl Source {
     /// end is not known any more; ask again.
     pub fn running(log: &Log, image_at: Lsn, keep_from: Lsn) -> Result<Option<Source>, BackupError> {
         let shared = log.shared();
+        let Some(mark) = log.mark_at(log.durable()) else { return Ok(None) };
+        let (end, extent_bytes) = (End::of(mark.seam()), shared.options.extent_bytes);
+        if Lsn(end.lsn) < image_at {
+            // The last run that the image speaks of shares its batch with the beginning of another one.
+            return Ok(None);
+        }
         let (disk, log_id) = (Arc::clone(&shared.disk), shared.log_id);
         let image = match image::load(disk.as_ref(), image_at)? {
             Loaded::Whole(header, bytes) if header.log_id == log_id => (header, bytes),
@@ -57,12 +63,6 @@ impl Source {
                 return Err(LogError::Damaged(finding).into());
             }
         };
-        let Some(mark) = log.mark_at(log.durable()) else { return Ok(None) };
-        let (end, extent_bytes) = (End::of(mark.seam()), shared.options.extent_bytes);
-        if Lsn(end.lsn) < image_at {
-            // The image speaks of a run whose batch has the beginning of another, unfinished one.
-            return Ok(None);
-        }
         let first = keep_from.0.min(image.0.needs().0) / extent_bytes;
         Ok(Some(Source { disk, log_id, extent_bytes, image: Some(image), first, end }))
     }
@@ -73,9 +73,8 @@ impl Source {
     /// [`LogError`] as at a start of the log: damage, another version, no log at all.
     pub fn at_rest(disk: Arc<dyn Disk>) -> Result<Source, BackupError> {
         let folder = Folder::list(disk.as_ref())?;
-        let Some(files) = Files::of(&disk, &folder)? else {
-            let (folder, file) = (disk.name(), String::new());
-            return Err(BackupError::NotABackup { folder, file });
+        let Some(mut files) = Files::of(&disk, &folder)? else {
+            return Err(BackupError::NoLog { folder: disk.name() });
         };
         files.check(disk.as_ref(), ..)?;
         let (log_id, extent_bytes) = (files.identity().log_id, files.identity().extent_bytes);

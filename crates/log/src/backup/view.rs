@@ -22,8 +22,8 @@ use crate::pages::PAGES_NAME;
 pub(super) struct View {
     disk: Arc<dyn Disk>,
     extents: BTreeMap<u64, Extent>,
-    /// Name in the log folder, name in the backup, length.
-    image: Option<(String, String, u64)>,
+    /// Its name in the log folder and in the backup.
+    image: Option<(String, String)>,
     pages: Arc<PagesFile>,
 }
 
@@ -54,7 +54,7 @@ impl View {
             }
         }
         let image = point.image.as_ref();
-        let image = image.map(|sum| (image_name(Lsn(point.at)), sum.file.clone(), sum.bytes));
+        let image = image.map(|sum| (image_name(Lsn(point.at)), sum.file.clone()));
         let places = packs::places(backup, point)?;
         let packs = manifest.packs.iter();
         let packs = packs.filter_map(|pack| Some((serial_in_name(&pack.file)?, pack.file.clone())));
@@ -83,7 +83,7 @@ impl Disk for View {
         if name == PAGES_NAME && !self.pages.places.is_empty() {
             return Ok(Arc::clone(&self.pages) as Arc<dyn DiskFile>);
         }
-        if let Some((_, file, _)) = self.image.as_ref().filter(|image| image.0 == name) {
+        if let Some((_, file)) = self.image.as_ref().filter(|image| image.0 == name) {
             return self.disk.open(file);
         }
         let sequence = number_in_name("extent-", name);
@@ -104,15 +104,18 @@ impl Disk for View {
         Err(io::ErrorKind::ReadOnlyFilesystem.into())
     }
 
-    fn list(&self) -> io::Result<Vec<(String, u64)>> {
-        let extents = self.extents();
+    fn names(&self) -> io::Result<Vec<String>> {
         let mut names: Vec<_> =
-            extents.map(|(sequence, length)| (extent_name(sequence), length)).collect();
-        names.extend(self.image.iter().map(|(name, _, length)| (name.clone(), *length)));
+            self.extents().map(|(sequence, _)| extent_name(sequence)).collect();
+        names.extend(self.image.iter().map(|(name, _)| name.clone()));
         if !self.pages.places.is_empty() {
-            names.push((PAGES_NAME.to_owned(), self.pages.len()?));
+            names.push(PAGES_NAME.to_owned());
         }
         Ok(names)
+    }
+
+    fn length(&self, name: &str) -> io::Result<u64> {
+        self.open(name)?.len()
     }
 
     fn sync_names(&self) -> io::Result<()> {
