@@ -10,11 +10,13 @@
 //! `append`, `batch`, `record`, `shared` (the state), `rule` (when to write), `writer`, `extents`
 //! and `keeper` (where to write); on the way back `cache`, `read`; `image`, `reclaim`; `pages`
 //! (what is written in place, beside the log); `recover`
-//! (start); [`offline`] (looking at a log at rest); `stats`, `histogram`.
+//! (start); [`offline`] (looking at a log at rest); [`backup`] (a copy of it, and back); `stats`,
+//! `histogram`.
 
 #![forbid(unsafe_code)]
 
 mod append;
+pub mod backup;
 mod batch;
 mod block;
 mod cache;
@@ -38,6 +40,7 @@ mod recover;
 mod rule;
 mod shared;
 mod stats;
+pub mod times;
 #[cfg(test)]
 mod testing;
 mod writer;

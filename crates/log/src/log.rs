@@ -76,7 +76,7 @@ impl Log {
         Ok(Log { running: Arc::new(running) })
     }
 
-    fn shared(&self) -> &Shared {
+    pub(crate) fn shared(&self) -> &Shared {
         &self.running.shared
     }
 

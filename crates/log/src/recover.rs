@@ -224,7 +224,7 @@ impl Recovery {
         if self.image.is_some() && first_read > self.files.last() {
             return Err(files::missing(first_read, bytes));
         }
-        Err(self.beginning_is_gone())
+        Err(beginning_is_gone(self.files.first(), bytes))
     }
 
     fn check_files(&mut self, from: u64) -> Result<(), LogError> {
@@ -234,13 +234,6 @@ impl Recovery {
             self.checked_from = from;
         }
         Ok(())
-    }
-
-    fn beginning_is_gone(&self) -> LogError {
-        let first = self.files.first();
-        let place = Place { sequence: first, offset: 0 };
-        let lsn = Lsn(first.saturating_mul(self.options.extent_bytes));
-        LogError::Damaged(finding(place, lsn, Damage::ImageMissing))
     }
 
     /// The newest image that is whole, to be restored before replay.
@@ -334,7 +327,8 @@ impl Recovery {
             Begin::Image => self.scan_from_image().map_err(ReplayError::Log)?,
             Begin::Oldest => {
                 if self.image.is_none() && self.files.first() > 0 {
-                    return Err(ReplayError::Log(self.beginning_is_gone()));
+                    let bytes = self.options.extent_bytes;
+                    return Err(ReplayError::Log(beginning_is_gone(self.files.first(), bytes)));
                 }
                 self.check_files(self.files.first()).map_err(ReplayError::Log)?;
                 (Scan::new(&self.files, self.files.first()), Lsn::ZERO)
@@ -408,6 +402,13 @@ impl Recovery {
         }
         Log::run(Arc::new(self.into_shared(listener)?))
     }
+}
+
+/// The finding that the log begins with extent `first` and no image covers what was before it.
+pub(crate) fn beginning_is_gone(first: u64, extent_bytes: u64) -> LogError {
+    let place = Place { sequence: first, offset: 0 };
+    let lsn = Lsn(first.saturating_mul(extent_bytes));
+    LogError::Damaged(finding(place, lsn, Damage::ImageMissing))
 }
 
 pub(crate) fn finding(place: Place, lsn: Lsn, what: Damage) -> Finding {

@@ -1,5 +1,5 @@
 //! What happens without a request: time passes for the node, images are taken when they are due, and
-//! extents without live messages are given back to the log.
+//! extents without live messages are given back to the log, and it is written down how long it was when.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -160,6 +160,7 @@ pub(crate) async fn reclaim(door: Arc<Door>, images: Arc<Images>, policy: Policy
         let (worker, taker) = (Arc::clone(&door), Arc::clone(&images));
         let done = tokio::task::spawn_blocking(move || {
             carry_if_due(&worker, &taker, policy.extent_bytes);
+            note_time(&worker, &taker);
             image_if_due(&worker, &taker, policy, last)
         });
         match done.await {
@@ -167,6 +168,17 @@ pub(crate) async fn reclaim(door: Arc<Door>, images: Arc<Images>, policy: Policy
             Ok(Err(error)) => say(&HOUSEKEEPING_FAILED, &[&error.to_string()]),
             Err(error) => say(&HOUSEKEEPING_FAILED, &[&error.to_string()]),
         }
+    }
+}
+
+/// Writes down how long the log is now, for a restore to a time of day.
+fn note_time(door: &Door, images: &Images) {
+    let durable = door.log().durable();
+    // What was durable before the clock was read was durable then.
+    let now = door.clock().now();
+    let noted = images.times().map_or(Ok(()), |times| times.note(now, durable));
+    if let Err(error) = noted {
+        tracing::debug!(%error, "a time is not written down");
     }
 }
 

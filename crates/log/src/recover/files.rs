@@ -26,6 +26,9 @@ use crate::handles::{Handles, Identity};
 use crate::image::{self, Loaded, NEW_IMAGE_NAME};
 use crate::keeper::NEW_NAME;
 
+/// Name of a file that says: this folder is being filled from a backup.
+pub(crate) const RESTORING_NAME: &str = "restoring";
+
 /// The folder's files by kind.
 #[derive(Default)]
 pub(crate) struct Folder {
@@ -48,7 +51,7 @@ pub(crate) struct Files {
 
 impl Folder {
     /// # Errors
-    /// [`LogError::Io`].
+    /// [`LogError::Io`]; [`LogError::Restoring`].
     pub(crate) fn list(disk: &dyn Disk) -> Result<Folder, LogError> {
         let names =
             disk.names().map_err(|e| LogError::io("list the log folder", &disk.name(), e))?;
@@ -62,6 +65,8 @@ impl Folder {
                 let length = disk.length(&name);
                 let length = length.map_err(|e| LogError::io("look at a spare", &name, e))?;
                 folder.spares.push((name, length));
+            } else if name == RESTORING_NAME {
+                return Err(LogError::Restoring { folder: disk.name() });
             } else if name == NEW_NAME || name == NEW_IMAGE_NAME {
                 folder.leftovers.push(name);
             }
