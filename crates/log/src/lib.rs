@@ -40,9 +40,9 @@ mod recover;
 mod rule;
 mod shared;
 mod stats;
-pub mod times;
 #[cfg(test)]
 mod testing;
+pub mod times;
 mod writer;
 
 pub use append::Appender;

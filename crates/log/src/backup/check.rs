@@ -130,9 +130,7 @@ impl Backup {
                 check_image(&disk, Lsn(point.at), Some(&named), pages_of, report)?;
             }
             // What an earlier point reaches was walked over with it.
-            let new = walked.is_none_or(|(from, to)| {
-                point.first_extent < from || reach.lsn > to
-            });
+            let new = walked.is_none_or(|(from, to)| point.first_extent < from || reach.lsn > to);
             if new {
                 let log = offline::verify_disk(&disk)?;
                 report.batches += log.batches;

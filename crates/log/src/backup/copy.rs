@@ -20,9 +20,7 @@ use super::view::View;
 use crate::block::Aligned;
 use crate::disk::Disk;
 use crate::error::{Damage, LogError};
-use crate::format::{
-    BLOCK_BYTES, EXTENT_VERSION, FORMAT_VERSION, extent_name, padded, size,
-};
+use crate::format::{BLOCK_BYTES, EXTENT_VERSION, FORMAT_VERSION, extent_name, padded, size};
 use crate::pages::Pages;
 use crate::recover::files::{Files, Folder};
 use crate::recover::finding;
@@ -158,15 +156,21 @@ impl Backup {
             progress(now);
         };
         let progress = Progress { done: 0, all, extent: source.first };
-        let mut written =
-            Written { disk, tell: &mut tell, progress, told: 0, files: 0, bytes: 0 };
+        let mut written = Written { disk, tell: &mut tell, progress, told: 0, files: 0, bytes: 0 };
         written.tell();
         let at = source.image.as_ref().map(|(header, _)| header.at);
         let image = self.copy_image(source, before.as_ref(), serial, &mut written)?;
         let (places, pack) = match before.as_ref().and_then(Manifest::newest) {
             // The same image once more: its pages are there.
             Some(newest) if at.is_some() && newest.image == image => (newest.places.clone(), None),
-            _ => packs::copy(self, pages, used, (at.unwrap_or_default(), serial), &mut written)?,
+            _ => packs::copy(
+                self,
+                pages,
+                used,
+                before.as_ref(),
+                (at.unwrap_or_default(), serial),
+                &mut written,
+            )?,
         };
         let first_new = missing.first().map(|part| part.extent);
         let parts = copy_parts(source, missing, &mut written)?;
@@ -219,12 +223,7 @@ impl Backup {
 
     /// When the log was how long, from the first point on: as the last backup knew it, and then as the
     /// log does.
-    fn rows(
-        &self,
-        manifest: &Manifest,
-        new: &[Row],
-        end: Lsn,
-    ) -> Result<Vec<Row>, BackupError> {
+    fn rows(&self, manifest: &Manifest, new: &[Row], end: Lsn) -> Result<Vec<Row>, BackupError> {
         let mut rows = match self.manifest.as_ref().and_then(|before| before.times.as_ref()) {
             Some(sum) => times::decode(&self.load(sum)?),
             None => Vec::new(),

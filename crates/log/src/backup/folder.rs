@@ -140,10 +140,8 @@ impl Backup {
     /// Removes files of our names that the manifest does not name.
     pub(super) fn remove_leftovers(&self) -> Result<(), BackupError> {
         let failed = |e| LogError::io("tidy the backup", &self.disk.name(), e);
-        let named: std::collections::BTreeSet<&str> = self.manifest.iter()
-            .flat_map(Manifest::files)
-            .map(|sum| sum.file.as_str())
-            .collect();
+        let named: std::collections::BTreeSet<&str> =
+            self.manifest.iter().flat_map(Manifest::files).map(|sum| sum.file.as_str()).collect();
         for (name, _) in self.disk.list().map_err(failed)? {
             let ours = name == NEW_MANIFEST_NAME || name == PROGRESS_NAME || is_content(&name);
             if ours && !named.contains(name.as_str()) {

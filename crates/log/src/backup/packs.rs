@@ -64,20 +64,22 @@ pub(super) fn places(backup: &Backup, point: &Point) -> Result<Vec<Place>, Backu
     Ok(places)
 }
 
-/// Copies the pages of an image that no earlier pack has. Yields the table and the new pack, if one
+/// Copies the pages of an image that no pack of the backup `before` has. Yields the table and the new pack, if one
 /// was needed.
 pub(super) fn copy(
     backup: &Backup,
     pages: Option<&Pages>,
     used: &[PageRef],
+    before: Option<&Manifest>,
     (at, serial): (Lsn, u64),
     written: &mut Written<'_>,
 ) -> Result<(Option<FileSum>, Option<FileSum>), BackupError> {
     let Some(pages) = pages.filter(|_| !used.is_empty()) else { return Ok((None, None)) };
     let mut used = used.to_vec();
     used.sort_unstable();
-    let earlier = Earlier::of(backup, &used)?;
-    let mut pack = Pack { name: file_name("pages", at, serial), serial, file: None, unit: 0, sum: 0 };
+    let earlier = Earlier::of(backup, before, &used)?;
+    let mut pack =
+        Pack { name: file_name("pages", at, serial), serial, file: None, unit: 0, sum: 0 };
     let mut table = Vec::with_capacity(used.len() * ROW_BYTES);
     for some in used.chunks(PAGES_AT_ONCE) {
         for (page, content) in some.iter().zip(pages.read_all(some)) {
@@ -144,9 +146,13 @@ struct Earlier {
 }
 
 impl Earlier {
-    fn of(backup: &Backup, used: &[PageRef]) -> Result<Earlier, BackupError> {
+    fn of(
+        backup: &Backup,
+        before: Option<&Manifest>,
+        used: &[PageRef],
+    ) -> Result<Earlier, BackupError> {
         let mut earlier = Earlier { places: BTreeMap::new(), files: BTreeMap::new() };
-        let Some(manifest) = &backup.manifest else { return Ok(earlier) };
+        let Some(manifest) = before else { return Ok(earlier) };
         let Some(point) = manifest.newest() else { return Ok(earlier) };
         let used: BTreeSet<PageRef> = used.iter().copied().collect();
         let mut units: BTreeMap<u64, u64> = BTreeMap::new();
@@ -180,10 +186,7 @@ impl Earlier {
 }
 
 /// The packs that points need, by their numbers.
-pub(super) fn packs_of(
-    backup: &Backup,
-    manifest: &Manifest,
-) -> Result<BTreeSet<u64>, BackupError> {
+pub(super) fn packs_of(backup: &Backup, manifest: &Manifest) -> Result<BTreeSet<u64>, BackupError> {
     let mut serials = BTreeSet::new();
     for point in &manifest.points {
         let places = places(backup, point)?;

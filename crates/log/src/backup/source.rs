@@ -42,7 +42,11 @@ impl Source {
     /// # Errors
     /// [`LogError`], when the image cannot be read. `None`: the log moved on so fast that its durable
     /// end is not known any more; ask again.
-    pub fn running(log: &Log, image_at: Lsn, keep_from: Lsn) -> Result<Option<Source>, BackupError> {
+    pub fn running(
+        log: &Log,
+        image_at: Lsn,
+        keep_from: Lsn,
+    ) -> Result<Option<Source>, BackupError> {
         let shared = log.shared();
         let Some(mark) = log.mark_at(log.durable()) else { return Ok(None) };
         let (end, extent_bytes) = (End::of(mark.seam()), shared.options.extent_bytes);
@@ -95,7 +99,14 @@ impl Source {
             Some((header, _)) => Scan::new(&files, header.needs().0 / extent_bytes),
         };
         let end = end_of(&mut scan, images.newest.as_ref().map(|(header, _)| header.at))?;
-        Ok(Source { disk: Arc::clone(&disk), log_id, extent_bytes, image: images.newest, first, end })
+        Ok(Source {
+            disk: Arc::clone(&disk),
+            log_id,
+            extent_bytes,
+            image: images.newest,
+            first,
+            end,
+        })
     }
 
     /// The image's content; the caller finds the pages in it.
@@ -124,13 +135,9 @@ fn end_of(scan: &mut Scan<'_>, image: Option<Lsn>) -> Result<End, LogError> {
     }
     let (end, bytes) = (scan.end, scan.batch_bytes);
     let seam = match scan.link {
-        Some(link) => Seam {
-            end,
-            index: link.index,
-            checksum: link.checksum,
-            term: link.term,
-            bytes,
-        },
+        Some(link) => {
+            Seam { end, index: link.index, checksum: link.checksum, term: link.term, bytes }
+        }
         None => Seam { end, index: 0, checksum: 0, term: 0, bytes: 0 },
     };
     Ok(End::of(seam))

@@ -105,8 +105,7 @@ impl Disk for View {
     }
 
     fn names(&self) -> io::Result<Vec<String>> {
-        let mut names: Vec<_> =
-            self.extents().map(|(sequence, _)| extent_name(sequence)).collect();
+        let mut names: Vec<_> = self.extents().map(|(sequence, _)| extent_name(sequence)).collect();
         names.extend(self.image.iter().map(|(name, _)| name.clone()));
         if !self.pages.places.is_empty() {
             names.push(PAGES_NAME.to_owned());
@@ -197,7 +196,8 @@ impl DiskFile for PagesFile {
         let Some(bytes) = bytes.get_mut(..wanted) else { return Ok(0) };
         bytes.fill(0);
         let end = offset + wanted as u64;
-        let end_of = |place: &Place| (u64::from(place.page.unit) + u64::from(place.page.units())) * block;
+        let end_of =
+            |place: &Place| (u64::from(place.page.unit) + u64::from(place.page.units())) * block;
         let first = self.places.partition_point(|place| end_of(place) <= offset);
         let mut open: Option<(u64, Arc<dyn DiskFile>)> = None;
         for place in self.places.iter().skip(first) {
@@ -228,9 +228,10 @@ impl DiskFile for PagesFile {
     }
 
     fn len(&self) -> io::Result<u64> {
-        let end = self.places.last().map_or(0, |place| {
-            u64::from(place.page.unit) + u64::from(place.page.units())
-        });
+        let end = self
+            .places
+            .last()
+            .map_or(0, |place| u64::from(place.page.unit) + u64::from(place.page.units()));
         Ok(end * BLOCK_BYTES as u64)
     }
 
