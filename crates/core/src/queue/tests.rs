@@ -127,6 +127,15 @@ impl Paged {
 
 const EXTENT_BYTES: u64 = 1 << 20;
 
+/// A block that is not the newest is known as one that may leave.
+fn check_candidates(lane: &Lane, may_leave: &BTreeSet<u64>) {
+    let blocks = lane.blocks();
+    for block in blocks.iter().take(blocks.len().saturating_sub(1)) {
+        let walked = block.came_in > 0 || block.stored.is_some();
+        assert!(walked || may_leave.contains(&block.first), "nobody knows that it may leave");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
@@ -195,12 +204,7 @@ proptest! {
             prop_assert_eq!(paged.lane.live(), model.len());
             paged.lane.audit();
         }
-        let blocks = paged.lane.blocks();
-        for block in blocks.iter().take(blocks.len().saturating_sub(1)) {
-            let walked = block.came_in > 0 || block.stored.is_some();
-            let known = walked || may_leave.contains(&block.first);
-            prop_assert!(known, "a block that is not the newest is known as one that may leave");
-        }
+        check_candidates(&paged.lane, &may_leave);
         for from in (900..next + 2).step_by(7) {
             let live = paged.walk(|lane| lane.next_live(from));
             prop_assert_eq!(live, model.range(from..).next().map(|(sequence, _)| *sequence));
