@@ -62,11 +62,14 @@ struct Paged {
     lane: Lane,
     pages: BTreeMap<u64, Vec<u8>>,
     units: u32,
+    /// First sequences of blocks that were named as ones that may leave, or were brought in.
+    may_leave: BTreeSet<u64>,
 }
 
 impl Paged {
     fn new() -> Paged {
-        Paged { lane: Lane::new(Arc::default()), pages: BTreeMap::new(), units: 0 }
+        let lane = Lane::new(Arc::default());
+        Paged { lane, pages: BTreeMap::new(), units: 0, may_leave: BTreeSet::new() }
     }
 
     /// All blocks that can leave do.
@@ -93,9 +96,14 @@ impl Paged {
     fn load(&mut self, at: usize) {
         let block = &self.lane.blocks()[at];
         if !block.is_here() {
+            self.may_leave.insert(block.first);
             let sheet = page::decode(&self.pages[&block.first]).unwrap();
             self.lane.bring_in(at, sheet);
         }
+    }
+
+    fn insert(&mut self, sequence: u64) {
+        self.may_leave.extend(self.lane.insert(entry(sequence), None).iter().flatten());
     }
 
     /// Does this walk again and again, reading each page that it needs.
@@ -143,20 +151,19 @@ proptest! {
     fn a_lane_is_an_ordered_map(steps in prop::collection::vec(step(), 1..1200)) {
         let mut paged = Paged::new();
         let mut model: BTreeMap<u64, State> = BTreeMap::new();
-        let mut may_leave: BTreeSet<u64> = BTreeSet::new();
         let mut next = 1_000;
         for step in steps {
             match step {
                 Step::Append { gap } => {
                     next += gap;
-                    may_leave.extend(paged.lane.insert(entry(next), None).iter().flatten());
+                    paged.insert(next);
                     model.insert(next, State::Available);
                 }
                 Step::InsertBefore { back } => {
                     let sequence = next - back;
                     if let btree_map::Entry::Vacant(place) = model.entry(sequence) {
                         paged.make_place(sequence);
-                        may_leave.extend(paged.lane.insert(entry(sequence), None).iter().flatten());
+                        paged.insert(sequence);
                         place.insert(State::Available);
                     }
                 }
@@ -194,17 +201,12 @@ proptest! {
                 }
                 Step::Evict => paged.evict(),
                 Step::Load(_) if paged.lane.blocks().is_empty() => {}
-                Step::Load(at) => {
-                    let at = at.index(paged.lane.blocks().len());
-                    paged.load(at);
-                    // Who reads a page says so.
-                    may_leave.insert(paged.lane.blocks()[at].first);
-                }
+                Step::Load(at) => paged.load(at.index(paged.lane.blocks().len())),
             }
             prop_assert_eq!(paged.lane.live(), model.len());
             paged.lane.audit();
         }
-        check_candidates(&paged.lane, &may_leave);
+        check_candidates(&paged.lane, &paged.may_leave);
         for from in (900..next + 2).step_by(7) {
             let live = paged.walk(|lane| lane.next_live(from));
             prop_assert_eq!(live, model.range(from..).next().map(|(sequence, _)| *sequence));
