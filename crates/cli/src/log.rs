@@ -53,7 +53,7 @@ fn dump(place: &LogPlace, from: Option<&str>, to: Option<&str>) -> Result<(), Fa
 }
 
 /// `<a:b:c:d>`, `0x...` or a plain number.
-fn position(text: &str) -> Result<Lsn, Failure> {
+pub(crate) fn position(text: &str) -> Result<Lsn, Failure> {
     let wrong = || Failure::Usage(format!("{text}: <a:b:c:d>, 0x... or a number was expected"));
     if let Some(words) = text.strip_prefix('<').and_then(|rest| rest.strip_suffix('>')) {
         let words: Result<Vec<u16>, _> = words.split(':').map(str::parse::<u16>).collect();

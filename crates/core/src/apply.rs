@@ -118,7 +118,7 @@ impl QueueManager {
         queue.last_put_at = Some(put_at);
         let deleting = queue.deleting;
         let full = queue.insert(sequence.0, message);
-        self.block_is_full(id, full);
+        self.blocks_may_leave(full);
         if deleting {
             self.end_message(id, sequence, outputs);
             self.reap(id);
@@ -148,11 +148,9 @@ impl QueueManager {
         }
     }
 
-    /// A block has a successor: it may leave.
-    pub(crate) fn block_is_full(&mut self, queue: QueueId, full: Option<(u8, u64)>) {
-        if let Some((lane, first)) = full {
-            self.paging.may_leave(PageKey { queue, lane, first });
-        }
+    /// Blocks that have a successor may leave.
+    pub(crate) fn blocks_may_leave(&mut self, full: [Option<PageKey>; 2]) {
+        full.into_iter().flatten().for_each(|key| self.paging.may_leave(key));
     }
 
     pub(crate) fn saw_sequence(&mut self, sequence: MessageSequence) {

@@ -1,5 +1,5 @@
 //! What happens without a request: time passes for the node, images are taken when they are due, and
-//! extents without live messages are given back to the log.
+//! extents without live messages are given back to the log, and it is written down how long it was when.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -160,6 +160,7 @@ pub(crate) async fn reclaim(door: Arc<Door>, images: Arc<Images>, policy: Policy
         let (worker, taker) = (Arc::clone(&door), Arc::clone(&images));
         let done = tokio::task::spawn_blocking(move || {
             carry_if_due(&worker, &taker, policy.extent_bytes);
+            note_time(&worker, &taker);
             image_if_due(&worker, &taker, policy, last)
         });
         match done.await {
@@ -167,6 +168,17 @@ pub(crate) async fn reclaim(door: Arc<Door>, images: Arc<Images>, policy: Policy
             Ok(Err(error)) => say(&HOUSEKEEPING_FAILED, &[&error.to_string()]),
             Err(error) => say(&HOUSEKEEPING_FAILED, &[&error.to_string()]),
         }
+    }
+}
+
+/// Writes down how long the log is now, for a restore to a time of day.
+fn note_time(door: &Door, images: &Images) {
+    let durable = door.log().durable();
+    // What was durable before the clock was read was durable then.
+    let now = door.clock().now();
+    let noted = images.times().map_or(Ok(()), |times| times.note(now, durable));
+    if let Err(error) = noted {
+        tracing::debug!(%error, "a time is not written down");
     }
 }
 
@@ -188,14 +200,16 @@ fn image_if_due(
     let length = log.durable().0.saturating_sub(at.0);
     let old = length > 0 && last.taken.elapsed() >= policy.interval;
     // Where there is no room, an image is what makes it.
-    let pressed = log.space() != Space::Ample && length > 0;
-    if length < policy.log_bytes && !old && !pressed {
-        return Ok(LastImage { at, ..last });
+    let pressed = log.space() != Space::Ample;
+    let due = length >= policy.log_bytes || old || (pressed && length > 0);
+    let mut now = LastImage { at, ..last };
+    if due && let Some(taken) = images.take(door)? {
+        now = LastImage { at: taken.at, taken: Instant::now() };
     }
-    match images.take(door)? {
-        Some(taken) => Ok(LastImage { at: taken.at, taken: Instant::now() }),
-        None => Ok(last),
+    if pressed && log.images().len() > 1 {
+        images.keep_only_the_newest(door)?;
     }
+    Ok(now)
 }
 
 #[cfg(test)]

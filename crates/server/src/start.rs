@@ -12,6 +12,7 @@ use towline_admin::catalogue::{
 };
 use towline_admin::status::RestartStatus;
 use towline_core::{AutoDefine, Limits, PageRequest, Pages as Trust};
+use towline_log::times::Times;
 use towline_log::{
     Begin, Damage, DelayDisk, Disk, LinuxDisk, LogError, LogId, Options, Pages, Recovery, Report,
 };
@@ -93,7 +94,7 @@ pub(crate) fn open(
         Arc::new(DelayDisk::new(Arc::new(disk), sync_delay))
     };
     let marker = data.join(REBUILD_MARKER);
-    let back = Back { name, config, disk };
+    let back = Back { name, config, disk: Arc::clone(&disk) };
     let rebuilt = marker.exists();
     let Found { instance, recovery, pages, status } = if rebuilt {
         log(&REBUILDING, &["a page was found damaged while the queue manager ran"]);
@@ -124,7 +125,15 @@ pub(crate) fn open(
     let listener: Arc<dyn towline_log::Listener> = door.clone();
     let running = recovery.start(listener).map_err(StartError::Log)?;
     door.set_log(running);
-    let images = Arc::new(Images::new(pages));
+    let times = match Times::open(disk, door.log().durable()) {
+        Ok(times) => Some(times),
+        Err(error) => {
+            // A restore to a time of day will be less exact; nothing else needs it.
+            tracing::warn!(%error, "the table of times cannot be read");
+            None
+        }
+    };
+    let images = Arc::new(Images::new(pages, times));
     if rebuilt {
         // From here on the image tells what the pages hold.
         images.take(&door).map_err(StartError::Log)?;

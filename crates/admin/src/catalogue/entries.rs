@@ -96,9 +96,12 @@ entries! {
          takes longer than an ordinary start.";
     IMAGE_TAKEN = "TWL2020I" "Image taken at {position}: {bytes} bytes and {pages} pages in {time} ms.",
         "A restart begins from here.";
-
     RECOVERY_GOES_ON = "TWL2021I" "Recovery log: {done} of {all} MiB read, {percent} %.",
         "The start reads the log from the newest image on, or all of it when queues are rebuilt.";
+    BACKUP_MADE = "TWL2022I" "Backup into {folder} up to {position}: {bytes} bytes in {time} ms.",
+        "All that was committed up to this position can be restored from the folder.";
+    BACKUP_FAILED = "TWL2023E" "Backup into {folder} failed: {reason}.",
+        "The queue manager goes on, and the backup that was there before can still be used.";
     UNIT_ENDED_FOR_LOG = "TWL2030W" "A unit of work was rolled back: the recovery log is {percent} % full, and could not be reused from {position} on.",
         "A large unit of work has its messages in the log before it commits. When the log is nearly \
          full, the unit that began there first is rolled back, and its client is told (TWL5041E). \

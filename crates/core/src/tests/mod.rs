@@ -6,6 +6,7 @@ mod expiry;
 mod filters;
 mod history;
 mod objects;
+mod paging;
 mod puts;
 mod replay;
 mod rig;

@@ -283,10 +283,14 @@ impl Disk for MemoryDisk {
         Ok(())
     }
 
-    fn list(&self) -> io::Result<Vec<(String, u64)>> {
+    fn names(&self) -> io::Result<Vec<String>> {
+        Ok(self.hold().names.keys().cloned().collect())
+    }
+
+    fn length(&self, name: &str) -> io::Result<u64> {
         let inner = self.hold();
-        let file = |(name, id): (&String, &usize)| (name.clone(), inner.files[*id].len() as u64);
-        Ok(inner.names.iter().map(file).collect())
+        let id = inner.names.get(name).ok_or(io::ErrorKind::NotFound)?;
+        Ok(inner.files[*id].len() as u64)
     }
 
     fn sync_names(&self) -> io::Result<()> {

@@ -139,6 +139,10 @@ fn read_pages(disk: &MemoryDisk, image: &[u8]) -> Live {
 fn take_image(log: &Log, pages: &Pages, model: &Model, outlines: &mut Vec<Outline>) {
     let Some((at, live)) = model.after.range(..=log.durable()).next_back() else { return };
     let Some(mark) = log.mark_at(*at) else { return };
+    // It would take the place of the newest, and the older one would still be there.
+    if log.image_at() == Some(*at) {
+        return;
+    }
     let before = outlines.last().cloned().unwrap_or_default();
     let new = outline(pages, live, &before);
     pages.sync().unwrap();
