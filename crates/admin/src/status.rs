@@ -37,6 +37,8 @@ pub struct Status {
     pub index: IndexStatus,
     /// Memory.
     pub memory: MemoryStatus,
+    /// Open units of work.
+    pub units: UnitsStatus,
     /// Local queues, by name.
     pub queues: Vec<QueueStatus>,
 }
@@ -201,14 +203,34 @@ pub enum Space {
 pub struct MemoryStatus {
     /// Resident set.
     pub resident_bytes: u64,
-    /// Bodies of non-persistent messages.
+    /// Bodies of non-persistent messages, and what open units of work keep in memory.
     pub message_bytes: u64,
     /// What those may have.
     pub message_bytes_max: u64,
+    /// Large messages whose end has not come.
+    pub arriving_bytes: u64,
+    /// What those may have, beside the one that is read in any case.
+    pub arriving_bytes_max: u64,
     /// Bodies of persistent messages that are kept at hand.
     pub cache_bytes: u64,
     /// What those may have.
     pub cache_bytes_max: u64,
+}
+
+/// Open units of work.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UnitsStatus {
+    /// How many there are.
+    pub open: u64,
+    /// Bytes of persistent messages that they keep in memory.
+    pub memory_bytes: u64,
+    /// Bytes of messages that they have in the log ahead of their commits.
+    pub log_bytes: u64,
+    /// Where the oldest of those is: the log cannot be reused from there on. Empty: none is there.
+    pub oldest_lsn: String,
+    /// Units that were rolled back because the log was nearly full, since the process started.
+    pub ended_for_log: u64,
 }
 
 /// One local queue. Counters count from the start of the process.

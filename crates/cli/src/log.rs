@@ -144,6 +144,9 @@ fn describe(fact: &Fact) -> String {
         Fact::BodyChunk { body, index, chunk } => {
             format!("chunk {index} of body {}: {}", body.0, length(chunk))
         }
+        Fact::Abandoned { first, bodies } => {
+            format!("abandoned {bodies} bodies from {} on", first.0)
+        }
         Fact::Deleted { queue } => format!("deleted queue {}", queue.0),
         Fact::Cleared { queue, upto } => format!("cleared queue {} up to {}", queue.0, upto.0),
         Fact::Defined { definition } => define(definition),

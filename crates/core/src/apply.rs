@@ -73,10 +73,16 @@ impl QueueManager {
                     unreachable!("a chunk that is applied is in the log")
                 };
                 self.next.body = self.next.body.max(body.0.saturating_add(1));
-                let chunks = self.chunks.entry(body).or_default();
-                assert_eq!(chunks.len(), index as usize, "chunks come in order");
-                chunks.push(location);
+                let known = self.ahead.pieces(body).len();
+                assert_eq!(known, index as usize, "chunks come in order");
+                self.ahead.add(body, location);
                 outputs.effects.push(Effect::Stored { location });
+            }
+            Fact::Abandoned { first, bodies } => {
+                let locations = self.ahead.take_range(first, bodies);
+                if !locations.is_empty() {
+                    outputs.effects.push(Effect::RemovedMany { locations });
+                }
             }
             Fact::Defined { definition } => self.apply_definition(*definition),
             Fact::Deleted { queue } => self.apply_deleted(queue, outputs),
@@ -112,7 +118,7 @@ impl QueueManager {
         queue.last_put_at = Some(put_at);
         let deleting = queue.deleting;
         let full = queue.insert(sequence.0, message);
-        self.block_is_full(id, full);
+        self.blocks_may_leave(full);
         if deleting {
             self.end_message(id, sequence, outputs);
             self.reap(id);
@@ -125,11 +131,14 @@ impl QueueManager {
     pub(crate) fn stored(&mut self, body: Body, outputs: &mut Outputs) -> Body {
         match body {
             Body::Announced { body, chunks, bytes } => {
-                let locations = self.chunks.remove(&body).unwrap_or_default();
+                let Some(pieces) = self.ahead.take(body) else {
+                    unreachable!("a put refers to {body:?}, which did not go ahead")
+                };
+                let locations = pieces.as_slice();
                 assert_eq!(locations.len(), chunks as usize, "all chunks were applied before");
                 let sum: u64 = locations.iter().map(|chunk| u64::from(chunk.bytes)).sum();
                 assert_eq!(sum, bytes, "the chunks are as long as announced");
-                Body::Chunks(locations.into_boxed_slice())
+                pieces.into_body()
             }
             Body::Log(location) => {
                 outputs.effects.push(Effect::Stored { location });
@@ -139,11 +148,9 @@ impl QueueManager {
         }
     }
 
-    /// A block has a successor: it may leave.
-    pub(crate) fn block_is_full(&mut self, queue: QueueId, full: Option<(u8, u64)>) {
-        if let Some((lane, first)) = full {
-            self.paging.may_leave(PageKey { queue, lane, first });
-        }
+    /// Blocks that have a successor may leave.
+    pub(crate) fn blocks_may_leave(&mut self, full: [Option<PageKey>; 2]) {
+        full.into_iter().flatten().for_each(|key| self.paging.may_leave(key));
     }
 
     pub(crate) fn saw_sequence(&mut self, sequence: MessageSequence) {

@@ -52,8 +52,9 @@ impl QueueManager {
                 let spot = match queue.next_in_old_extent(cursor.lane, cursor.from, before_extent) {
                     Search::Found(spot) => spot,
                     Search::Away(away) => {
-                        // Whoever asked for it already may be waiting for this caller.
-                        return FoundOld::Needs(queue.ask_again(away));
+                        // Whether the caller reads it is the caller's affair: nobody else may take
+                        // it for asked.
+                        return FoundOld::Needs(queue.page_of(away));
                     }
                     Search::Nothing => {
                         (cursor.lane, cursor.from) = (cursor.lane + 1, 0);

@@ -174,7 +174,7 @@ impl Service<'_> {
                 Search::Found(spot) => spot,
                 Search::Away(away) => {
                     // It stays first in its ring, and is served when the page is there.
-                    self.ask(away);
+                    self.ask_from(Attention::Plain, away);
                     return Turn::Nothing;
                 }
                 Search::Nothing => return Turn::Nothing,
@@ -201,6 +201,23 @@ impl Service<'_> {
     fn ask(&mut self, away: Away) {
         let asked = self.queue.ask(away);
         self.outputs.effects.extend(asked.map(|request| Effect::LoadPage { request }));
+    }
+
+    /// Asks for the page of a block that is away, and for those behind it that will be wanted next.
+    fn ask_from(&mut self, attention: Attention, away: Away) {
+        match attention {
+            Attention::Keyed(key) => {
+                let mut asked = Vec::new();
+                self.queue.ask_for_key(away, key, &mut asked);
+                let requests = asked.into_iter().map(|request| Effect::LoadPage { request });
+                self.outputs.effects.extend(requests);
+            }
+            Attention::Plain | Attention::Scanner => {
+                for block in away.block..=away.block + BLOCKS_AHEAD {
+                    self.ask(Away { block, ..away });
+                }
+            }
+        }
     }
 
     /// Asks for the pages behind this message: they will be wanted soon.
@@ -231,10 +248,16 @@ impl Service<'_> {
                 }
                 Look::Page(away) => {
                     consumer.fetching = Some(0);
-                    self.queue.wait_for_page(away, id);
-                    for block in away.block..=away.block + BLOCKS_AHEAD {
-                        self.ask(Away { block, ..away });
+                    let attention = consumer.attention;
+                    if let (Cursor::Key(place), Some(rank)) =
+                        (&mut consumer.cursor, self.queue.rank_of(away))
+                    {
+                        // What is before this page was searched. Pages that were read for it may be
+                        // gone again when this one comes: they are not asked for twice.
+                        *place = rank.max(*place);
                     }
+                    self.queue.wait_for_page(away, id);
+                    self.ask_from(attention, away);
                 }
                 Look::OutOfLooks => {
                     consumer.waiting = true;

@@ -1,14 +1,15 @@
 //! What time brings: units of work that are too old, messages that expired and that nobody tried to
 //! get.
 
-use towline_types::Time;
+use towline_types::{Lsn, Time};
 
 use crate::decide::LazyFacts;
 use crate::effect::{Effect, Outputs};
 use crate::fact::Fact;
 use crate::message::DeadLetterReason;
+use crate::party::Unit;
 use crate::queue::{Entry, LANES, Queue, Search, Spot, State};
-use crate::{MessageSequence, QueueId, QueueManager, Refusal};
+use crate::{MessageSequence, PageKey, QueueId, QueueManager, Refusal, UnitId};
 
 /// Messages examined by one tick; about a tenth of a millisecond.
 const LOOKS_PER_TICK: u32 = 2048;
@@ -22,6 +23,24 @@ pub(crate) struct Scan {
     queues: Vec<QueueId>,
     lane: u8,
     from: u64,
+    /// The page without which it cannot go on.
+    waits_for: Option<PageKey>,
+    /// That page came a moment ago.
+    came: bool,
+}
+
+impl Scan {
+    /// A page was read, or is not needed any more.
+    pub(crate) fn page_came(&mut self, key: PageKey) {
+        if self.waits_for == Some(key) {
+            self.waits_for = None;
+            self.came = true;
+        }
+    }
+
+    fn can_go_on(&self) -> bool {
+        !self.queues.is_empty() && self.waits_for.is_none()
+    }
 }
 
 impl QueueManager {
@@ -37,17 +56,29 @@ impl QueueManager {
             self.scan.queues.sort_unstable();
             (self.scan.lane, self.scan.from) = (0, 0);
         }
-        self.scan_step(now, outputs);
+        if self.scan.can_go_on() {
+            self.scan_step(now, outputs);
+        }
+    }
+
+    /// After a page arrived: goes on with a scan that waited for it. At once, because a page may be
+    /// gone again before the next tick.
+    pub fn scan_on(&mut self, now: Time, outputs: &mut Outputs) {
+        if std::mem::take(&mut self.scan.came) && self.scan.can_go_on() {
+            self.scan_step(now, outputs);
+        }
     }
 
     /// When `tick` or `dispatch` must be called, if nothing else happens before. `Time::ZERO`: at
     /// once.
     #[must_use]
     pub fn next_tick(&self) -> Time {
-        if !self.changed.is_empty() || !self.scan.queues.is_empty() || !self.effects.is_empty() {
+        if !self.changed.is_empty() || self.scan.can_go_on() || !self.effects.is_empty() {
             return Time::ZERO;
         }
-        let scan = self.scan.due.unwrap_or(Time::ZERO);
+        // One that waits for a page goes on when that arrives.
+        let waits = self.scan.waits_for.is_some();
+        let scan = if waits { Time::NEVER } else { self.scan.due.unwrap_or(Time::ZERO) };
         let oldest = self.units.values().next();
         let unit = oldest.map_or(Time::NEVER, |unit| unit.opened_at + self.limits.unit_age_max);
         scan.min(unit)
@@ -59,13 +90,35 @@ impl QueueManager {
             if oldest.get().opened_at + age_max > now {
                 return;
             }
-            let (id, unit) = oldest.remove_entry();
-            let connection = unit.connection;
-            self.roll_back(now, unit, outputs);
-            let reason = Refusal::UnitTooOld { seconds_max: age_max.as_secs() };
-            self.ended_units.insert(id, (connection, reason.clone()));
-            self.effects.push(Effect::UnitRolledBack { connection, unit: id, reason });
+            let (id, reason) =
+                (*oldest.key(), Refusal::UnitTooOld { seconds_max: age_max.as_secs() });
+            self.end_unit(now, id, reason, outputs);
         }
+    }
+
+    /// The open unit of work whose bodies went to the log first, and where they begin. None when no
+    /// unit has any there, or the oldest ones are not durable yet.
+    #[must_use]
+    pub fn oldest_unit_in_log(&self) -> Option<(UnitId, Lsn)> {
+        // Ids of bodies ascend with their places.
+        let first = |unit: &Unit| unit.ahead.first().map(|(body, _)| *body);
+        let in_log = self.units.iter().filter_map(|(id, unit)| Some((first(unit)?, *id)));
+        let (body, id) = in_log.min()?;
+        self.ahead.pieces(body).first().map(|location| (id, location.lsn))
+    }
+
+    /// Rolls back the unit of [`QueueManager::oldest_unit_in_log`]: the log is so full, and cannot
+    /// be reused from there on. False when there is none.
+    pub fn end_oldest_unit_in_log(
+        &mut self,
+        now: Time,
+        percent: u64,
+        outputs: &mut Outputs,
+    ) -> bool {
+        let Some((id, _)) = self.oldest_unit_in_log() else { return false };
+        self.end_unit(now, id, Refusal::UnitHeldLog { percent }, outputs);
+        self.flush_effects(outputs);
+        true
     }
 
     fn scan_step(&mut self, now: Time, outputs: &mut Outputs) {
@@ -84,9 +137,11 @@ impl QueueManager {
             let spot = match queue.next_to_expire(scan.lane, scan.from, now) {
                 Search::Found(spot) => spot,
                 Search::Away(away) => {
-                    // The next tick goes on from here.
-                    let asked = queue.ask(away);
-                    outputs.effects.extend(asked.map(|request| Effect::LoadPage { request }));
+                    scan.waits_for = Some(queue.page_of(away).key);
+                    let mut asked = Vec::new();
+                    queue.ask_to_expire(away, now, &mut asked);
+                    let asked = asked.into_iter().map(|request| Effect::LoadPage { request });
+                    outputs.effects.extend(asked);
                     return;
                 }
                 Search::Nothing => {

@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod apply;
 mod audit;
 mod carry;

@@ -26,6 +26,9 @@ use crate::{QueueId, QueueManager};
 const BLOCK_BYTES: u64 = 21 * 1024;
 /// Blocks at the front of a lane that stay here.
 const FRONT_BLOCKS: usize = 2;
+/// Rounds of eviction that a block stays after it was brought in: who asked for it may have to come
+/// back for it.
+const ROUNDS_STAYING: u64 = 2;
 /// Blocks kept here in any case: below this, paging would cost more than it saves.
 const BLOCKS_MIN: usize = 64;
 
@@ -113,6 +116,8 @@ pub(crate) struct Paging {
     front_blocks: usize,
     /// Blocks that may leave, those that should leave first at the end. Some are gone already.
     candidates: VecDeque<PageKey>,
+    /// Rounds of eviction so far.
+    round: u64,
     /// Pages of queues that are gone.
     obsolete: Vec<PageRef>,
 }
@@ -123,6 +128,7 @@ impl Default for Paging {
             census: Arc::default(),
             front_blocks: FRONT_BLOCKS,
             candidates: VecDeque::new(),
+            round: ROUNDS_STAYING,
             obsolete: Vec::new(),
         }
     }
@@ -169,6 +175,7 @@ impl QueueManager {
     /// at most `jobs_max`. Call [`QueueManager::pages_stored`] with what came of them.
     pub fn plan_eviction(&mut self, jobs_max: usize) -> Vec<PageJob> {
         let mut jobs = Vec::new();
+        self.paging.round += 1;
         self.tidy_candidates();
         let looks = self.paging.candidates.len().min(jobs_max * 4);
         let mut kept = Vec::new();
@@ -201,12 +208,8 @@ impl QueueManager {
         if from_end == 0 || away.block < self.paging.front_blocks || !block.can_leave() {
             return Eviction::Stays;
         }
-        if block.fresh {
-            // It was wanted a moment ago: it stays for one round.
-            if let Some(block) = queue.block_mut(away) {
-                block.fresh = false;
-            }
-            return Eviction::Stays;
+        if self.paging.round < block.came_in + ROUNDS_STAYING {
+            return Eviction::Stays; // It was wanted a moment ago.
         }
         if block.current {
             queue.send_away(away);
@@ -227,6 +230,7 @@ impl QueueManager {
             .collect();
         let mut jobs = Vec::new();
         self.paging.front_blocks = 0;
+        self.paging.round += ROUNDS_STAYING;
         for key in keys {
             if let Eviction::Write(job) = self.try_evict(key) {
                 jobs.push(job);
@@ -282,18 +286,31 @@ impl QueueManager {
         self.paging.obsolete.append(&mut pages);
     }
 
-    /// A page was read. One that nobody needs any more is ignored.
+    /// Whether a block is away whose page this is. A page that nobody needs any more may hold
+    /// anything by now, so that it cannot be read means nothing.
+    #[must_use]
+    pub fn needs_page(&self, request: PageRequest) -> bool {
+        let queue = self.queues.get(&request.key.queue);
+        queue.is_some_and(|queue| queue.block_of_page(request.key, request.page).is_some())
+    }
+
+    /// A page was read. One that nobody needs any more is ignored, whatever it says; who waited for
+    /// it looks again. A request must be answered once.
     ///
     /// # Errors
     /// It is not what it should be: the page file is damaged.
     pub fn page_arrived(&mut self, request: PageRequest, bytes: &[u8]) -> Result<(), RecordError> {
         let PageRequest { key, page } = request;
+        self.scan.page_came(key);
         let Some(queue) = self.queues.get_mut(&key.queue) else { return Ok(()) };
         if let Some(away) = queue.block_of_page(key, page) {
             let sheet = page::decode(bytes)?;
-            if !queue.bring_in(away, sheet) {
+            if !queue.bring_in(away, sheet, self.limits.extent_bytes) {
                 let what = "a page says something else than its outline";
                 return Err(RecordError { offset: 0, what });
+            }
+            if let Some(block) = queue.block_mut(away) {
+                block.came_in = self.paging.round;
             }
             self.paging.may_leave(key);
         }
@@ -310,7 +327,7 @@ impl QueueManager {
     /// In replay: a page that must be read before this fact can be applied, if there is one. Ask
     /// again after it arrived.
     #[must_use]
-    pub fn page_before(&mut self, fact: &Fact) -> Option<PageRequest> {
+    pub fn page_before(&self, fact: &Fact) -> Option<PageRequest> {
         let (id, needed) = match fact {
             Fact::Put { queue, sequence, message } => {
                 let found = self.queues.get(queue)?;
@@ -328,13 +345,14 @@ impl QueueManager {
             }
             Fact::Cleared { queue, upto } => (queue, self.queues.get(queue)?.away_across(upto.0)),
             Fact::BodyChunk { .. }
+            | Fact::Abandoned { .. }
             | Fact::Defined { .. }
             | Fact::Deleted { .. }
             | Fact::Undefined { .. }
             | Fact::Committed { .. } => return None,
         };
         let (id, away) = (*id, needed?);
-        Some(self.queues.get_mut(&id)?.ask_again(away))
+        Some(self.queues.get(&id)?.page_of(away))
     }
 
     /// The first page of each queue that is away: to be read in the background after a start.

@@ -166,6 +166,15 @@ impl Log {
         self.shared().state().extents.space()
     }
 
+    /// Removes all images but the newest: for when the log that only the older one needs is wanted.
+    /// Blocks.
+    ///
+    /// # Errors
+    /// [`LogError::Io`]: an older image is still there, and all that it needs.
+    pub fn drop_older_images(&self) -> Result<(), LogError> {
+        image::drop_older(self.shared())
+    }
+
     /// Positions of the images on disk that a start could use, oldest first: what they refer to must
     /// stay.
     #[must_use]

@@ -23,6 +23,7 @@ use crate::fetcher::Fetcher;
 use crate::images::Taken;
 use crate::journal::LogJournal;
 use crate::logging::log;
+use crate::net::Arrivals;
 use crate::outbox::Outbox;
 use crate::pager::Pager;
 use crate::status::Surroundings;
@@ -108,6 +109,11 @@ impl Door {
 
     fn journal(&self) -> LogJournal<'_> {
         LogJournal { log: self.running_log(), surroundings: &self.surroundings }
+    }
+
+    /// Large messages on their way in.
+    pub(crate) fn arrivals(&self) -> &Arc<Arrivals> {
+        &self.surroundings.arrivals
     }
 
     /// Tells the status which URLs clients can use.
@@ -207,6 +213,11 @@ impl Door {
     /// Logs an old message again, with the content that was read.
     pub(crate) fn carry(&self, queue: QueueId, sequence: MessageSequence, content: Payload) {
         self.step_instance(self.clock.now(), None, Input::Carry { queue, sequence, content });
+    }
+
+    /// The log is nearly full, in percent.
+    pub(crate) fn log_pressed(&self, percent: u64) {
+        self.step_instance(self.clock.now(), None, Input::LogPressed(percent));
     }
 
     /// No new links and units of work from now on.

@@ -142,6 +142,19 @@ impl Images {
         Ok(Some(taken))
     }
 
+    /// Gives up the older image, and the log that only it needs: where room is wanting, the newest
+    /// must do. Waits for the disk.
+    ///
+    /// # Errors
+    /// Some of the room may have been made.
+    pub(crate) fn keep_only_the_newest(&self, door: &Door) -> Result<(), LogError> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let log = door.log();
+        let keep_from = door.look(|instance| instance.keep_from());
+        log.drop_older_images()?;
+        log.reclaim(keep_from)
+    }
+
     /// Yields how many pages it took, and the length of the image.
     fn write(
         &self,

@@ -374,6 +374,7 @@ fn rules(config: &Config) -> Limits {
     Limits {
         unit_messages_max: manager.maxumsgs,
         unit_bytes_max: manager.unit_bytes_max,
+        unit_staged_bytes_max: limits::UNIT_STAGED_BYTES_MAX,
         unit_age_max: Duration::from_secs(manager.unit_age_max_s),
         units_per_connection_max: limits::UNITS_PER_CONNECTION_MAX,
         memory_bytes_max: manager.memory_bytes_max,

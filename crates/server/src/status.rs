@@ -1,15 +1,16 @@
 //! The part of `towline status` that only the process knows: itself, its listeners, its log.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use towline_admin::status::{
     ImageStatus, IndexStatus, LogStatus, MemoryStatus, RestartStatus, Space, Status, WriteLatency,
 };
 use towline_log::{Log, Pages, Stats};
-use towline_types::Time;
+use towline_types::{Time, limits};
 
 use crate::images::Taken;
+use crate::net::Arrivals;
 
 /// What the node is surrounded by.
 #[derive(Default)]
@@ -26,6 +27,8 @@ pub(crate) struct Surroundings {
     pub(crate) restart: RestartStatus,
     /// What this process knows of images.
     pub(crate) image: Mutex<ImageStatus>,
+    /// Large messages on their way in.
+    pub(crate) arrivals: Arc<Arrivals>,
     /// The page file, once it is open.
     pub(crate) pages: OnceLock<Pages>,
 }
@@ -50,6 +53,8 @@ impl Surroundings {
             memory: MemoryStatus {
                 resident_bytes: resident_bytes(),
                 cache_bytes_max: self.cache_bytes_max,
+                arriving_bytes: self.arrivals.bytes(),
+                arriving_bytes_max: limits::ARRIVING_BYTES_MAX,
                 ..MemoryStatus::default()
             },
             ..Status::default()

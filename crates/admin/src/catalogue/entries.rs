@@ -109,6 +109,10 @@ entries! {
         "All that was committed up to this position can be restored from the folder.";
     BACKUP_FAILED = "TWL2023E" "Backup into {folder} failed: {reason}.",
         "The queue manager goes on, and the backup that was there before can still be used.";
+    UNIT_ENDED_FOR_LOG = "TWL2030W" "A unit of work was rolled back: the recovery log is {percent} % full, and could not be reused from {position} on.",
+        "A large unit of work has its messages in the log before it commits. When the log is nearly \
+         full, the unit that began there first is rolled back, and its client is told (TWL5041E). \
+         Commit more often, or give the log more room.";
 
     LOGIN_REFUSED = "TWL3003W" "Login from {address} as '{user}' with {mechanism} was refused.",
         "Wrong password, unknown user, or not welcome here without one. The client cannot see which \
@@ -152,6 +156,7 @@ entries! {
     OBJECT_DELETED = "TWL5033E" "{reason}.", "The object went away while it was open.";
     UNIT_DOOMED = "TWL5040E" "{reason}.",
         "A put or a get inside the unit was refused, so that committing the rest would halve it.";
+    UNIT_HELD_LOG = "TWL5041E" "{reason}.", "See TWL2030W.";
 
     QUEUE_CREATED = "TWL8006I" "Queue '{name}' created.", "DEFINE was carried out and logged.";
     QUEUE_DELETED = "TWL8007I" "Queue '{name}' deleted.", "DELETE was carried out and logged.";

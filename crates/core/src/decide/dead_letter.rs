@@ -110,7 +110,7 @@ impl QueueManager {
         message.header.order = target.lane_for(message.header.priority);
         let full = target.insert(new_sequence.0, message);
         target.last_put_at = Some(moved_at);
-        self.block_is_full(to, full);
+        self.blocks_may_leave(full);
         self.mark_changed(to);
     }
 

@@ -82,8 +82,8 @@ pub(crate) struct Block {
     /// Counts changes of what a page would say.
     pub(crate) version: u32,
     pub(crate) current: bool,
-    /// It was brought in and nobody had the time to look at it yet.
-    pub(crate) fresh: bool,
+    /// The round of eviction in which it was brought in; 0: it never was.
+    pub(crate) came_in: u64,
     /// Its page was asked for.
     pub(crate) asked: bool,
     sheet: Option<Arc<Sheet>>,
@@ -109,7 +109,7 @@ impl Block {
             pins: 0,
             version: 0,
             current: false,
-            fresh: false,
+            came_in: 0,
             asked: false,
             sheet: Some(Arc::new(sheet)),
             stored: None,
@@ -126,7 +126,7 @@ impl Block {
             pins: 0,
             version: 0,
             current: true,
-            fresh: false,
+            came_in: 0,
             asked: false,
             sheet: None,
             stored: Some(outline),
@@ -221,7 +221,6 @@ impl Block {
         self.sheet = Some(Arc::new(sheet));
         self.filter = None;
         self.asked = false;
-        self.fresh = true;
     }
 
     /// Panics when an invariant of the module's description is broken.

@@ -84,11 +84,12 @@ impl Lane {
     }
 
     /// Adds an entry at the place that its sequence gives it: nearly always the end. Yields the
-    /// first sequence of a block that was full and has a successor now.
+    /// first sequences of blocks that begin there from now on, or have a successor now: they may
+    /// leave.
     ///
     /// # Panics
     /// When a live entry has this sequence, or the place is in a block that is away.
-    pub(crate) fn insert(&mut self, entry: Entry, extra: Option<Extra>) -> Option<u64> {
+    pub(crate) fn insert(&mut self, entry: Entry, extra: Option<Extra>) -> [Option<u64>; 2] {
         assert_ne!(entry.state, State::Gone, "a tombstone is not inserted");
         assert_eq!(entry.extra, extra.is_some(), "an entry knows of its extra");
         if entry.state == State::Available {
@@ -96,11 +97,8 @@ impl Lane {
         }
         self.live += 1;
         match self.blocks.back().and_then(Block::last) {
-            Some(last) if last >= entry.sequence => {
-                self.insert_between(entry, extra);
-                None
-            }
-            Some(_) | None => self.append(entry, extra),
+            Some(last) if last >= entry.sequence => self.insert_between(entry, extra),
+            Some(_) | None => [self.append(entry, extra), None],
         }
     }
 
@@ -138,9 +136,10 @@ impl Lane {
     }
 
     /// Out of order: a message carried forward, seen in a replay of the whole log.
-    fn insert_between(&mut self, entry: Entry, extra: Option<Extra>) {
+    fn insert_between(&mut self, entry: Entry, extra: Option<Extra>) -> [Option<u64>; 2] {
         let at = self.block_of(entry.sequence);
         let block = &mut self.blocks[at];
+        let first = block.first;
         let index = block.lower_bound(entry.sequence);
         let sheet = block.sheet_mut();
         if let Some(extra) = extra {
@@ -168,12 +167,17 @@ impl Lane {
         assert!(pins == 0 || rest.is_none(), "a pinned block is not cut");
         *block = Block::of(sheet);
         (block.pins, block.version) = (pins, version);
-        if let Some(rest) = rest {
-            self.blocks.insert(at + 1, Block::of(rest));
-            self.census.came();
-            self.drop_if_dead(at + 1);
-            self.drop_if_dead(at);
-        }
+        let here = Some(block.first);
+        let Some(rest) = rest else {
+            return [here.filter(|here| *here != first), None];
+        };
+        let rest = Block::of(rest);
+        let behind = Some(rest.first);
+        self.blocks.insert(at + 1, rest);
+        self.census.came();
+        self.drop_if_dead(at + 1);
+        self.drop_if_dead(at);
+        [here, behind]
     }
 
     /// Index of the block in which this sequence is or would be. There must be a block.

@@ -27,7 +27,7 @@ use crate::hash::FastMap;
 use crate::message::{DeadLetter, Message};
 use crate::object::{DeliverySequence, LocalQueue};
 use crate::request::FilterKey;
-use crate::{ConnectionId, ConsumerId, QueueId};
+use crate::{ConnectionId, ConsumerId, PageKey, QueueId};
 
 pub(crate) use block::Block;
 pub(crate) use block::Sheet;
@@ -184,9 +184,8 @@ impl Queue {
         }
     }
 
-    /// Adds a message, available. Yields the lane and first sequence of a block that was full and
-    /// has a successor now.
-    pub(crate) fn insert(&mut self, sequence: u64, message: Message) -> Option<(u8, u64)> {
+    /// Adds a message, available. Yields the blocks that may leave from now on.
+    pub(crate) fn insert(&mut self, sequence: u64, message: Message) -> [Option<PageKey>; 2] {
         let Message { header, body, backout_count, dead_letter } = message;
         let bytes = body_bytes(&body);
         let (place, chunks) = match body {
@@ -220,7 +219,9 @@ impl Queue {
         let lane = header.order.min(9);
         self.became_available(Spot { lane, sequence }, entry.hashes());
         self.occupied |= 1 << lane;
-        self.lanes[usize::from(lane)].insert(entry, extra).map(|first| (lane, first))
+        let queue = self.id();
+        let first = self.lanes[usize::from(lane)].insert(entry, extra);
+        first.map(|first| Some(PageKey { queue, lane, first: first? }))
     }
 
     fn became_available(&mut self, spot: Spot, hashes: Hashes) {

@@ -42,8 +42,26 @@ struct Before {
 /// Writes the persistent messages of a sheet. Yields their outline, with a place that the caller
 /// sets; `None` when there is none.
 pub(crate) fn encode(sheet: &Sheet, extent_bytes: u64, out: &mut Vec<u8>) -> Option<Outline> {
-    let kept = |entry: &&Entry| entry.persistent && entry.state != State::Gone;
-    let first = sheet.entries.iter().find(kept)?;
+    let outline = outline(sheet, extent_bytes)?;
+    out.push(VERSION);
+    put_varint(u64::from(outline.live), out);
+    let mut before = Before::default();
+    for entry in kept(sheet) {
+        let extra = if entry.extra { sheet.extras.get(&entry.sequence) } else { None };
+        put_entry(entry, extra, &mut before, out);
+    }
+    Some(outline)
+}
+
+/// What a page has of a sheet.
+fn kept(sheet: &Sheet) -> impl Iterator<Item = &Entry> {
+    sheet.entries.iter().filter(|entry| entry.persistent && entry.state != State::Gone)
+}
+
+/// The outline of a page of this sheet, with a place that the caller sets; `None` when nothing would
+/// be on it.
+pub(crate) fn outline(sheet: &Sheet, extent_bytes: u64) -> Option<Outline> {
+    let first = kept(sheet).next()?;
     let mut outline = Outline {
         page: PageRef { unit: 0, bytes: 0, checksum: 0 },
         first: first.sequence,
@@ -56,12 +74,8 @@ pub(crate) fn encode(sheet: &Sheet, extent_bytes: u64, out: &mut Vec<u8>) -> Opt
         extents: Box::default(),
     };
     let mut shares: Vec<ExtentShare> = Vec::new();
-    out.push(VERSION);
-    put_varint(sheet.entries.iter().filter(kept).count() as u64, out);
-    let mut before = Before::default();
-    for entry in sheet.entries.iter().filter(kept) {
+    for entry in kept(sheet) {
         let extra = if entry.extra { sheet.extras.get(&entry.sequence) } else { None };
-        put_entry(entry, extra, &mut before, out);
         outline.last = entry.sequence;
         outline.live += 1;
         outline.expiring += u32::from(entry.expires());
@@ -258,3 +272,6 @@ fn read_chunks(
     }
     Ok(chunks.into_boxed_slice())
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use towline_types::{PageRef, Time};
 
 use super::keys::KeyFilter;
+use super::page;
 use super::{Block, Entry, LANES, Outline, Queue, Rank, Sheet, Spot, State, Walk};
 use crate::ConsumerId;
 use crate::paging::{PageKey, PageRequest};
@@ -15,6 +16,14 @@ use crate::request::FilterKey;
 
 /// Blocks read ahead of a walk: 1,024 messages.
 pub(crate) const BLOCKS_AHEAD: usize = 4;
+
+/// Blocks examined for those that are worth reading ahead.
+const LOOKS_AHEAD: usize = 64;
+
+/// Whether a block is away and this key may be on its page.
+fn may_hold(block: &Block, key: FilterKey) -> bool {
+    !block.is_here() && block.filter.as_ref().is_none_or(|filter| !filter.excludes(key))
+}
 
 /// A block that is away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,8 +118,7 @@ impl Queue {
                     return None;
                 }
                 let before = block.last().is_none_or(|last| Rank::new(lane, last) < from);
-                let excluded = block.filter.as_ref().is_some_and(|filter| filter.excludes(key));
-                if !block.is_here() && !before && !excluded {
+                if !before && may_hold(block, key) {
                     return Some(Away { lane, block: number });
                 }
             }
@@ -129,18 +137,18 @@ impl Queue {
         Some(PageRequest { key: PageKey { queue, lane: away.lane, first: block.first }, page })
     }
 
-    /// What to read for a block that is away, whether it was asked for or not.
+    /// What to read for a block that is away, for a caller that reads it itself: that it was asked
+    /// for is not noted, so nobody waits for a caller that changes its mind.
     ///
     /// # Panics
     /// When the block is not away.
-    pub(crate) fn ask_again(&mut self, away: Away) -> PageRequest {
-        if let Some(block) = self.block_mut(away) {
-            block.asked = false;
-        }
-        match self.ask(away) {
-            Some(request) => request,
-            None => unreachable!("a block that is away has a page"),
-        }
+    pub(crate) fn page_of(&self, away: Away) -> PageRequest {
+        let queue = self.id();
+        let block = self.lanes[usize::from(away.lane)].blocks().get(away.block);
+        let stored = block.filter(|block| !block.is_here()).and_then(|block| block.stored.as_ref());
+        let Some(outline) = stored else { unreachable!("a block that is away has a page") };
+        let key = PageKey { queue, lane: away.lane, first: outline.first };
+        PageRequest { key, page: outline.page }
     }
 
     /// The blocks behind this message that are away and will be wanted next.
@@ -153,6 +161,36 @@ impl Queue {
         for block in at + 1..=at + BLOCKS_AHEAD {
             asked.extend(self.ask(Away { lane: spot.lane, block }));
         }
+    }
+
+    /// This block and the next ones behind it that are away and hold something that expired.
+    pub(crate) fn ask_to_expire(&mut self, away: Away, now: Time, asked: &mut Vec<PageRequest>) {
+        let blocks = self.lanes[usize::from(away.lane)].blocks();
+        let expired = |block: &Block| {
+            let stored = block.stored.as_ref().filter(|_| !block.is_here());
+            stored.is_some_and(|outline| outline.expires_first <= now)
+        };
+        let ahead: Vec<usize> = (away.block..blocks.len().min(away.block + LOOKS_AHEAD))
+            .filter(|block| blocks.get(*block).is_some_and(expired))
+            .take(1 + BLOCKS_AHEAD)
+            .collect();
+        asked.extend(ahead.into_iter().filter_map(|block| self.ask(Away { block, ..away })));
+    }
+
+    /// This block and the next ones behind it that are away and may hold this key.
+    pub(crate) fn ask_for_key(&mut self, away: Away, key: FilterKey, asked: &mut Vec<PageRequest>) {
+        let blocks = self.lanes[usize::from(away.lane)].blocks();
+        let ahead: Vec<usize> = (away.block..blocks.len().min(away.block + LOOKS_AHEAD))
+            .filter(|block| blocks.get(*block).is_some_and(|block| may_hold(block, key)))
+            .take(1 + BLOCKS_AHEAD)
+            .collect();
+        asked.extend(ahead.into_iter().filter_map(|block| self.ask(Away { block, ..away })));
+    }
+
+    /// The place before which a search for a key that ended at this block needs not look again.
+    pub(crate) fn rank_of(&self, away: Away) -> Option<Rank> {
+        let block = self.lanes[usize::from(away.lane)].blocks().get(away.block)?;
+        Some(Rank::new(away.lane, block.first))
     }
 
     /// This consumer goes on when the page of a block is there.
@@ -178,15 +216,15 @@ impl Queue {
     }
 
     /// The page of a block was read. False: it does not say what it should.
-    pub(crate) fn bring_in(&mut self, away: Away, sheet: Sheet) -> bool {
+    pub(crate) fn bring_in(&mut self, away: Away, sheet: Sheet, extent_bytes: u64) -> bool {
         let lane = &mut self.lanes[usize::from(away.lane)];
         let Some(outline) = lane.blocks().get(away.block).and_then(|b| b.stored.as_ref()) else {
             return false;
         };
-        let ends = (sheet.entries.first(), sheet.entries.last());
-        let (Some(first), Some(last)) = ends else { return false };
-        let says = (first.sequence, last.sequence, sheet.entries.len() as u64);
-        if says != (outline.first, outline.last, u64::from(outline.live)) {
+        // All that was counted by the outline will be counted by the messages.
+        let Some(mut says) = page::outline(&sheet, extent_bytes) else { return false };
+        says.page = outline.page;
+        if says != **outline {
             return false;
         }
         if let Some(index) = &mut self.index {

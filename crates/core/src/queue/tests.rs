@@ -1,7 +1,6 @@
 //! Lanes and the key index against naive models.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map;
+use std::collections::{BTreeMap, BTreeSet, btree_map};
 
 use proptest::prelude::*;
 use towline_types::{BodyLocation, Time};
@@ -34,6 +33,8 @@ enum Step {
     Free(prop::sample::Index),
     First,
     RemoveFront(usize),
+    Evict,
+    Load(prop::sample::Index),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -46,6 +47,8 @@ fn step() -> impl Strategy<Value = Step> {
         2 => index().prop_map(Step::Free),
         2 => Just(Step::First),
         1 => (1..300_usize).prop_map(Step::RemoveFront),
+        2 => Just(Step::Evict),
+        2 => index().prop_map(Step::Load),
     ]
 }
 
@@ -53,34 +56,123 @@ fn nth(model: &BTreeMap<u64, State>, at: &prop::sample::Index) -> Option<u64> {
     (!model.is_empty()).then(|| *model.keys().nth(at.index(model.len())).unwrap())
 }
 
+/// A lane and the pages of its blocks that are away, by first sequence.
+#[derive(Debug)]
+struct Paged {
+    lane: Lane,
+    pages: BTreeMap<u64, Vec<u8>>,
+    units: u32,
+    /// First sequences of blocks that were named as ones that may leave, or were brought in.
+    may_leave: BTreeSet<u64>,
+}
+
+impl Paged {
+    fn new() -> Paged {
+        let lane = Lane::new(Arc::default());
+        Paged { lane, pages: BTreeMap::new(), units: 0, may_leave: BTreeSet::new() }
+    }
+
+    /// All blocks that can leave do.
+    fn evict(&mut self) {
+        for at in 0..self.lane.blocks().len() {
+            let block = &self.lane.blocks()[at];
+            if !block.can_leave() {
+                continue;
+            }
+            let mut bytes = Vec::new();
+            let outline = page::encode(block.sheet().unwrap(), EXTENT_BYTES, &mut bytes);
+            let mut outline = outline.unwrap();
+            outline.page.unit = self.units;
+            self.units += 1;
+            self.pages.insert(outline.first, bytes);
+            let (first, version, current) = (block.first, block.version, block.current);
+            let stored = self.lane.page_stored(first, version, Arc::new(outline));
+            assert_eq!(stored, !current, "a page of what a block holds is taken once");
+            self.lane.send_away(at);
+        }
+    }
+
+    /// Reads the page of a block if it is away.
+    fn load(&mut self, at: usize) {
+        let block = &self.lane.blocks()[at];
+        if !block.is_here() {
+            self.may_leave.insert(block.first);
+            let sheet = page::decode(&self.pages[&block.first]).unwrap();
+            self.lane.bring_in(at, sheet);
+        }
+    }
+
+    fn insert(&mut self, sequence: u64) {
+        self.may_leave.extend(self.lane.insert(entry(sequence), None).iter().flatten());
+    }
+
+    /// Does this walk again and again, reading each page that it needs.
+    fn walk(&mut self, mut walk: impl FnMut(&mut Lane) -> Walk) -> Option<u64> {
+        loop {
+            match walk(&mut self.lane) {
+                Walk::At(at) => return Some(self.lane.entry(at).sequence),
+                Walk::Away(at) => self.load(at),
+                Walk::End => return None,
+            }
+        }
+    }
+
+    /// The place of a live entry, its page read if need be.
+    fn find(&mut self, sequence: u64) -> Option<Position> {
+        self.walk(|lane| lane.find(sequence))?;
+        self.lane.find(sequence).found()
+    }
+
+    /// Reads what must be here before an entry can be inserted; as `Queue::away_at`.
+    fn make_place(&mut self, sequence: u64) {
+        let newest = self.lane.blocks().back().and_then(Block::last);
+        if newest.is_some_and(|newest| newest >= sequence) {
+            let at = self.lane.block_for(sequence).unwrap();
+            self.load(at);
+        }
+    }
+}
+
+const EXTENT_BYTES: u64 = 1 << 20;
+
+/// A block that is not the newest is known as one that may leave.
+fn check_candidates(lane: &Lane, may_leave: &BTreeSet<u64>) {
+    let blocks = lane.blocks();
+    for block in blocks.iter().take(blocks.len().saturating_sub(1)) {
+        let walked = block.came_in > 0 || block.stored.is_some();
+        assert!(walked || may_leave.contains(&block.first), "nobody knows that it may leave");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
     fn a_lane_is_an_ordered_map(steps in prop::collection::vec(step(), 1..1200)) {
-        let mut lane = Lane::new(Arc::default());
+        let mut paged = Paged::new();
         let mut model: BTreeMap<u64, State> = BTreeMap::new();
         let mut next = 1_000;
         for step in steps {
             match step {
                 Step::Append { gap } => {
                     next += gap;
-                    lane.insert(entry(next), None);
+                    paged.insert(next);
                     model.insert(next, State::Available);
                 }
                 Step::InsertBefore { back } => {
                     let sequence = next - back;
                     if let btree_map::Entry::Vacant(place) = model.entry(sequence) {
-                        lane.insert(entry(sequence), None);
+                        paged.make_place(sequence);
+                        paged.insert(sequence);
                         place.insert(State::Available);
                     }
                 }
                 Step::Remove(at) => {
                     if let Some(sequence) = nth(&model, &at) {
-                        let position = lane.find(sequence).found().unwrap();
-                        prop_assert_eq!(lane.remove(position).0.sequence, sequence);
+                        let position = paged.find(sequence).unwrap();
+                        prop_assert_eq!(paged.lane.remove(position).0.sequence, sequence);
                         model.remove(&sequence);
-                        prop_assert_eq!(lane.find(sequence), Walk::End);
+                        prop_assert_eq!(paged.lane.find(sequence), Walk::End);
                     }
                 }
                 Step::Hold(at) | Step::Free(at) => {
@@ -89,34 +181,98 @@ proptest! {
                             Step::Hold(_) => State::Held,
                             _ => State::Available,
                         };
-                        lane.set_state(lane.find(sequence).found().unwrap(), state);
+                        let position = paged.find(sequence).unwrap();
+                        paged.lane.set_state(position, state);
                         model.insert(sequence, state);
                     }
                 }
                 Step::First => {
-                    let found = lane.first_available().found().map(|at| lane.entry(at).sequence);
+                    let found = paged.walk(Lane::first_available);
                     let wanted = model.iter().find(|(_, state)| **state == State::Available);
                     prop_assert_eq!(found, wanted.map(|(sequence, _)| *sequence));
                 }
                 Step::RemoveFront(count) => {
                     for _ in 0..count {
                         let Some(sequence) = model.keys().next().copied() else { break };
-                        let position = lane.find(sequence).found().unwrap();
-                        lane.remove(position);
+                        let position = paged.find(sequence).unwrap();
+                        paged.lane.remove(position);
                         model.remove(&sequence);
                     }
                 }
+                Step::Evict => paged.evict(),
+                Step::Load(_) if paged.lane.blocks().is_empty() => {}
+                Step::Load(at) => paged.load(at.index(paged.lane.blocks().len())),
             }
-            prop_assert_eq!(lane.live(), model.len());
+            prop_assert_eq!(paged.lane.live(), model.len());
+            paged.lane.audit();
         }
-        lane.audit();
-        let all: Vec<u64> = lane.iter().map(|entry| entry.sequence).collect();
-        prop_assert_eq!(all, model.keys().copied().collect::<Vec<_>>());
+        check_candidates(&paged.lane, &paged.may_leave);
         for from in (900..next + 2).step_by(7) {
-            let live = lane.next_live(from).found().map(|at| lane.entry(at).sequence);
+            let live = paged.walk(|lane| lane.next_live(from));
             prop_assert_eq!(live, model.range(from..).next().map(|(sequence, _)| *sequence));
         }
+        for at in 0..paged.lane.blocks().len() {
+            paged.load(at);
+        }
+        paged.lane.audit();
+        let all: Vec<u64> = paged.lane.iter().map(|entry| entry.sequence).collect();
+        prop_assert_eq!(all, model.keys().copied().collect::<Vec<_>>());
     }
+
+    #[test]
+    fn a_filter_of_keys_never_excludes_one_that_is_there(
+        hashes in prop::collection::vec((1..=u64::MAX, 1..=u64::MAX), 1..=256),
+        others in prop::collection::vec(any::<u64>(), 1..200),
+        kinds in 0..3_u8,
+    ) {
+        let entries: Vec<Entry> = hashes
+            .iter()
+            .zip(1..)
+            .map(|((correlation, id), sequence)| Entry {
+                correlation_hash: *correlation,
+                message_id_hash: *id,
+                ..entry(sequence)
+            })
+            .collect();
+        let mut index = KeyIndex::default();
+        if kinds != 1 {
+            index.cover(FilterKey::Correlation(0), std::iter::empty());
+        }
+        if kinds != 0 {
+            index.cover(FilterKey::MessageId(0), std::iter::empty());
+        }
+        let filter = keys::KeyFilter::of(&entries, &index).unwrap();
+        for (correlation, id) in &hashes {
+            prop_assert!(!filter.excludes(FilterKey::Correlation(*correlation)));
+            prop_assert!(!filter.excludes(FilterKey::MessageId(*id)));
+        }
+        for other in others {
+            // A kind that it does not know is never excluded.
+            prop_assert!(kinds != 1 || !filter.excludes(FilterKey::Correlation(other)));
+            prop_assert!(kinds != 0 || !filter.excludes(FilterKey::MessageId(other)));
+        }
+        prop_assert!(keys::KeyFilter::of(&entries, &KeyIndex::default()).is_none());
+    }
+}
+
+/// Like the hash of an id: each bit depends on all of it (the end of SplitMix64).
+fn mixed(number: u64) -> u64 {
+    let once = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let twice = (once ^ once >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    twice ^ twice >> 31
+}
+
+#[test]
+fn a_filter_of_keys_excludes_nearly_all_others() {
+    let entries: Vec<Entry> =
+        (1..=256_u64).map(|n| Entry { correlation_hash: mixed(n), ..entry(n) }).collect();
+    let mut index = KeyIndex::default();
+    index.cover(FilterKey::Correlation(0), std::iter::empty());
+    let filter = keys::KeyFilter::of(&entries, &index).unwrap();
+    let wrong = (1_000..101_000_u64)
+        .filter(|n| !filter.excludes(FilterKey::Correlation(mixed(*n))))
+        .count();
+    assert!(wrong < 500, "one in four hundred, or less: {wrong} of 100,000");
 }
 
 #[test]

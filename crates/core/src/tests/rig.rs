@@ -55,6 +55,8 @@ pub(crate) struct Rig {
     pub(crate) pages: BTreeMap<u32, Vec<u8>>,
     /// Pages that the rules asked for.
     pub(crate) loads: Vec<PageRequest>,
+    /// How many of them were read by `dispatch_in_no_memory`.
+    pub(crate) loads_read: usize,
     /// Bodies that left with a page, by extent: how many, and their bytes.
     removed_from: BTreeMap<u64, (u64, u64)>,
     /// Runs become durable at once.
@@ -125,6 +127,7 @@ impl Rig {
             cold: Cold::default(),
             pages: BTreeMap::new(),
             loads: Vec::new(),
+            loads_read: 0,
             removed_from: BTreeMap::new(),
             instant: true,
             last_durability: Durability::Memory,
@@ -334,9 +337,33 @@ impl Rig {
     pub(crate) fn load(&mut self) -> bool {
         let loads = std::mem::take(&mut self.loads);
         for request in &loads {
-            self.core.page_arrived(*request, &self.pages[&request.page.unit]).unwrap();
+            self.arrive(*request);
         }
         !loads.is_empty()
+    }
+
+    /// A page that was asked for is read.
+    pub(crate) fn arrive(&mut self, request: PageRequest) {
+        self.core.page_arrived(request, &self.pages[&request.page.unit]).unwrap();
+        self.core.scan_on(self.now, &mut self.outputs);
+        self.take_outputs();
+    }
+
+    /// As `dispatch`, but pages are read one by one, and after each one all that may leave leaves.
+    pub(crate) fn dispatch_in_no_memory(&mut self) -> Vec<Delivery> {
+        let mut deliveries = Vec::new();
+        loop {
+            while self.core.dispatch(self.now, &mut self.cold, &mut self.outputs) {}
+            self.take_outputs();
+            deliveries.append(&mut self.deliveries);
+            self.evict();
+            if self.loads.is_empty() {
+                return deliveries;
+            }
+            let request = self.loads.remove(0);
+            self.arrive(request);
+            self.loads_read += 1;
+        }
     }
 
     /// Writes pages as whoever keeps the page file would.
@@ -442,6 +469,13 @@ impl Rig {
     pub(crate) fn tick(&mut self) {
         self.core.tick(self.now, &mut self.outputs);
         self.take_outputs();
+    }
+
+    /// The log is nearly full. True: a unit was rolled back for it.
+    pub(crate) fn press(&mut self) -> bool {
+        let ended = self.core.end_oldest_unit_in_log(self.now, 80, &mut self.outputs);
+        self.take_outputs();
+        ended
     }
 
     pub(crate) fn status(&self, name: &str) -> QueueStatus {

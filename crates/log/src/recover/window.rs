@@ -31,6 +31,14 @@ pub(crate) struct Cost {
     pub(crate) waited: Duration,
 }
 
+impl Cost {
+    pub(crate) fn add(&mut self, more: Cost) {
+        self.reads += more.reads;
+        self.bytes += more.bytes;
+        self.waited += more.waited;
+    }
+}
+
 /// The bytes in memory.
 pub(crate) struct Window<'a> {
     files: &'a Files,

@@ -1,0 +1,222 @@
+//! Pages: what is written is read back, and what is read was written.
+
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+
+use super::*;
+use crate::message::{DeadLetter, DeadLetterReason};
+use crate::object::{LocalAttributes, LocalQueue, QueueKind};
+use crate::queue::{Away, Queue, Totals};
+use crate::{Limits, QueueId};
+
+const EXTENT_BYTES: u64 = 1 << 16;
+
+fn body() -> impl Strategy<Value = BodyLocation> {
+    (0..1_u64 << 40, any::<u32>()).prop_map(|(lsn, bytes)| BodyLocation { lsn: Lsn(lsn), bytes })
+}
+
+fn dead_letter() -> impl Strategy<Value = Box<DeadLetter>> {
+    ("[A-Z.]{1,48}", any::<u32>(), 0..1_u64 << 60).prop_map(|(origin, id, at)| {
+        let (reason, origin_id) = (DeadLetterReason::Rejected, QueueId(id));
+        Box::new(DeadLetter { reason, origin, origin_id, moved_at: Time(at) })
+    })
+}
+
+fn extra() -> impl Strategy<Value = Option<Extra>> {
+    let chunks = prop::collection::vec(body(), 1..5).prop_map(Vec::into_boxed_slice);
+    let few = (prop::option::of(dead_letter()), prop::option::of(chunks));
+    let some = few.prop_filter_map("it is something", |(dead_letter, chunks)| {
+        let something = dead_letter.is_some() || chunks.is_some();
+        something.then_some(Extra { dead_letter, chunks })
+    });
+    prop_oneof![4 => Just(None), 1 => some.prop_map(Some)]
+}
+
+fn state() -> impl Strategy<Value = State> {
+    prop_oneof![
+        6 => Just(State::Available),
+        1 => Just(State::Held),
+        1 => Just(State::Leaving),
+        2 => Just(State::Gone)
+    ]
+}
+
+fn message() -> impl Strategy<Value = (Entry, Option<Extra>)> {
+    let times = (0..1_u64 << 60, prop::option::of(0..1_u64 << 60));
+    let ids = (prop::option::of(1..=u64::MAX), prop::option::of(1..=u64::MAX));
+    let few = (0..10_u8, prop::bool::weighted(0.9), prop_oneof![Just(0), 0..=u32::MAX]);
+    (times, ids, few, state(), body(), extra()).prop_map(|(times, ids, few, state, body, extra)| {
+        let gone = state == State::Gone;
+        let chunked = extra.as_ref().is_some_and(|extra| extra.chunks.is_some());
+        let (priority, persistent, backout_count) = few;
+        let here = Place::Memory(bytes::Bytes::from_static(b"here"));
+        let entry = Entry {
+            sequence: 0,
+            expires_at: times.1.map_or(Time::NEVER, Time),
+            put_at: Time(times.0),
+            correlation_hash: ids.0.unwrap_or(0),
+            message_id_hash: ids.1.unwrap_or(0),
+            place: match (persistent, chunked) {
+                (true, true) => Place::Log(BodyLocation::default()),
+                (true, false) => Place::Log(body),
+                (false, _) => here,
+            },
+            backout_count,
+            state,
+            priority,
+            persistent,
+            extra: extra.is_some() && !gone && persistent,
+        };
+        let kept = extra.filter(|_| entry.extra);
+        (entry, kept)
+    })
+}
+
+fn sheet() -> impl Strategy<Value = Sheet> {
+    let messages = prop::collection::vec((1..1_u64 << 40, message()), 0..=BLOCK_ENTRIES);
+    messages.prop_map(|messages| {
+        let mut sheet = Sheet::default();
+        let mut sequence = 0;
+        for (step, (entry, extra)) in messages {
+            sequence += step;
+            if let Some(extra) = extra {
+                sheet.extras.insert(sequence, extra);
+            }
+            sheet.entries.push(Entry { sequence, ..entry });
+        }
+        sheet
+    })
+}
+
+/// A queue with one block, of this page, which is away.
+fn queue_of(outline: &Outline) -> Queue {
+    let definition = LocalQueue {
+        id: QueueId(1),
+        name: "Q".to_owned(),
+        kind: QueueKind::Predefined,
+        attributes: LocalAttributes::default(),
+        stamps: crate::object::Stamps::default(),
+    };
+    let mut queue = Queue::new(definition, &std::sync::Arc::default());
+    queue.totals = Totals::default();
+    queue.push_away(4, std::sync::Arc::new(outline.clone()));
+    queue
+}
+
+fn encoded(sheet: &Sheet) -> Option<(Vec<u8>, Outline)> {
+    let mut bytes = Vec::new();
+    let outline = encode(sheet, EXTENT_BYTES, &mut bytes)?;
+    Some((bytes, outline))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn a_page_holds_all_persistent_messages_and_its_outline_counts_them(sheet in sheet()) {
+        let kept: Vec<&Entry> = kept(&sheet).collect();
+        let Some((bytes, outline)) = encoded(&sheet) else {
+            prop_assert!(kept.is_empty());
+            return Ok(());
+        };
+        let back = decode(&bytes).unwrap();
+        prop_assert_eq!(back.entries.len(), kept.len());
+        for (entry, wanted) in back.entries.iter().zip(&kept) {
+            let wanted = Entry { state: State::Available, ..(*wanted).clone() };
+            prop_assert_eq!(format!("{entry:?}"), format!("{wanted:?}"));
+            let extras = [&sheet, &back].map(|of| format!("{:?}", of.extras.get(&entry.sequence)));
+            prop_assert_eq!(&extras[0], &extras[1]);
+        }
+        prop_assert_eq!(super::outline(&back, EXTENT_BYTES), Some(outline.clone()));
+        prop_assert_eq!(outline.live as usize, kept.len());
+        let again = encoded(&back).unwrap();
+        prop_assert_eq!(again.0, bytes, "there is one way to write a page");
+        let mut queue = queue_of(&outline);
+        let came = queue.bring_in(Away { lane: 4, block: 0 }, back, EXTENT_BYTES);
+        prop_assert!(came);
+        queue.audit();
+    }
+
+    #[test]
+    fn a_page_with_a_wrong_bit_is_refused_or_keeps_all_counts(
+        sheet in sheet(),
+        seed in any::<prop::sample::Index>()
+    ) {
+        let Some((bytes, outline)) = encoded(&sheet) else { return Ok(()) };
+        // The checksum of a page finds all of these; this is what stands behind it.
+        let first = seed.index(bytes.len());
+        for at in (first..bytes.len()).chain(0..first).take(64) {
+            for bit in 0..8 {
+                let mut wrong = bytes.clone();
+                wrong[at] ^= 1 << bit;
+                let Ok(sheet) = decode(&wrong) else { continue };
+                let mut queue = queue_of(&outline);
+                queue.bring_in(Away { lane: 4, block: 0 }, sheet, EXTENT_BYTES);
+                queue.audit();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_page_cut_short_or_with_more_behind_it_is_refused() {
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    for _ in 0..50 {
+        let sheet = sheet().new_tree(&mut runner).unwrap().current();
+        let Some((mut bytes, _)) = encoded(&sheet) else { continue };
+        for end in 0..bytes.len() {
+            assert!(decode(&bytes[..end]).is_err(), "cut at {end} of {}", bytes.len());
+        }
+        bytes.push(0);
+        assert!(decode(&bytes).is_err());
+    }
+}
+
+#[test]
+fn a_page_that_counts_otherwise_than_its_outline_is_refused() {
+    let location = BodyLocation { lsn: Lsn(70_000), bytes: 100 };
+    let entry = Entry {
+        sequence: 7,
+        expires_at: Time(99),
+        put_at: Time(5),
+        correlation_hash: 0,
+        message_id_hash: 0,
+        place: Place::Log(location),
+        backout_count: 0,
+        state: State::Available,
+        priority: 4,
+        persistent: true,
+        extra: false,
+    };
+    let page = |entry: Entry| Sheet { entries: vec![entry], ..Sheet::default() };
+    let outline = outline(&page(entry.clone()), EXTENT_BYTES).unwrap();
+    let comes = |entry: Entry| {
+        let mut queue = queue_of(&outline);
+        queue.bring_in(Away { lane: 4, block: 0 }, page(entry), EXTENT_BYTES)
+    };
+    assert!(comes(entry.clone()));
+    let longer = BodyLocation { bytes: 101, ..location };
+    let elsewhere = BodyLocation { lsn: Lsn(60_000), ..location };
+    for place in [longer, elsewhere] {
+        assert!(!comes(Entry { place: Place::Log(place), ..entry.clone() }), "{place:?}");
+    }
+    assert!(!comes(Entry { expires_at: Time::NEVER, ..entry.clone() }));
+    assert!(!comes(Entry { sequence: 8, ..entry }));
+}
+
+#[test]
+fn no_bytes_make_the_reader_of_pages_panic() {
+    let limits = Limits::default();
+    bolero::check!().with_iterations(20_000).for_each(|bytes: &[u8]| {
+        let mut page = vec![VERSION];
+        page.extend_from_slice(bytes);
+        for bytes in [bytes, &page] {
+            let Ok(sheet) = decode(bytes) else { continue };
+            let Some(outline) = outline(&sheet, limits.extent_bytes) else { continue };
+            let mut again = Vec::new();
+            encode(&sheet, limits.extent_bytes, &mut again);
+            assert!(decode(&again).is_ok(), "what was read can be written");
+            assert!(outline.live as usize == sheet.entries.len());
+        }
+    });
+}
