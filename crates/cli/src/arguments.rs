@@ -341,7 +341,7 @@ pub(crate) enum Log {
         #[arg(long, value_name = "LSN")]
         to: Option<String>,
     },
-    /// Check every batch; 0 when the log is sound
+    /// Check every batch, the images and the pages of the newest one; 0 when all are sound
     Verify {
         #[command(flatten)]
         place: LogPlace,

@@ -35,7 +35,7 @@ mod refusal;
 mod replay;
 mod request;
 pub mod selector;
-mod snapshot;
+pub mod snapshot;
 mod status;
 
 pub use carry::{CarryCursor, FoundOld};

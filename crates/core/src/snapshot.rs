@@ -29,7 +29,9 @@ use crate::request::Limits;
 use crate::{BodyId, PageKey, QueueId, QueueManager};
 
 const MAGIC: &[u8; 8] = b"TWLIMAGE";
-const VERSION: u8 = 2;
+/// Newest version of images. A new version of pages comes with a new one of images, so that an older
+/// program refuses both before it reads a page.
+pub const VERSION: u8 = 2;
 const VERSION_WITHOUT_MESSAGES: u8 = 1;
 
 /// What is to be written of an image. Taken in a moment; written and encoded without the rules.
@@ -114,6 +116,13 @@ pub enum Pages {
     Whole,
     /// They are damaged: messages are found in the log.
     Ignored,
+}
+
+/// Version of an image that a later program wrote; `None` when this one reads it, or it is none.
+#[must_use]
+pub fn newer_version(image: &[u8]) -> Option<u8> {
+    let (magic, rest) = image.split_first_chunk::<8>()?;
+    rest.first().copied().filter(|version| magic == MAGIC && *version > VERSION)
 }
 
 impl QueueManager {

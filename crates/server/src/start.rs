@@ -38,6 +38,15 @@ pub enum StartError {
     Log(LogError),
     /// The page file does not fit the image.
     Pages(LogError),
+    /// A later version of this program wrote here.
+    Newer {
+        /// The file, and where in it.
+        place: String,
+        /// The format version found.
+        found: u8,
+        /// The newest version that this program reads.
+        supported: u8,
+    },
     /// The log's content does not fit together.
     Restart(RestartError),
 }
@@ -54,6 +63,9 @@ impl std::fmt::Display for StartError {
         match self {
             StartError::Folder(error) => write!(out, "{error}"),
             StartError::Log(error) | StartError::Pages(error) => write!(out, "{error}"),
+            StartError::Newer { place, found, supported } => {
+                write!(out, "{place} has version {found}, this program reads up to {supported}")
+            }
             StartError::Restart(error) => write!(out, "{error}"),
         }
     }
@@ -170,7 +182,9 @@ impl Back<'_> {
         };
         let bytes = image.as_ref().map(|image| image.bytes.as_ref());
         let restart = Restart::begin(self.name, rules(self.config), extent_bytes, bytes, trust);
-        let mut restart = restart.map_err(StartError::Restart)?;
+        let image_at = image.as_ref().map(|image| image.at).unwrap_or_default();
+        let refused = |error| refusal(error, image_at, extent_bytes);
+        let mut restart = restart.map_err(refused)?;
         let image_made = began.elapsed();
         let begin = match (&image, restart.is_whole()) {
             (Some(image), false) if image.version > 1 => Begin::Oldest,
@@ -193,7 +207,7 @@ impl Back<'_> {
         let report = replayed.map_err(|error| match error {
             towline_log::ReplayError::Log(error) => StartError::Log(error),
             towline_log::ReplayError::Record { error: Refused::Restart(error), .. } => {
-                StartError::Restart(error)
+                refused(error)
             }
             towline_log::ReplayError::Record { error: Refused::Pages(error), .. } => {
                 StartError::Log(error)
@@ -204,6 +218,23 @@ impl Back<'_> {
         let rebuilt = matches!(begin, Begin::Oldest);
         let status = restart_status(&report, rebuilt, image_made, began.elapsed());
         Ok(Found { instance, recovery, pages, status })
+    }
+}
+
+/// Why the content of the log is refused; for what a later version wrote, with the file.
+fn refusal(error: RestartError, image_at: towline_types::Lsn, extent_bytes: u64) -> StartError {
+    match error {
+        RestartError::Newer { lsn, found, supported } => {
+            let place = match lsn {
+                Some(lsn) => format!("extent-{:016x} at {lsn}", lsn.0 / extent_bytes),
+                None => format!("image-{:016x}", image_at.0),
+            };
+            StartError::Newer { place, found, supported }
+        }
+        RestartError::Image(_)
+        | RestartError::Record { .. }
+        | RestartError::Page { .. }
+        | RestartError::Replay { .. } => StartError::Restart(error),
     }
 }
 

@@ -47,6 +47,13 @@ entries! {
         "The text says why. Nothing was changed in the data folder.";
     SYSTEM_REFUSED = "TWL1015E" "The operating system refused a thread or a signal: {reason}.",
         "Most often a limit of the process is too low (ulimit -a), or the machine has no memory.";
+    NEWER_FORMAT = "TWL1016E" "{file} has format version {found}, this program reads up to {known}.",
+        "The data folder was written by a later version of towline. Nothing was changed. Start it with \
+         that version or a later one, or restore a backup from before the upgrade into another \
+         folder.";
+    RESTORE_UNFINISHED = "TWL1017E" "A restore into {folder} was not finished.",
+        "What is there is not a whole log. Run 'towline restore' into the same data folder once more: \
+         it begins again.";
     FATAL = "TWL1019E" "Queue manager '{name}' halts: {reason}.",
         "A rule inside the product was broken, so it stopped before it could do harm. Keep the \
          data folder and the log lines, start again, and report it.";

@@ -247,6 +247,16 @@ fn put_bytes(start: usize, body: &Body, out: &mut Vec<u8>) -> Range<usize> {
     from..out.len() - start
 }
 
+/// Version of the layout of a record that a later program wrote; `None` when this one reads it.
+#[must_use]
+pub fn newer_version(bytes: &[u8]) -> Option<u8> {
+    let bits = (bytes.first()? & VERSION_MASK) >> VERSION_MASK.trailing_zeros();
+    (bits > 0).then_some(bits + 1)
+}
+
+/// Newest version of the layout of records.
+pub const VERSION: u8 = 1;
+
 /// Reads one record, which is all of `bytes`; `at` is the position of its first byte in the log.
 /// The flag says whether it is the last of its run.
 ///

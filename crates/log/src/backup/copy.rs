@@ -20,7 +20,9 @@ use super::view::View;
 use crate::block::Aligned;
 use crate::disk::Disk;
 use crate::error::{Damage, LogError};
-use crate::format::{BLOCK_BYTES, EXTENT_VERSION, FORMAT_VERSION, extent_name, padded, size};
+use crate::format::{
+    BLOCK_BYTES, EXTENT_VERSION, FORMAT_VERSION, ImageHeader, extent_name, padded, size,
+};
 use crate::pages::Pages;
 use crate::recover::files::{Files, Folder};
 use crate::recover::finding;
@@ -176,6 +178,7 @@ impl Backup {
         let parts = copy_parts(source, missing, &mut written)?;
         let point = Point {
             at: at.map_or(0, |at| at.0),
+            earliest: source.earliest(),
             image,
             places,
             first_extent: source.first,
@@ -259,6 +262,15 @@ impl Backup {
 }
 
 impl Source {
+    fn earliest(&self) -> u64 {
+        match &self.image {
+            // Version 1: the log is read from there on, and the image speaks of more.
+            Some((ImageHeader { seam: None, .. }, _)) => self.end.lsn,
+            Some((header, _)) => header.at.0,
+            None => 0,
+        }
+    }
+
     fn image_at(&self) -> Lsn {
         self.image.as_ref().map_or(Lsn::ZERO, |(header, _)| header.at)
     }
@@ -267,7 +279,7 @@ impl Source {
 impl Point {
     /// The earliest position that can be restored from it.
     pub(super) fn earliest(&self) -> Lsn {
-        Lsn(self.at)
+        Lsn(self.earliest)
     }
 }
 

@@ -82,6 +82,8 @@ pub struct Part {
 pub struct Point {
     /// Runs that end at or before it are in the image; 0 without one.
     pub at: u64,
+    /// The earliest position that can be restored from it.
+    pub earliest: u64,
     /// The image; `None` when there was none, and the log is there from its beginning.
     pub image: Option<FileSum>,
     /// Where the image's pages are.
@@ -252,7 +254,8 @@ impl Manifest {
             let covered = point.first_extent <= last
                 && (point.first_extent..=last).all(|extent| self.held(extent) > 0)
                 && self.held(last) >= offset
-                && point.at <= point.end.lsn;
+                && point.at <= point.earliest
+                && point.earliest <= point.end.lsn;
             if !covered {
                 return Err("it lacks a part of the log");
             }
