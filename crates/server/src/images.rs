@@ -124,17 +124,11 @@ impl Images {
                 return Err(error);
             }
         };
-        let keep_from = match self.held().as_mut() {
-            Some(held) => {
-                held.obsolete.extend(obsolete);
-                plan.keep_from.min(held.keep_from)
-            }
-            None => {
-                self.pages.reuse(&obsolete);
-                plan.keep_from
-            }
-        };
-        log.reclaim(keep_from)?;
+        match self.held().as_mut() {
+            Some(held) => held.obsolete.extend(obsolete),
+            None => self.pages.reuse(&obsolete),
+        }
+        self.reclaim(&log, plan.keep_from)?;
         let now = door.clock().now();
         let (at, keep_from) = (plan.applied, plan.keep_from);
         let taken = Taken { at, keep_from, bytes, pages, took: now.since(began) };
@@ -152,7 +146,13 @@ impl Images {
         let log = door.log();
         let keep_from = door.look(|instance| instance.keep_from());
         log.drop_older_images()?;
-        log.reclaim(keep_from)
+        self.reclaim(&log, keep_from)
+    }
+
+    /// Lets go of the log before `keep_from`, but for what a backup still needs.
+    fn reclaim(&self, log: &Log, keep_from: Lsn) -> Result<(), LogError> {
+        let held = self.held().as_ref().map(|held| held.keep_from);
+        log.reclaim(held.map_or(keep_from, |held| held.min(keep_from)))
     }
 
     /// Yields how many pages it took, and the length of the image.
