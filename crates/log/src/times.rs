@@ -1,5 +1,5 @@
 //! When the log was how long: a small table beside the log, for whoever wants to bring it back to a
-//! time of day. The log's own bytes have no clock ([why](../../../docs/adr)).
+//! time of day. The log's own bytes have no clock (docs/adr, times beside the log).
 //!
 //! ```text
 //! times: rows of 24 bytes, oldest first, padded with zeros to 4 KiB; numbers are little-endian
