@@ -139,30 +139,16 @@ impl Images {
                 return Err(error);
             }
         };
-<<<<<<< HEAD
         let marker = self.marker.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(Err(error)) = marker.as_deref().map(std::fs::remove_file) {
             // The next start takes longer than it need.
             tracing::warn!(%error, "the file that asks for a rebuild cannot be removed");
         }
-        let keep_from = match self.held().as_mut() {
-            Some(held) => {
-                held.obsolete.extend(obsolete);
-                plan.keep_from.min(held.keep_from)
-            }
-            None => {
-                self.pages.reuse(&obsolete);
-                plan.keep_from
-            }
-        };
-        log.reclaim(keep_from)?;
-=======
         match self.held().as_mut() {
             Some(held) => held.obsolete.extend(obsolete),
             None => self.pages.reuse(&obsolete),
         }
         self.reclaim(&log, plan.keep_from)?;
->>>>>>> backup
         let now = door.clock().now();
         let (at, keep_from) = (plan.applied, plan.keep_from);
         let taken = Taken { at, keep_from, bytes, pages, took: now.since(began) };
@@ -179,11 +165,7 @@ impl Images {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let log = door.log();
         let keep_from = door.look(|instance| instance.keep_from());
-        let held = self.held().as_ref().map(|held| held.keep_from);
         log.drop_older_images()?;
-<<<<<<< HEAD
-        log.reclaim(held.map_or(keep_from, |held| keep_from.min(held)))
-=======
         self.reclaim(&log, keep_from)
     }
 
@@ -191,7 +173,6 @@ impl Images {
     fn reclaim(&self, log: &Log, keep_from: Lsn) -> Result<(), LogError> {
         let held = self.held().as_ref().map(|held| held.keep_from);
         log.reclaim(held.map_or(keep_from, |held| held.min(keep_from)))
->>>>>>> backup
     }
 
     /// Yields how many pages it took, and the length of the image.
