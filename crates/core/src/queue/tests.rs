@@ -1,6 +1,6 @@
 //! Lanes and the key index against naive models.
 
-use std::collections::{BTreeMap, BTreeSet, btree_map};
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use towline_types::{BodyLocation, Time};
@@ -125,6 +125,109 @@ impl Paged {
     }
 }
 
+/// A lane and a naive model of it.
+struct Compared {
+    paged: Paged,
+    model: BTreeMap<u64, State>,
+    /// Blocks that were told to be ones that may leave, by first sequence.
+    may_leave: BTreeSet<u64>,
+    next: u64,
+}
+
+impl Compared {
+    fn new() -> Compared {
+        let (model, may_leave) = (BTreeMap::new(), BTreeSet::new());
+        Compared { paged: Paged::new(), model, may_leave, next: 1_000 }
+    }
+
+    fn insert(&mut self, sequence: u64) {
+        let full = self.paged.lane.insert(entry(sequence), None);
+        self.may_leave.extend(full.iter().flatten());
+        self.model.insert(sequence, State::Available);
+    }
+
+    fn remove(&mut self, sequence: u64) {
+        let position = self.paged.find(sequence).unwrap();
+        assert_eq!(self.paged.lane.remove(position).0.sequence, sequence);
+        self.model.remove(&sequence);
+        assert_eq!(self.paged.lane.find(sequence), Walk::End);
+    }
+
+    fn set_state(&mut self, sequence: u64, state: State) {
+        let position = self.paged.find(sequence).unwrap();
+        self.paged.lane.set_state(position, state);
+        self.model.insert(sequence, state);
+    }
+
+    fn run(&mut self, step: Step) {
+        match step {
+            Step::Append { gap } => {
+                self.next += gap;
+                self.insert(self.next);
+            }
+            Step::InsertBefore { back } => {
+                let sequence = self.next - back;
+                if !self.model.contains_key(&sequence) {
+                    self.paged.make_place(sequence);
+                    self.insert(sequence);
+                }
+            }
+            Step::Remove(at) => {
+                if let Some(sequence) = nth(&self.model, &at) {
+                    self.remove(sequence);
+                }
+            }
+            Step::Hold(at) => {
+                if let Some(sequence) = nth(&self.model, &at) {
+                    self.set_state(sequence, State::Held);
+                }
+            }
+            Step::Free(at) => {
+                if let Some(sequence) = nth(&self.model, &at) {
+                    self.set_state(sequence, State::Available);
+                }
+            }
+            Step::First => {
+                let found = self.paged.walk(Lane::first_available);
+                let wanted = self.model.iter().find(|(_, state)| **state == State::Available);
+                assert_eq!(found, wanted.map(|(sequence, _)| *sequence));
+            }
+            Step::RemoveFront(count) => {
+                for _ in 0..count {
+                    let Some(sequence) = self.model.keys().next().copied() else { break };
+                    self.remove(sequence);
+                }
+            }
+            Step::Evict => self.paged.evict(),
+            Step::Load(_) if self.paged.lane.blocks().is_empty() => {}
+            Step::Load(at) => {
+                let at = at.index(self.paged.lane.blocks().len());
+                self.paged.load(at);
+                // Who reads a page says so.
+                self.may_leave.insert(self.paged.lane.blocks()[at].first);
+            }
+        }
+    }
+
+    fn check_all(&mut self) {
+        let blocks = self.paged.lane.blocks();
+        for block in blocks.iter().take(blocks.len().saturating_sub(1)) {
+            let known = block.stored.is_some() || self.may_leave.contains(&block.first);
+            assert!(known, "a block that is not the newest is known as one that may leave");
+        }
+        for from in (900..self.next + 2).step_by(7) {
+            let live = self.paged.walk(|lane| lane.next_live(from));
+            assert_eq!(live, self.model.range(from..).next().map(|(sequence, _)| *sequence));
+        }
+        for at in 0..self.paged.lane.blocks().len() {
+            self.paged.load(at);
+        }
+        self.paged.lane.audit();
+        let all: Vec<u64> = self.paged.lane.iter().map(|entry| entry.sequence).collect();
+        assert_eq!(all, self.model.keys().copied().collect::<Vec<_>>());
+    }
+}
+
 const EXTENT_BYTES: u64 = 1 << 20;
 
 proptest! {
@@ -132,85 +235,13 @@ proptest! {
 
     #[test]
     fn a_lane_is_an_ordered_map(steps in prop::collection::vec(step(), 1..1200)) {
-        let mut paged = Paged::new();
-        let mut model: BTreeMap<u64, State> = BTreeMap::new();
-        let mut may_leave: BTreeSet<u64> = BTreeSet::new();
-        let mut next = 1_000;
+        let mut compared = Compared::new();
         for step in steps {
-            match step {
-                Step::Append { gap } => {
-                    next += gap;
-                    may_leave.extend(paged.lane.insert(entry(next), None).iter().flatten());
-                    model.insert(next, State::Available);
-                }
-                Step::InsertBefore { back } => {
-                    let sequence = next - back;
-                    if let btree_map::Entry::Vacant(place) = model.entry(sequence) {
-                        paged.make_place(sequence);
-                        may_leave.extend(paged.lane.insert(entry(sequence), None).iter().flatten());
-                        place.insert(State::Available);
-                    }
-                }
-                Step::Remove(at) => {
-                    if let Some(sequence) = nth(&model, &at) {
-                        let position = paged.find(sequence).unwrap();
-                        prop_assert_eq!(paged.lane.remove(position).0.sequence, sequence);
-                        model.remove(&sequence);
-                        prop_assert_eq!(paged.lane.find(sequence), Walk::End);
-                    }
-                }
-                Step::Hold(at) | Step::Free(at) => {
-                    if let Some(sequence) = nth(&model, &at) {
-                        let state = match step {
-                            Step::Hold(_) => State::Held,
-                            _ => State::Available,
-                        };
-                        let position = paged.find(sequence).unwrap();
-                        paged.lane.set_state(position, state);
-                        model.insert(sequence, state);
-                    }
-                }
-                Step::First => {
-                    let found = paged.walk(Lane::first_available);
-                    let wanted = model.iter().find(|(_, state)| **state == State::Available);
-                    prop_assert_eq!(found, wanted.map(|(sequence, _)| *sequence));
-                }
-                Step::RemoveFront(count) => {
-                    for _ in 0..count {
-                        let Some(sequence) = model.keys().next().copied() else { break };
-                        let position = paged.find(sequence).unwrap();
-                        paged.lane.remove(position);
-                        model.remove(&sequence);
-                    }
-                }
-                Step::Evict => paged.evict(),
-                Step::Load(_) if paged.lane.blocks().is_empty() => {}
-                Step::Load(at) => {
-                    let at = at.index(paged.lane.blocks().len());
-                    paged.load(at);
-                    // Who reads a page says so.
-                    may_leave.insert(paged.lane.blocks()[at].first);
-                }
-            }
-            prop_assert_eq!(paged.lane.live(), model.len());
-            paged.lane.audit();
+            compared.run(step);
+            prop_assert_eq!(compared.paged.lane.live(), compared.model.len());
+            compared.paged.lane.audit();
         }
-        let blocks = paged.lane.blocks();
-        for block in blocks.iter().take(blocks.len().saturating_sub(1)) {
-            let walked = block.came_in > 0 || block.stored.is_some();
-            let known = walked || may_leave.contains(&block.first);
-            prop_assert!(known, "a block that is not the newest is known as one that may leave");
-        }
-        for from in (900..next + 2).step_by(7) {
-            let live = paged.walk(|lane| lane.next_live(from));
-            prop_assert_eq!(live, model.range(from..).next().map(|(sequence, _)| *sequence));
-        }
-        for at in 0..paged.lane.blocks().len() {
-            paged.load(at);
-        }
-        paged.lane.audit();
-        let all: Vec<u64> = paged.lane.iter().map(|entry| entry.sequence).collect();
-        prop_assert_eq!(all, model.keys().copied().collect::<Vec<_>>());
+        compared.check_all();
     }
 
     #[test]
