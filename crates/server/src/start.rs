@@ -8,7 +8,8 @@ use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use towline_admin::catalogue::{
-    HOUSEKEEPING_FAILED, MENDED, REBUILDING, RECOVERY_ENDED, RECOVERY_GOES_ON, STARTING, TAIL_CUT,
+    HOUSEKEEPING_FAILED, MENDED, PAGE_WRITE_FAILED, REBUILDING, RECOVERY_ENDED, RECOVERY_GOES_ON,
+    STARTING, TAIL_CUT,
 };
 use towline_admin::status::RestartStatus;
 use towline_core::{AutoDefine, Limits, PageRequest, Pages as Trust};
@@ -204,26 +205,22 @@ impl Back<'_> {
         };
         let pages = Pages::open(disk, restart.pages()).map_err(StartError::Pages)?;
         let mut records = 0_u64;
+        let mut has_room = true;
         let replayed = recovery.replay_from(
             begin,
             |lsn, record| {
                 records += 1;
-                if records.is_multiple_of(EVICTION_INTERVAL) {
-                    make_room(&mut restart, &pages).map_err(Refused::Pages)?;
+                if has_room && records.is_multiple_of(EVICTION_INTERVAL) {
+                    has_room = make_room(&mut restart, &pages);
                 }
                 let read = |page| pages.read(page).ok();
-                restart.record(lsn, record, &read).map_err(Refused::Restart)
+                restart.record(lsn, record, &read)
             },
             Progress::default().line(),
         );
         let report = replayed.map_err(|error| match error {
             towline_log::ReplayError::Log(error) => StartError::Log(error),
-            towline_log::ReplayError::Record { error: Refused::Restart(error), .. } => {
-                refused(error)
-            }
-            towline_log::ReplayError::Record { error: Refused::Pages(error), .. } => {
-                StartError::Log(error)
-            }
+            towline_log::ReplayError::Record { error, .. } => refused(error),
         })?;
         let instance = restart.finish(report.tail);
         tell(&report, began.elapsed());
@@ -313,25 +310,26 @@ pub(crate) fn mark_rebuild(marker: &Path) -> std::io::Result<()> {
     marker.parent().map_or(Ok(()), sync_folder)
 }
 
-/// Why replay was ended by who receives the records.
-#[derive(Debug)]
-enum Refused {
-    Restart(RestartError),
-    Pages(LogError),
-}
-
-/// Moves out of memory what replay does not need there.
-fn make_room(restart: &mut Restart, pages: &Pages) -> Result<(), LogError> {
+/// Moves out of memory what replay does not need there. False: pages cannot be written (the disk may
+/// be full), which must not keep a queue manager from starting: gets are what makes room.
+fn make_room(restart: &mut Restart, pages: &Pages) -> bool {
     let instance = restart.instance();
     while instance.wants_eviction() {
         let jobs = instance.plan_eviction(64);
         if jobs.is_empty() {
             break;
         }
-        let stored = pager::write(pages, &jobs)?;
-        instance.pages_stored(stored.into_iter().flatten().collect(), true);
+        match pager::write(pages, &jobs) {
+            Ok(stored) => {
+                instance.pages_stored(stored.into_iter().flatten().collect(), true);
+            }
+            Err(error) => {
+                log(&PAGE_WRITE_FAILED, &[&error.to_string()]);
+                return false;
+            }
+        }
     }
-    Ok(())
+    true
 }
 
 fn tell(report: &Report, took: Duration) {

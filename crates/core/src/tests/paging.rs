@@ -200,11 +200,9 @@ fn keyed(rig: &mut Rig, byte: u8, hash: u64, credit: u32) -> ConsumerId {
 
 #[test]
 fn a_search_for_a_key_reads_each_page_once_and_the_next_one_only_what_may_hold_it() {
-    let mut rig = deep_with(160, |number| NewMessage {
-        correlation_hash: ((number + 1) << 32) | (number * 7_919),
-        ..numbered(number)
-    });
     let hash = |number: u64| ((number + 1) << 32) | (number * 7_919);
+    let mut rig =
+        deep_with(160, |number| NewMessage { correlation_hash: hash(number), ..numbered(number) });
     let id = keyed(&mut rig, b'0', hash(150), 1);
     let found = rig.dispatch_in_no_memory();
     assert_eq!(found.len(), 1);
@@ -323,7 +321,7 @@ fn put(rig: &mut Rig, model: &mut Model, next: &mut u64, step: (u8, u8, bool)) {
     *next += 1;
     let text = format!("{}{next}", char::from(byte));
     let base = if is_persistent { persistent(&text) } else { message(&text) };
-    let correlation_hash = u64::from(byte) << 40 | u64::from(byte);
+    let correlation_hash = (u64::from(byte) << 40) | u64::from(byte);
     let sent = NewMessage { priority: Some(priority), correlation_hash, ..base };
     rig.put_with("Q", sent).unwrap();
     model.insert((9 - priority, *next, text));
@@ -332,7 +330,7 @@ fn put(rig: &mut Rig, model: &mut Model, next: &mut u64, step: (u8, u8, bool)) {
 /// Opens a consumer that asks for so many and drains: it gets exactly the first ones that fit, and
 /// is told that there are no more.
 fn get(rig: &mut Rig, model: &mut Model, way: Way, byte: u8, (credit, keep): (u32, bool)) {
-    let key = u64::from(byte) << 40 | u64::from(byte);
+    let key = (u64::from(byte) << 40) | u64::from(byte);
     let (mode, filter) = match way {
         Way::Plain => (ConsumerMode::Consume, None),
         Way::Browse => (ConsumerMode::Browse, None),
