@@ -18,12 +18,13 @@ use crate::logging::log as say;
 
 /// How often the node is told that time passes (expiry scans, ages of units of work).
 const TICK: Duration = Duration::from_millis(250);
-/// How often the log is looked at.
+/// How often the log is looked at while units of work are in it: they come as fast as the disk.
+const PRESSURE_INTERVAL: Duration = Duration::from_millis(50);
+/// How often the log is looked at otherwise.
 const RECLAIM_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Steps the node as time passes, until dropped.
-pub(crate) async fn tick(door: Arc<Door>, reserve_bytes: u64) {
-    let mut pressure = Pressure { reserve_bytes, waits_for: Lsn::ZERO };
+pub(crate) async fn tick(door: Arc<Door>) {
     let mut interval = tokio::time::interval(TICK);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -31,6 +32,16 @@ pub(crate) async fn tick(door: Arc<Door>, reserve_bytes: u64) {
         if door.tick_is_due() {
             door.tick();
         }
+    }
+}
+
+/// Ends units of work that fill the log, until dropped.
+pub(crate) async fn relieve(door: Arc<Door>, reserve_bytes: u64) {
+    let mut pressure = Pressure { reserve_bytes, waits_for: Lsn::ZERO };
+    let mut interval = tokio::time::interval(PRESSURE_INTERVAL);
+    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        interval.tick().await;
         pressure.relieve(&door);
     }
 }
