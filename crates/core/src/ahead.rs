@@ -35,7 +35,7 @@ impl Pieces {
         }
     }
 
-    fn push(&mut self, location: BodyLocation) {
+    pub(crate) fn push(&mut self, location: BodyLocation) {
         match self {
             Pieces::One(first) => *self = Pieces::Many(vec![*first, location]),
             Pieces::Many(locations) => locations.push(location),
@@ -48,6 +48,12 @@ impl Pieces {
             Pieces::One(location) => Body::Log(location),
             Pieces::Many(locations) => Body::Chunks(locations.into_boxed_slice()),
         }
+    }
+}
+
+impl FromIterator<(BodyId, Pieces)> for BodiesAhead {
+    fn from_iter<T: IntoIterator<Item = (BodyId, Pieces)>>(bodies: T) -> BodiesAhead {
+        BodiesAhead { bodies: bodies.into_iter().collect() }
     }
 }
 
@@ -90,9 +96,11 @@ impl BodiesAhead {
         taken
     }
 
-    /// All of them, in order of their ids.
-    pub(crate) fn take_all(&mut self) -> impl Iterator<Item = Pieces> + use<> {
-        std::mem::take(&mut self.bodies).into_values()
+    /// The pieces of all of them, in order of their ids.
+    pub(crate) fn take_all(&mut self) -> Vec<BodyLocation> {
+        let locations = self.locations().collect();
+        self.bodies.clear();
+        locations
     }
 
     /// All of them, in order of their ids.

@@ -31,7 +31,7 @@ use crate::apply::{Manner, release};
 use crate::fact::{Body, Fact};
 use crate::object::Definition;
 use crate::queue::{SEQUENCE_END, body_bytes};
-use crate::{MessageSequence, Outputs, QueueId, QueueManager, ReplayError};
+use crate::{Effect, MessageSequence, Outputs, QueueId, QueueManager, ReplayError};
 
 /// What to do with a fact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,8 +73,9 @@ impl QueueManager {
     /// deleted queues.
     pub fn replay_end(&mut self, outputs: &mut Outputs) {
         self.ghosts.end(outputs);
-        for pieces in self.ahead.take_all() {
-            release(Some(pieces.into_body()), outputs);
+        let locations = self.ahead.take_all();
+        if !locations.is_empty() {
+            outputs.effects.push(Effect::RemovedMany { locations });
         }
     }
 

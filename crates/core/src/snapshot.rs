@@ -21,6 +21,7 @@ use std::sync::Arc;
 
 use towline_types::{BodyLocation, Lsn, PageRef, Time};
 
+use crate::ahead::Pieces;
 use crate::object::Definition;
 use crate::paging::{PageJob, StoredPage};
 use crate::queue::{ExtentShare, Outline, Queue, SEQUENCE_END, Totals};
@@ -198,18 +199,25 @@ impl QueueManager {
     }
 
     fn read_chunks(&mut self, reader: &mut Reader<'_>, whole: bool) -> Result<(), RecordError> {
+        let mut bodies: Vec<(BodyId, Pieces)> = Vec::new();
         for _ in 0..reader.varint()? {
             let body = BodyId(reader.varint()?);
-            if !self.ahead.pieces(body).is_empty() {
-                return Err(reader.error("two bodies of one id"));
+            if bodies.last().is_some_and(|(before, _)| *before >= body) {
+                return Err(reader.error("bodies are not in order"));
             }
+            let mut pieces: Option<Pieces> = None;
             for _ in 0..reader.varint()? {
                 let lsn = Lsn(reader.varint()?);
                 let location = BodyLocation { lsn, bytes: reader.varint_u32()? };
-                if whole {
-                    self.ahead.add(body, location);
+                match &mut pieces {
+                    Some(pieces) => pieces.push(location),
+                    None => pieces = Some(Pieces::One(location)),
                 }
             }
+            bodies.extend(pieces.map(|pieces| (body, pieces)));
+        }
+        if whole {
+            self.ahead = bodies.into_iter().collect();
         }
         Ok(())
     }

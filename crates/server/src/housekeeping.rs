@@ -21,19 +21,30 @@ const TICK: Duration = Duration::from_millis(250);
 /// The same, while there is more to do than one tick may: a scan of a million messages takes five
 /// seconds, and leaves nearly all of that time to others.
 const TICK_UNFINISHED: Duration = Duration::from_millis(10);
-/// How often the log is looked at.
+/// How often the log is looked at while units of work are in it: they come as fast as the disk.
+const PRESSURE_INTERVAL: Duration = Duration::from_millis(50);
+/// How often the log is looked at otherwise.
 const RECLAIM_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Steps the node as time passes, until dropped.
-pub(crate) async fn tick(door: Arc<Door>, reserve_bytes: u64) {
-    let mut pressure = Pressure { reserve_bytes, waits_for: Lsn::ZERO };
+pub(crate) async fn tick(door: Arc<Door>) {
     loop {
         if door.tick_is_due() {
             door.tick();
         }
-        pressure.relieve(&door);
         let pause = if door.tick_is_due() { TICK_UNFINISHED } else { TICK };
         tokio::time::sleep(pause).await;
+    }
+}
+
+/// Ends units of work that fill the log, until dropped.
+pub(crate) async fn relieve(door: Arc<Door>, reserve_bytes: u64) {
+    let mut pressure = Pressure { reserve_bytes, waits_for: Lsn::ZERO };
+    let mut interval = tokio::time::interval(PRESSURE_INTERVAL);
+    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        interval.tick().await;
+        pressure.relieve(&door);
     }
 }
 

@@ -126,7 +126,8 @@ async fn serve(
         accepting.spawn(async move { io.accept(local, admission).await });
     }
     let mut chores = JoinSet::new();
-    chores.spawn(housekeeping::tick(Arc::clone(door), config.log.reserve_bytes));
+    chores.spawn(housekeeping::tick(Arc::clone(door)));
+    chores.spawn(housekeeping::relieve(Arc::clone(door), config.log.reserve_bytes));
     let policy = housekeeping::Policy::of(config, door.extent_bytes());
     chores.spawn(housekeeping::reclaim(Arc::clone(door), Arc::clone(images), policy));
     door.load_first_pages();

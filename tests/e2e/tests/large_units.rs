@@ -5,6 +5,7 @@
 //! the measurements at full size and prints them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -93,11 +94,14 @@ impl Client {
     }
 }
 
-/// Puts and gets one small message after the other until told to stop; the slowest of them.
-fn bystander(address: &str, stop: &AtomicBool) -> Try<Duration> {
+/// Puts one small message after the other until told to stop, and says when it has begun; the
+/// slowest of them.
+fn bystander(address: &str, stop: &AtomicBool, begun: &Sender<()>) -> Try<Duration> {
     let mut peer = Peer::begun(address)?;
     peer.attach_sender(0, "BESIDE")?;
-    let (mut slowest, mut number) = (Duration::ZERO, 0);
+    peer.put(0, 0, b"beside")?;
+    begun.send(())?;
+    let (mut slowest, mut number) = (Duration::ZERO, 1);
     while !stop.load(Ordering::Acquire) {
         let begun = Instant::now();
         peer.put(0, number, b"beside")?;
@@ -111,8 +115,10 @@ fn bystander(address: &str, stop: &AtomicBool) -> Try<Duration> {
 fn beside(daemon: &Daemon, what: impl FnOnce() -> Try) -> Try<Duration> {
     let (stop, address) = (AtomicBool::new(false), daemon.address());
     thread::scope(|scope| {
-        let other = scope.spawn(|| bystander(address, &stop));
-        let done = what();
+        let (began, begins) = mpsc::channel();
+        let stop = &stop;
+        let other = scope.spawn(move || bystander(address, stop, &began));
+        let done = begins.recv().map_err(Into::into).and_then(|()| what());
         stop.store(true, Ordering::Release);
         let slowest = other.join().map_err(|_| "the bystander panicked")?;
         done?;
@@ -237,7 +243,7 @@ fn the_oldest_unit_ends_before_it_fills_the_log() -> Try {
     wait::until_true("the log has room again", LIMIT, || {
         let put = Peer::begun(daemon.address()).and_then(|mut peer| {
             peer.attach_sender(0, QUEUE)?;
-            peer.put(0, 0, &[b'y'; 100_000])
+            peer.put(0, 0, &[b'y'; 10_000])
         });
         put.is_ok() && site.status().is_ok_and(|status| status["log"]["space"] == "ok")
     })?;

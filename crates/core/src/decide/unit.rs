@@ -105,6 +105,7 @@ impl QueueManager {
             self.queues.get(&put.queue).is_some_and(|queue| queue.must_wait_its_turn())
         };
         let behind = unit.puts.iter().any(waits);
+        out.facts.reserve(unit.puts.len() + unit.gets.len() + 1);
         for put in unit.puts {
             self.unstage(&put, true);
             if put.header.persistent {
