@@ -135,7 +135,10 @@ impl Damage {
             Damage::ExtentLength => "the file is empty or too short",
             Damage::ExtentMissing => "an extent is missing",
             Damage::EndsBeforeImage => "the log ends before its newest image (old copy?)",
-            Damage::ImageMissing => "the log's beginning is gone and no image covers it",
+            Damage::ImageMissing => {
+                "the log's beginning is gone and no whole image covers it: put the image files \
+                 back, or restore a backup"
+            }
             Damage::Image => "the image is damaged",
             Damage::ImageUnreadable => "the disk does not give the image back",
             Damage::Page => "a page is damaged or missing",

@@ -170,6 +170,20 @@ impl Door {
         self.step_instance(self.clock.now(), None, Input::Page { request, content });
     }
 
+    /// A page that was asked for cannot be read. When nothing depends on it any more its place may
+    /// have been used again, and whoever waited looks again; else the page file is damaged.
+    pub(crate) fn page_unreadable(&self, request: PageRequest, why: &str) {
+        let mut inner = self.inner.lock();
+        if inner.instance.needs_page(request) {
+            self.page_damaged(why);
+        }
+        let input = Input::Page { request, content: &[] };
+        let after = self.step_locked(&mut inner, self.clock.now(), None, input);
+        drop(inner);
+        self.finish(after);
+        self.apply_durable();
+    }
+
     /// What an administrator asked for was done.
     pub(crate) fn chore_done(&self, ticket: ChoreTicket, json: String) {
         self.step_instance(self.clock.now(), None, Input::ChoreDone { ticket, json });
@@ -188,13 +202,7 @@ impl Door {
     /// start rebuilds the queues from there.
     pub(crate) fn page_damaged(&self, why: &str) -> ! {
         log(&PAGE_DAMAGED, &[why]);
-        let marked = std::fs::File::create(&self.chores.rebuild_marker)
-            .and_then(|file| file.sync_all())
-            .and_then(|()| match self.chores.rebuild_marker.parent() {
-                Some(folder) => std::fs::File::open(folder)?.sync_all(),
-                None => Ok(()),
-            });
-        if let Err(error) = marked {
+        if let Err(error) = crate::start::mark_rebuild(&self.chores.rebuild_marker) {
             tracing::error!(%error, "the file that asks for a rebuild cannot be written");
         }
         std::process::exit(crate::EXIT_LOG_FAILED);

@@ -5,6 +5,7 @@
 //! extents used again that the image does not need. While a backup is made they wait. Not here: when an image is due
 //! (`housekeeping`).
 
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -39,6 +40,8 @@ pub(crate) struct Images {
     held: Mutex<Option<Held>>,
     /// When the log was how long; `None` when it cannot be written down.
     times: Option<Times>,
+    /// The file that says that older images refer to pages that are not there, if there is one.
+    marker: Mutex<Option<PathBuf>>,
 }
 
 /// What must stay as it is because a backup copies it.
@@ -73,7 +76,18 @@ impl Drop for Hold<'_> {
 
 impl Images {
     pub(crate) fn new(pages: Pages, times: Option<Times>) -> Images {
-        Images { pages, turn: Mutex::new(()), held: Mutex::new(None), times }
+        Images {
+            pages,
+            turn: Mutex::new(()),
+            held: Mutex::new(None),
+            times,
+            marker: Mutex::new(None),
+        }
+    }
+
+    /// This file goes when an image is durable.
+    pub(crate) fn remove_with_next(&self, marker: PathBuf) {
+        *self.marker.lock().unwrap_or_else(PoisonError::into_inner) = Some(marker);
     }
 
     fn held(&self) -> MutexGuard<'_, Option<Held>> {
@@ -120,10 +134,16 @@ impl Images {
         let (pages, bytes) = match self.write(door, &log, mark, &plan) {
             Ok(written) => written,
             Err(error) => {
+                // Whether or not the image is in place: they are kept for the next one.
                 door.look(|instance| instance.keep_obsolete_pages(obsolete));
                 return Err(error);
             }
         };
+        let marker = self.marker.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(Err(error)) = marker.as_deref().map(std::fs::remove_file) {
+            // The next start takes longer than it need.
+            tracing::warn!(%error, "the file that asks for a rebuild cannot be removed");
+        }
         match self.held().as_mut() {
             Some(held) => held.obsolete.extend(obsolete),
             None => self.pages.reuse(&obsolete),
@@ -170,7 +190,14 @@ impl Images {
         }
         let bytes = plan.encode(&stored);
         if let Err(error) = log.write_image(mark, &bytes) {
-            pager::give_back(&self.pages, &stored);
+            if log.image_at() == Some(mark.at()) {
+                // It has its name, and only an older one could not be removed: what it refers to
+                // must stay.
+                let written = stored.into_iter().flatten().collect();
+                door.look(|instance| instance.pages_stored(written, false));
+            } else {
+                pager::give_back(&self.pages, &stored);
+            }
             return Err(error);
         }
         let count = stored.iter().flatten().count() as u64;

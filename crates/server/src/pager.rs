@@ -1,7 +1,7 @@
 //! Reads and writes pages of deep queues, on a thread of its own: the node never waits for a disk.
 //!
-//! Reads come first, as many at once as were asked for; then, while more of the queues is in memory
-//! than should be, what has not been used is written and let go of. Not here: which pages (the
+//! Reads come first, as many at once as were asked for; between them, while more of the queues is in
+//! memory than should be, a batch of what has not been used is written and let go of. Not here: which pages (the
 //! rules say so); pages of an image (`images`).
 
 use std::sync::Arc;
@@ -53,8 +53,9 @@ pub(crate) fn start(
 ) -> std::io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name("pages".into()).spawn(move || {
         let mut complained = false;
+        let mut pause = LOOK_INTERVAL;
         loop {
-            match receiver.recv_timeout(LOOK_INTERVAL) {
+            match receiver.recv_timeout(pause) {
                 Ok(first) => {
                     let more = receiver.try_iter().take(PAGES_AT_ONCE - 1);
                     let requests: Vec<PageRequest> = std::iter::once(first).chain(more).collect();
@@ -63,8 +64,13 @@ pub(crate) fn start(
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
-            match evict(&door, &pages) {
-                Ok(()) => complained = false,
+            pause = LOOK_INTERVAL;
+            match evict_some(&door, &pages) {
+                Ok(more) => {
+                    complained = false;
+                    // Who waits for a page does not wait until all is written.
+                    pause = if more { Duration::ZERO } else { LOOK_INTERVAL };
+                }
                 Err(error) if !complained => {
                     // Blocks that cannot be written stay in memory; it is tried again.
                     complained = true;
@@ -81,21 +87,23 @@ fn read(door: &Door, pages: &Pages, requests: &[PageRequest]) {
     for (request, content) in requests.iter().zip(pages.read_all(&places)) {
         match content {
             Ok(content) => door.page(*request, &content),
-            Err(error) => door.page_damaged(&error.to_string()),
+            Err(error) => door.page_unreadable(*request, &error.to_string()),
         }
     }
 }
 
-fn evict(door: &Door, pages: &Pages) -> Result<(), LogError> {
-    while door.look(|instance| instance.wants_eviction()) {
-        let jobs = door.look(|instance| instance.plan_eviction(PAGES_AT_ONCE));
-        if jobs.is_empty() {
-            break;
-        }
-        let stored = write(pages, &jobs)?;
-        door.look(|instance| instance.pages_stored(stored.into_iter().flatten().collect(), true));
+/// Lets go of some of what is too much in memory; yields whether there may be more.
+fn evict_some(door: &Door, pages: &Pages) -> Result<bool, LogError> {
+    if !door.look(|instance| instance.wants_eviction()) {
+        return Ok(false);
     }
-    Ok(())
+    let jobs = door.look(|instance| instance.plan_eviction(PAGES_AT_ONCE));
+    if jobs.is_empty() {
+        return Ok(false);
+    }
+    let stored = write(pages, &jobs)?;
+    door.look(|instance| instance.pages_stored(stored.into_iter().flatten().collect(), true));
+    Ok(true)
 }
 
 /// Encodes blocks and writes them to pages, not yet durable. Yields what came of each.

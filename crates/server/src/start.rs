@@ -8,7 +8,7 @@ use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use towline_admin::catalogue::{
-    MENDED, REBUILDING, RECOVERY_ENDED, RECOVERY_GOES_ON, STARTING, TAIL_CUT,
+    HOUSEKEEPING_FAILED, MENDED, REBUILDING, RECOVERY_ENDED, RECOVERY_GOES_ON, STARTING, TAIL_CUT,
 };
 use towline_admin::status::RestartStatus;
 use towline_core::{AutoDefine, Limits, PageRequest, Pages as Trust};
@@ -106,10 +106,9 @@ pub(crate) fn open(
         Arc::new(DelayDisk::new(Arc::new(disk), sync_delay))
     };
     let marker = data.join(REBUILD_MARKER);
-    let back = Back { name, config, disk: Arc::clone(&disk) };
-    let rebuilt = marker.exists();
-    let Found { instance, recovery, pages, status } = if rebuilt {
-        log(&REBUILDING, &["a page was found damaged while the queue manager ran"]);
+    let back = Back { name, config, disk: Arc::clone(&disk), marker: &marker };
+    let Found { instance, recovery, pages, status } = if marker.exists() {
+        log(&REBUILDING, &["an earlier start, or run, found that pages cannot be used"]);
         back.bring(Trust::Ignored)?
     } else {
         match back.bring(Trust::Whole) {
@@ -146,10 +145,13 @@ pub(crate) fn open(
         }
     };
     let images = Arc::new(Images::new(pages, times));
-    if rebuilt {
-        // From here on the image tells what the pages hold.
-        images.take(&door).map_err(StartError::Log)?;
-        std::fs::remove_file(&marker).map_err(StartError::Folder)?;
+    if marker.exists() {
+        // From the next image on, images tell what the pages hold. When none can be taken now (the
+        // disk may be full), gets must be served all the same.
+        images.remove_with_next(marker);
+        if let Err(error) = images.take(&door) {
+            log(&HOUSEKEEPING_FAILED, &[&error.to_string()]);
+        }
     }
     Ok(Opened { door, fetches, page_requests, chores: chores_asked, images })
 }
@@ -164,6 +166,8 @@ struct Back<'a> {
     name: &'a str,
     config: &'a Config,
     disk: Arc<dyn Disk>,
+    /// See [`mark_rebuild`].
+    marker: &'a Path,
 }
 
 impl Back<'_> {
@@ -178,8 +182,16 @@ impl Back<'_> {
         // Pages that an older image refers to may have been used again.
         let trust = match &image {
             Some(image) if image.is_newest => trust,
-            Some(_) | None => Trust::Ignored,
+            Some(_) => {
+                log(&REBUILDING, &["the newest image is damaged, and an older one is used"]);
+                Trust::Ignored
+            }
+            None => Trust::Ignored,
         };
+        if image.is_some() && trust == Trust::Ignored {
+            // The page file is emptied: no image that refers to it may be trusted from now on.
+            mark_rebuild(self.marker).map_err(StartError::Folder)?;
+        }
         let bytes = image.as_ref().map(|image| image.bytes.as_ref());
         let restart = Restart::begin(self.name, rules(self.config), extent_bytes, bytes, trust);
         let image_at = image.as_ref().map(|image| image.at).unwrap_or_default();
@@ -289,6 +301,16 @@ fn restart_status(
         judging_us: us(report.judging),
         total_us: us(total),
     }
+}
+
+/// Makes the file that tells the next start not to trust the pages: until an image is taken, images
+/// refer to what is not there.
+///
+/// # Errors
+/// When it cannot be made durable.
+pub(crate) fn mark_rebuild(marker: &Path) -> std::io::Result<()> {
+    std::fs::File::create(marker)?.sync_all()?;
+    marker.parent().map_or(Ok(()), sync_folder)
 }
 
 /// Why replay was ended by who receives the records.

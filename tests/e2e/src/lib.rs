@@ -5,12 +5,13 @@
 //! [`program`] (clients in other languages), [`wire`] (raw AMQP bytes), [`peer`] (a hostile or a
 //! plain peer on one socket), [`lossy`] (a file system that forgets), [`slow`] (one that
 //! takes its time), [`history`] (who was told
-//! what), [`workload`] (producers and movers for the kill tests), [`extent`] (the log's bytes),
-//! [`papers`] (certificates). Nothing here is part of the product, and the product's crates are
+//! what), [`workload`] (producers and movers for the kill tests), [`deep`] (deep queues),
+//! [`extent`] (the log's bytes), [`papers`] (certificates). Nothing here is part of the product, and the product's crates are
 //! not used: what is tested is what a stranger sees.
 
 pub mod chance;
 pub mod daemon;
+pub mod deep;
 pub mod extent;
 pub mod history;
 pub mod lossy;

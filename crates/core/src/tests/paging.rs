@@ -201,10 +201,10 @@ fn keyed(rig: &mut Rig, byte: u8, hash: u64, credit: u32) -> ConsumerId {
 #[test]
 fn a_search_for_a_key_reads_each_page_once_and_the_next_one_only_what_may_hold_it() {
     let mut rig = deep_with(160, |number| NewMessage {
-        correlation_hash: (number + 1) << 32 | number * 7_919,
+        correlation_hash: ((number + 1) << 32) | (number * 7_919),
         ..numbered(number)
     });
-    let hash = |number: u64| (number + 1) << 32 | number * 7_919;
+    let hash = |number: u64| ((number + 1) << 32) | (number * 7_919);
     let id = keyed(&mut rig, b'0', hash(150), 1);
     let found = rig.dispatch_in_no_memory();
     assert_eq!(found.len(), 1);

@@ -140,6 +140,12 @@ impl Instance {
         self.rules.pages()
     }
 
+    /// Whether anything depends on this page; see [`towline_core::QueueManager::needs_page`].
+    #[must_use]
+    pub fn needs_page(&self, request: PageRequest) -> bool {
+        self.rules.needs_page(request)
+    }
+
     /// A page was read for [`FoundOld::Needs`] or in replay.
     ///
     /// # Errors

@@ -244,7 +244,11 @@ impl Instance {
             }
             Input::Durable(upto) => self.durable(now, upto, journal, out),
             Input::Content { ticket, content } => {
-                self.contents.arrived(ticket, content);
+                // One that cannot be read, of a message whose place is not known at the moment: it
+                // may have been logged again and be on a page since. Who waits asks once more.
+                if content.is_some() || self.body_of_fetch(ticket).is_some() {
+                    self.contents.arrived(ticket, content);
+                }
                 self.rules.content_arrived(ticket.queue, ticket.sequence);
             }
             Input::Carry { queue, sequence, content } => {
@@ -260,6 +264,8 @@ impl Instance {
                     out.damage = Some(error);
                     return;
                 }
+                self.rules.scan_on(now, &mut self.outputs);
+                self.take_outputs(journal, out);
             }
             Input::ChoreDone { ticket: ChoreTicket { connection, token }, json } => {
                 let response = Response::Admin(AdminReply { token, json });
