@@ -10,6 +10,7 @@ use std::process::{Child, Command, Stdio};
 use assert_cmd::assert::Assert;
 use serde_json::Value;
 use tempfile::TempDir;
+use towline_client::{Client, Options, Place};
 
 fn towline(arguments: &[&str]) -> assert_cmd::Command {
     let mut command = assert_cmd::Command::new(env!("CARGO_BIN_EXE_towline"));
@@ -205,7 +206,9 @@ fn a_log_at_rest_is_shown_and_checked() {
     assert!(dump.contains("defined QLOCAL 'DEV.QUEUE.1', queue 1"), "{dump}");
     assert!(dump.contains("in queue 1: persistent, priority 4"), "{dump}");
     assert!(daemon.json(&["log", "dump"]).iter().any(|item| item["kind"] == "record"));
-    assert_eq!(daemon.text(&["log", "dump", "--from", "0xffffffffffff"]), "");
+    // The image that the orderly end took is shown in any case.
+    let behind = daemon.text(&["log", "dump", "--from", "0xffffffffffff"]);
+    assert!(behind.lines().all(|line| line.contains(" image, ")), "{behind}");
 }
 
 #[test]
@@ -308,4 +311,33 @@ fn a_user_made_by_the_command_logs_in_and_no_other_password_does() {
     let file = file.to_str().unwrap();
     towline(&["status", "--url", &url, "--password-file", file]).assert().success();
     towline(&["status", "--url", &daemon.url]).assert().code(4);
+}
+
+/// It is written with the rights of the daemon, wherever those reach.
+#[test]
+fn a_backup_is_made_on_the_local_socket_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let users = folder.path().join("users");
+    let into = ["user", "alice", "--file", users.to_str().unwrap()];
+    towline(&into).write_stdin("right\n").assert().success();
+    let config = folder.path().join("towline.toml");
+    let lines = format!("[users]\nfile = {users:?}\nadministrators = [\"alice\"]\n");
+    std::fs::write(&config, lines).unwrap();
+    let daemon = Daemon::start_with(&["--config", config.to_str().unwrap()]);
+    let place = Place::parse(&daemon.url.replace("amqp://", "amqp://alice@")).unwrap();
+    let options = Options { password: Some("right".into()), ..Options::default() };
+    let mut client = Client::connect(&place, &options).unwrap();
+    let to = folder.path().join("backup");
+    let request = serde_json::json!({ "to": to, "full": false, "keep_images": 1 }).to_string();
+    let refused = client.ask_admin("backup", &request).unwrap_err().to_string();
+    assert!(refused.contains("local socket") && !to.exists(), "{refused}");
+    client.ask_admin("image", "").unwrap();
+    client.close().unwrap();
+    let to = to.to_str().unwrap();
+    let made = text(&towline(&["backup", "--to", to, "--data", daemon.data()]).assert().success());
+    assert!(made.starts_with("full backup up to <"), "{made}");
+    let sound = text(&towline(&["backup", "verify", to]).assert().success());
+    assert!(sound.ends_with("The backup is sound.\n"), "{sound}");
+    towline(&["backup", "verify", folder.path().to_str().unwrap()]).assert().code(1);
+    towline(&["backup"]).assert().code(2);
 }

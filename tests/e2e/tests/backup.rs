@@ -18,7 +18,8 @@ use towline_e2e::lossy::mount::{Lossy, folder_on};
 use towline_e2e::peer::Peer;
 use towline_e2e::{Try, fail, place, require, wait};
 
-const CONFIG: &str = "[log]\nextent_bytes = 4194304\n";
+/// Small extents, and little room for indexes, so that extents and pages come and go.
+const CONFIG: &str = "[log]\nextent_bytes = 4194304\n[queue_manager]\nindex_bytes_max = 0\n";
 const LIMIT: Duration = Duration::from_secs(60);
 /// Messages in a unit of work.
 const UNIT: u64 = 5;
@@ -71,6 +72,7 @@ fn text<'a>(reply: &'a Value, key: &str) -> Try<&'a str> {
 /// which it is known which were acknowledged.
 struct Load {
     children: Vec<Child>,
+    images: JoinHandle<u32>,
     stop: Arc<AtomicBool>,
     acknowledged: Arc<AtomicU32>,
     single: JoinHandle<Result<(), String>>,
@@ -93,6 +95,16 @@ impl Load {
         let (stop, acknowledged) = (Arc::<AtomicBool>::default(), Arc::<AtomicU32>::default());
         let (told, count) = (Arc::clone(&stop), Arc::clone(&acknowledged));
         let address = daemon.address().to_owned();
+        // Images make pages and extents free that a backup may be copying.
+        let (over, mut image) = (Arc::clone(&stop), site.towline(&["image"])?);
+        let images = thread::spawn(move || {
+            image.stdout(Stdio::null()).stderr(Stdio::null());
+            let mut taken = 0;
+            while !over.load(Ordering::SeqCst) && image.status().is_ok_and(|it| it.success()) {
+                taken += 1;
+            }
+            taken
+        });
         let single = thread::spawn(move || {
             let work = || -> Try {
                 let mut peer = Peer::begun(&address)?;
@@ -108,7 +120,7 @@ impl Load {
             };
             work().map_err(|error| error.to_string())
         });
-        Ok(Load { children, stop, acknowledged, single })
+        Ok(Load { children, images, stop, acknowledged, single })
     }
 
     fn acknowledged(&self) -> u32 {
@@ -126,6 +138,7 @@ impl Load {
             child.kill()?;
             child.wait()?;
         }
+        println!("{} images were taken", self.images.join().unwrap_or(0));
         match self.single.join() {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => fail!("the single putter: {error}"),
@@ -187,8 +200,18 @@ fn backups_under_load_hold_all_that_was_acknowledged_before_them_and_no_half_uni
     let count = judge(&third, *before)?;
     require!(count <= *after + 1, "{count} messages, {after} were acknowledged by then");
     let between = (position(lsn)? + position(text(last, "lsn")?)?) / 2;
-    let middle = restored(&backup, &["--to-lsn", &between.to_string()])?;
-    judge(&middle, *before)?;
+    let middle = Site::open()?.with_config(CONFIG);
+    let (from, to) = (backup.to_string_lossy(), middle.data.to_string_lossy());
+    let between = between.to_string();
+    let fixed = ["restore", "--from", &from, "--data", &to, "--to-lsn", &between];
+    let output = towline(&fixed)?.output()?;
+    if output.status.success() {
+        judge(&middle, *before)?;
+    } else {
+        // On a slow machine the log may have gone round meanwhile: then that is what it must say.
+        let words = said(&output);
+        require!(words.contains("was not copied before it was used again"), "{words}");
+    }
     // Further back than two backups nothing is kept.
     let data = site.scratch().join("too-far");
     let (from, to) = (backup.to_string_lossy(), data.to_string_lossy());

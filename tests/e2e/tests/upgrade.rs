@@ -78,6 +78,25 @@ fn a_folder_of_each_earlier_version_has_all_its_messages_and_goes_on() -> Try {
     Ok(())
 }
 
+#[test]
+fn a_folder_of_each_earlier_version_can_be_backed_up_as_it_is_and_restored() -> Try {
+    for version in VERSIONS {
+        let mut site = golden(version)?;
+        let backup = site.scratch().join("backup").to_string_lossy().into_owned();
+        site.runs(&["backup", "--to", &backup], 0)?;
+        site.data = site.scratch().join("restored");
+        site.runs(&["restore", "--from", &backup], 0)?;
+        let daemon = site.start().map_err(|error| format!("{version}: {error}"))?;
+        for (queue, texts) in listed(version)? {
+            let found = Peer::begun(daemon.address())?.drain(&queue)?;
+            let same = found == texts;
+            require!(same, "{version}: {queue} has {} of {}", found.len(), texts.len());
+        }
+        daemon.stop()?;
+    }
+    Ok(())
+}
+
 /// Changes a folder, and expects a start that refuses with these words and leaves all as it is.
 fn refused(what: &str, words: &[&str], change: impl Fn(&Path) -> Try<String>) -> Try {
     let site = golden("version-2")?;

@@ -74,7 +74,7 @@ impl Backup {
             last: manifest.newest().map(|point| Lsn(point.end.lsn)),
             ..CheckReport::default()
         };
-        let all = manifest.files().map(|sum| sum.bytes).sum();
+        let all = manifest.bytes();
         for sum in manifest.files() {
             report.files += 1;
             if let Err(what) = self.check_file(sum, &mut report.bytes, all, progress) {

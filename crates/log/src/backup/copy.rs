@@ -201,7 +201,7 @@ impl Backup {
         }
         let (files, bytes) = (written.files, written.bytes);
         let full = self.manifest.is_none() || choices.full;
-        let held = manifest.files().map(|sum| sum.bytes).sum();
+        let held = manifest.bytes();
         let first = manifest.points.first().map_or(source.end(), Point::earliest);
         self.publish(manifest)?;
         Ok(Done { end: source.end(), image: at, first, bytes, files, bytes_held: held, full })

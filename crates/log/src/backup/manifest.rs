@@ -158,6 +158,12 @@ impl Manifest {
         parts.chain(&self.packs).chain(points.flatten()).chain(&self.times)
     }
 
+    /// Bytes of all files but the manifest itself.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.files().fold(0, |sum, file| sum.saturating_add(file.bytes))
+    }
+
     /// How far an extent is held: bytes from its beginning on.
     #[must_use]
     pub fn held(&self, extent: u64) -> u64 {

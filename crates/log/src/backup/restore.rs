@@ -83,7 +83,13 @@ pub fn restore_folder(
         check_empty(&LinuxDisk::read_only(&log)?)?;
     }
     let disk: Arc<dyn Disk> = Arc::new(LinuxDisk::open(&log)?);
-    restore(backup, &disk, upto, progress)
+    let restored = restore(backup, &disk, upto, progress)?;
+    // The data folder's own name must survive a power cut as well.
+    let parent = data.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let parent = parent.unwrap_or(Path::new("."));
+    let synced = std::fs::File::open(parent).and_then(|folder| folder.sync_all());
+    synced.map_err(|e| LogError::io("sync", &parent.display().to_string(), e))?;
+    Ok(restored)
 }
 
 /// Restores into a log folder, which must be empty or left by an interrupted restore.
@@ -305,7 +311,7 @@ impl Plan {
             lsn: Lsn(extent * self.extent_bytes + offset),
             term: self.term.checked_add(1).ok_or(out_of_terms)?,
             unsynced: 0,
-            index: self.end.index + 1,
+            index: self.end.index.checked_add(1).ok_or(LogError::Full)?,
         };
         header.checksum = header.sum(payload_sum(self.log_id, &[]));
         let mut buffer = Aligned::with_capacity(size(block));
