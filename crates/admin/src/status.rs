@@ -29,8 +29,16 @@ pub struct Status {
     pub connections: u64,
     /// The recovery log.
     pub log: LogStatus,
+    /// What the start of this process took.
+    pub restart: RestartStatus,
+    /// The newest image.
+    pub image: ImageStatus,
+    /// Indexes of queues, in memory and on pages.
+    pub index: IndexStatus,
     /// Memory.
     pub memory: MemoryStatus,
+    /// Open units of work.
+    pub units: UnitsStatus,
     /// Local queues, by name.
     pub queues: Vec<QueueStatus>,
 }
@@ -78,6 +86,84 @@ pub struct LogStatus {
     pub durable_lsn: String,
     /// Whether there is room.
     pub space: Space,
+    /// Mean size of a write, bytes.
+    pub write_size_bytes: u64,
+    /// Age of the oldest write that is not back, microseconds: grows while the disk stalls.
+    pub write_waiting_us: u64,
+    /// Bytes in use of the file system that the log is in; 0 when not known.
+    pub file_system_bytes_in_use: u64,
+    /// Bytes that it has; 0 when not known.
+    pub file_system_bytes_max: u64,
+    /// Current primary space in use (LOGINUSE): the part of the log's space that a restart reads.
+    pub primary_space_in_use_percent: u64,
+    /// Workload primary space utilization (LOGUTIL): the most that was lately needed at a time.
+    pub workload_space_percent: u64,
+    /// Bytes that a restart reads (RECSZ).
+    pub restart_bytes: u64,
+    /// Bytes required for media recovery (MEDIASZ).
+    pub media_recovery_bytes: u64,
+}
+
+/// What the start of a process took.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RestartStatus {
+    /// The queues were rebuilt from the whole log, because pages or the newest image were damaged.
+    pub rebuilt: bool,
+    /// Records replayed.
+    pub records: u64,
+    /// Bytes of log replayed.
+    pub bytes: u64,
+    /// Reads of extents.
+    pub reads: u64,
+    /// Listing files and reading the image, microseconds.
+    pub opening_us: u64,
+    /// Making the queues of the image, microseconds.
+    pub image_us: u64,
+    /// Reading and replaying the log, microseconds.
+    pub replaying_us: u64,
+    /// Of this: waiting for the disk, microseconds.
+    pub waiting_us: u64,
+    /// Looking behind the end of the log, microseconds.
+    pub judging_us: u64,
+    /// All of it, until the log could be written again, microseconds.
+    pub total_us: u64,
+}
+
+/// The newest image of this process.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ImageStatus {
+    /// Where a restart would begin, as `<a:b:c:d>`; empty without an image.
+    pub lsn: String,
+    /// Images taken by this process.
+    pub taken: u64,
+    /// When the last of them was taken, milliseconds since the Unix epoch; 0 for none.
+    pub taken_at: u64,
+    /// How long that took, milliseconds.
+    pub took_ms: u64,
+    /// Its length, without pages.
+    pub bytes: u64,
+    /// Pages that were written for it.
+    pub pages: u64,
+}
+
+/// Indexes of queues.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct IndexStatus {
+    /// Bytes in memory, about.
+    pub bytes: u64,
+    /// Bytes that may be in memory (`index_bytes_max`).
+    pub bytes_max: u64,
+    /// Length of the page file.
+    pub page_file_bytes: u64,
+    /// Bytes of it that hold pages.
+    pub page_bytes: u64,
+    /// Reads of the page file.
+    pub page_reads: u64,
+    /// Writes of the page file.
+    pub page_writes: u64,
 }
 
 /// Microseconds.
@@ -117,14 +203,34 @@ pub enum Space {
 pub struct MemoryStatus {
     /// Resident set.
     pub resident_bytes: u64,
-    /// Bodies of non-persistent messages.
+    /// Bodies of non-persistent messages, and what open units of work keep in memory.
     pub message_bytes: u64,
     /// What those may have.
     pub message_bytes_max: u64,
+    /// Large messages whose end has not come.
+    pub arriving_bytes: u64,
+    /// What those may have, beside the one that is read in any case.
+    pub arriving_bytes_max: u64,
     /// Bodies of persistent messages that are kept at hand.
     pub cache_bytes: u64,
     /// What those may have.
     pub cache_bytes_max: u64,
+}
+
+/// Open units of work.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UnitsStatus {
+    /// How many there are.
+    pub open: u64,
+    /// Bytes of persistent messages that they keep in memory.
+    pub memory_bytes: u64,
+    /// Bytes of messages that they have in the log ahead of their commits.
+    pub log_bytes: u64,
+    /// Where the oldest of those is: the log cannot be reused from there on. Empty: none is there.
+    pub oldest_lsn: String,
+    /// Units that were rolled back because the log was nearly full, since the process started.
+    pub ended_for_log: u64,
 }
 
 /// One local queue. Counters count from the start of the process.

@@ -37,6 +37,10 @@ pub(crate) enum Command {
     Status(Status),
     /// Take an image of a running queue manager now: a restart begins from it
     Image(Image),
+    /// Copy a queue manager, running or not, into a folder; or check such a copy
+    Backup(Backup),
+    /// Bring a queue manager back from a backup, into an empty data folder
+    Restore(Restore),
     /// Look at a recovery log while no queue manager uses it
     Log {
         #[command(subcommand)]
@@ -105,6 +109,58 @@ pub(crate) struct Reach {
 pub(crate) struct Image {
     #[command(flatten)]
     pub(crate) reach: Reach,
+}
+
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(crate) struct Backup {
+    #[command(subcommand)]
+    pub(crate) command: Option<BackupCommand>,
+    /// Data folder of the queue manager
+    #[arg(long, value_name = "DIR", default_value = "./data/QM1", env = "TOWLINE_DATA")]
+    pub(crate) data: PathBuf,
+    /// Folder of the backup: a new or empty one, or one that has a backup, to which only what is new is
+    /// added
+    #[arg(long, value_name = "FOLDER", required = true)]
+    pub(crate) to: Option<PathBuf>,
+    /// Copy everything again
+    #[arg(long)]
+    pub(crate) full: bool,
+    /// How many backups back a restore can go: so many images are kept, with the log from the oldest on
+    #[arg(long, value_name = "N", default_value_t = 2,
+          value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) keep_images: u16,
+    /// Answer in JSON
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum BackupCommand {
+    /// Check every byte of a backup; 0 when it can be restored
+    Verify {
+        /// Folder of the backup
+        folder: PathBuf,
+    },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Restore {
+    /// Folder of the backup
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) from: PathBuf,
+    /// Data folder to be made: missing or empty, or left by an interrupted restore
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: PathBuf,
+    /// Only up to the last commit that ends at or before this position: <a:b:c:d>, 0x... or a number
+    #[arg(long, value_name = "LSN", conflicts_with = "to_time")]
+    pub(crate) to_lsn: Option<String>,
+    /// Only up to what was committed at or before this time, to about a second: 2026-11-22T01:00:00Z
+    #[arg(long, value_name = "TIME")]
+    pub(crate) to_time: Option<String>,
+    /// Answer in JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -285,7 +341,7 @@ pub(crate) enum Log {
         #[arg(long, value_name = "LSN")]
         to: Option<String>,
     },
-    /// Check every batch; 0 when the log is sound
+    /// Check every batch, the images and the pages of the newest one; 0 when all are sound
     Verify {
         #[command(flatten)]
         place: LogPlace,

@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use towline_core::object::Definition;
 use towline_core::{Body, Fact, record};
+use towline_log::backup::CheckReport;
 use towline_log::offline::{self, Filter, Item, VerifyReport};
 use towline_log::{Finding, LogError};
+use towline_server::backup::check_images;
 use towline_types::Lsn;
 
 use crate::arguments::{Log, LogPlace};
@@ -53,7 +55,7 @@ fn dump(place: &LogPlace, from: Option<&str>, to: Option<&str>) -> Result<(), Fa
 }
 
 /// `<a:b:c:d>`, `0x...` or a plain number.
-fn position(text: &str) -> Result<Lsn, Failure> {
+pub(crate) fn position(text: &str) -> Result<Lsn, Failure> {
     let wrong = || Failure::Usage(format!("{text}: <a:b:c:d>, 0x... or a number was expected"));
     if let Some(words) = text.strip_prefix('<').and_then(|rest| rest.strip_suffix('>')) {
         let words: Result<Vec<u16>, _> = words.split(':').map(str::parse::<u16>).collect();
@@ -142,6 +144,9 @@ fn describe(fact: &Fact) -> String {
         Fact::BodyChunk { body, index, chunk } => {
             format!("chunk {index} of body {}: {}", body.0, length(chunk))
         }
+        Fact::Abandoned { first, bodies } => {
+            format!("abandoned {bodies} bodies from {} on", first.0)
+        }
         Fact::Deleted { queue } => format!("deleted queue {}", queue.0),
         Fact::Cleared { queue, upto } => format!("cleared queue {} up to {}", queue.0, upto.0),
         Fact::Defined { definition } => define(definition),
@@ -178,7 +183,12 @@ fn length(body: &Body) -> String {
 fn verify(place: &LogPlace) -> Result<(), Failure> {
     let folder = folder(place)?;
     let report = offline::verify(&folder).map_err(failed(&folder))?;
-    let sound = report.is_sound();
+    // What a damaged log says of its pages is no news.
+    let pages = match report.is_sound() {
+        true => check_images(&place.data).map_err(Failure::failed)?,
+        false => CheckReport::default(),
+    };
+    let sound = report.is_sound() && pages.is_sound();
     if place.json {
         let position = |lsn: Option<Lsn>| lsn.map(|lsn| lsn.to_string());
         let findings: Vec<Value> = report.findings.iter().map(found).collect();
@@ -188,22 +198,29 @@ fn verify(place: &LogPlace) -> Result<(), Failure> {
             "records": report.records,
             "first_lsn": position(report.first),
             "last_lsn": position(report.last),
+            "images": report.images,
+            "pages": pages.pages,
             "findings": findings,
+            "page_findings": pages.findings,
         }))?;
     } else {
-        summary(&report, sound)?;
+        summary(&report, &pages, sound)?;
     }
     if sound { Ok(()) } else { Err(Failure::Silent) }
 }
 
-fn summary(report: &VerifyReport, sound: bool) -> Result<(), Failure> {
+fn summary(report: &VerifyReport, checked: &CheckReport, sound: bool) -> Result<(), Failure> {
     for finding in &report.findings {
         show::line(&format!("! {finding}"))?;
     }
-    let VerifyReport { batches, records, .. } = report;
+    for finding in &checked.findings {
+        show::line(&format!("! {finding}"))?;
+    }
+    let VerifyReport { batches, records, images, .. } = report;
     if let (Some(first), Some(last)) = (report.first, report.last) {
         show::line(&format!("{batches} batches, {records} records, from {first} to {last}"))?;
     }
+    show::line(&format!("{images} images; the newest one has {} pages", checked.pages))?;
     show::line(if sound { "The log is sound." } else { "The log is damaged." })
 }
 

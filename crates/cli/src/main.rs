@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod backup;
 mod disktest;
 mod failure;
 mod generate;
@@ -19,6 +20,7 @@ mod mqsc;
 mod progress;
 mod put;
 mod reach;
+mod restore;
 mod run;
 mod show;
 mod status;
@@ -42,6 +44,8 @@ fn main() -> ExitCode {
         Command::Browse(arguments) => (arguments.take.reach.json, get::browse(&arguments)),
         Command::Status(arguments) => (arguments.reach.json, status::run(&arguments)),
         Command::Image(arguments) => (arguments.reach.json, image::run(&arguments)),
+        Command::Backup(arguments) => (arguments.json, backup::run(&arguments)),
+        Command::Restore(arguments) => (arguments.json, restore::run(&arguments)),
         Command::Log { command } => (command.is_json(), log::run(&command)),
         Command::Load(arguments) => return towline_load::run(arguments),
         Command::Disktest(arguments) => return disktest::run(&arguments),

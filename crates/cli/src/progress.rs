@@ -5,6 +5,21 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+/// A bar over bytes, of which it is learned with each step how many there are.
+pub(crate) fn byte_bar(json: bool) -> ProgressBar {
+    if json || !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(0);
+    bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(5));
+    let template =
+        "{bar:30} {binary_bytes}/{binary_total_bytes}, {binary_bytes_per_sec}, {eta} left";
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    bar
+}
+
 /// Runs shorter than this many messages have no bar.
 const WORTH_IT: u64 = 1_000;
 

@@ -124,6 +124,7 @@ fn wrong_options_are_2_and_what_cannot_run_is_1() {
         &["--power-cut-check", "write"],
         &["--power-cut-check", "write", "x", "--acked", "1"],
         &["--power-cut-check", "verify", "x", "--records", "1"],
+        &["--power-cut-check", "verify", "x", "--quick"],
         &["--acked", "1"],
         &["--bogus"],
     ] {
@@ -146,7 +147,14 @@ fn wrong_options_are_2_and_what_cannot_run_is_1() {
 fn the_file_goes_when_the_tester_is_interrupted_or_killed() {
     for (signal, part) in [("-INT", &[] as &[&str]), ("-KILL", &[]), ("-KILL", &["--locks"])] {
         let folder = folder();
-        let mut process = command(folder.path(), part).stdout(Stdio::null()).spawn().unwrap();
+        // A test that runs in the background has inherited that SIGINT is ignored.
+        let mut process = Command::new("env")
+            .args(["--default-signal=INT", env!("CARGO_BIN_EXE_towline"), "disktest"])
+            .args(part)
+            .current_dir(folder.path())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
         wait_until("something in the folder", || !is_empty(folder.path()));
         let pid = process.id().to_string();
         assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());

@@ -73,10 +73,16 @@ impl QueueManager {
                     unreachable!("a chunk that is applied is in the log")
                 };
                 self.next.body = self.next.body.max(body.0.saturating_add(1));
-                let chunks = self.chunks.entry(body).or_default();
-                assert_eq!(chunks.len(), index as usize, "chunks come in order");
-                chunks.push(location);
+                let known = self.ahead.pieces(body).len();
+                assert_eq!(known, index as usize, "chunks come in order");
+                self.ahead.add(body, location);
                 outputs.effects.push(Effect::Stored { location });
+            }
+            Fact::Abandoned { first, bodies } => {
+                let locations = self.ahead.take_range(first, bodies);
+                if !locations.is_empty() {
+                    outputs.effects.push(Effect::RemovedMany { locations });
+                }
             }
             Fact::Defined { definition } => self.apply_definition(*definition),
             Fact::Deleted { queue } => self.apply_deleted(queue, outputs),
@@ -125,11 +131,14 @@ impl QueueManager {
     pub(crate) fn stored(&mut self, body: Body, outputs: &mut Outputs) -> Body {
         match body {
             Body::Announced { body, chunks, bytes } => {
-                let locations = self.chunks.remove(&body).unwrap_or_default();
+                let Some(pieces) = self.ahead.take(body) else {
+                    unreachable!("a put refers to {body:?}, which did not go ahead")
+                };
+                let locations = pieces.as_slice();
                 assert_eq!(locations.len(), chunks as usize, "all chunks were applied before");
                 let sum: u64 = locations.iter().map(|chunk| u64::from(chunk.bytes)).sum();
                 assert_eq!(sum, bytes, "the chunks are as long as announced");
-                Body::Chunks(locations.into_boxed_slice())
+                pieces.into_body()
             }
             Body::Log(location) => {
                 outputs.effects.push(Effect::Stored { location });

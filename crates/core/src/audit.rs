@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::QueueManager;
+use crate::party::{StagedBody, StagedPut, Unit};
 use crate::queue::{Queue, State};
 
 impl QueueManager {
@@ -20,7 +21,10 @@ impl QueueManager {
             memory.map(|(_, entry)| entry.memory_bytes()).sum()
         };
         let stored: u64 = self.queues.values().map(|queue| non_persistent(queue)).sum();
-        let staged: u64 = self.units.values().map(|unit| unit.bytes).sum();
+        let puts = || self.units.values().flat_map(|unit| &unit.puts);
+        let staged: u64 = puts().map(StagedPut::memory_bytes).sum();
+        let to_spill: u64 = puts().map(StagedPut::bytes_to_spill).sum();
+        assert_eq!(self.staged_bytes, to_spill, "what could be in the log");
         let in_flight: u64 = self.queues.values().map(|queue| queue.in_flight).sum();
         assert!(self.memory_bytes >= stored + staged, "memory is accounted for");
         if in_flight == 0 {
@@ -39,8 +43,7 @@ impl QueueManager {
             let connection = self.connections.get(&unit.connection);
             assert!(connection.is_some_and(|found| found.units.contains(id)), "known units");
             assert!(!self.ended_units.contains_key(id), "a unit is open or ended");
-            let bytes: u64 = unit.puts.iter().map(|put| put.content.len() as u64).sum();
-            assert_eq!(bytes, unit.bytes, "bytes of a unit");
+            audit_unit(unit);
         }
     }
 
@@ -74,4 +77,26 @@ impl QueueManager {
         assert_eq!(held, states, "what is held has a holder");
         assert!(queue.depth() == queue.live + queue.reserved, "depth");
     }
+}
+
+fn audit_unit(unit: &Unit) {
+    let mut ahead = Vec::new();
+    let (mut bytes, mut ahead_bytes) = (0, 0);
+    for (at, put) in unit.puts.iter().enumerate() {
+        assert!(at >= unit.spilled || put.bytes_to_spill() == 0, "spilled from the front on");
+        match put.body {
+            StagedBody::Here(_) => bytes += put.bytes_here(),
+            StagedBody::Ahead { body, chunks, bytes: length } => {
+                assert!(put.header.persistent && chunks > 0, "what the log may have");
+                bytes += length;
+                ahead_bytes += length;
+                ahead.push(body.0);
+            }
+        }
+    }
+    assert_eq!((bytes, ahead_bytes), (unit.bytes, unit.ahead_bytes), "bytes of a unit");
+    let to_spill: u64 = unit.puts.iter().map(StagedPut::bytes_to_spill).sum();
+    assert_eq!(to_spill, unit.staged_bytes, "bytes of a unit in memory");
+    let ranges = unit.ahead.iter().flat_map(|(first, count)| first.0..first.0 + count);
+    assert_eq!(ahead, ranges.collect::<Vec<_>>(), "a unit knows its bodies in the log");
 }

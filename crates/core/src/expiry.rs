@@ -1,14 +1,15 @@
 //! What time brings: units of work that are too old, messages that expired and that nobody tried to
 //! get.
 
-use towline_types::Time;
+use towline_types::{Lsn, Time};
 
 use crate::decide::LazyFacts;
 use crate::effect::{Effect, Outputs};
 use crate::fact::Fact;
 use crate::message::DeadLetterReason;
+use crate::party::Unit;
 use crate::queue::{Entry, LANES, Queue, Search, Spot, State};
-use crate::{MessageSequence, PageKey, QueueId, QueueManager, Refusal};
+use crate::{MessageSequence, PageKey, QueueId, QueueManager, Refusal, UnitId};
 
 /// Messages examined by one tick; about a tenth of a millisecond.
 const LOOKS_PER_TICK: u32 = 2048;
@@ -89,13 +90,35 @@ impl QueueManager {
             if oldest.get().opened_at + age_max > now {
                 return;
             }
-            let (id, unit) = oldest.remove_entry();
-            let connection = unit.connection;
-            self.roll_back(now, unit, outputs);
-            let reason = Refusal::UnitTooOld { seconds_max: age_max.as_secs() };
-            self.ended_units.insert(id, (connection, reason.clone()));
-            self.effects.push(Effect::UnitRolledBack { connection, unit: id, reason });
+            let (id, reason) =
+                (*oldest.key(), Refusal::UnitTooOld { seconds_max: age_max.as_secs() });
+            self.end_unit(now, id, reason, outputs);
         }
+    }
+
+    /// The open unit of work whose bodies went to the log first, and where they begin. None when no
+    /// unit has any there, or the oldest ones are not durable yet.
+    #[must_use]
+    pub fn oldest_unit_in_log(&self) -> Option<(UnitId, Lsn)> {
+        // Ids of bodies ascend with their places.
+        let first = |unit: &Unit| unit.ahead.first().map(|(body, _)| *body);
+        let in_log = self.units.iter().filter_map(|(id, unit)| Some((first(unit)?, *id)));
+        let (body, id) = in_log.min()?;
+        self.ahead.pieces(body).first().map(|location| (id, location.lsn))
+    }
+
+    /// Rolls back the unit of [`QueueManager::oldest_unit_in_log`]: the log is so full, and cannot
+    /// be reused from there on. False when there is none.
+    pub fn end_oldest_unit_in_log(
+        &mut self,
+        now: Time,
+        percent: u64,
+        outputs: &mut Outputs,
+    ) -> bool {
+        let Some((id, _)) = self.oldest_unit_in_log() else { return false };
+        self.end_unit(now, id, Refusal::UnitHeldLog { percent }, outputs);
+        self.flush_effects(outputs);
+        true
     }
 
     fn scan_step(&mut self, now: Time, outputs: &mut Outputs) {

@@ -16,9 +16,10 @@ pub enum Body {
     Memory(Bytes),
     /// In the log, in one place.
     Log(BodyLocation),
-    /// In the log, in chunks, in order.
+    /// In the log, in two chunks or more, in order.
     Chunks(Box<[BodyLocation]>),
-    /// A put fact whose chunks went ahead as [`Fact::BodyChunk`]s; `apply` turns it into `Chunks`.
+    /// A put fact whose chunks went ahead as [`Fact::BodyChunk`]s; `apply` turns it into `Chunks`, or
+    /// `Log` when there is one.
     Announced {
         /// Which chunks.
         body: BodyId,
@@ -89,7 +90,7 @@ pub enum Fact {
         /// Why.
         dead_letter: Box<DeadLetter>,
     },
-    /// A piece of a large body, ahead of the put that will refer to it.
+    /// A piece of a body, ahead of the put that will refer to it.
     BodyChunk {
         /// Of which body.
         body: BodyId,
@@ -97,6 +98,13 @@ pub enum Fact {
         index: u32,
         /// The bytes (`Body::Incoming`) or where they are (`Body::Log`).
         chunk: Body,
+    },
+    /// The unit of work was rolled back whose puts would have referred to these bodies.
+    Abandoned {
+        /// The first body.
+        first: BodyId,
+        /// How many there are, with the ids that follow.
+        bodies: u64,
     },
     /// An object exists from now on, or has these attributes from now on.
     Defined {

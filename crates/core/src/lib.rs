@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod apply;
 mod audit;
 mod carry;
@@ -34,7 +35,7 @@ mod refusal;
 mod replay;
 mod request;
 pub mod selector;
-mod snapshot;
+pub mod snapshot;
 mod status;
 
 pub use carry::{CarryCursor, FoundOld};

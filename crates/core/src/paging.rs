@@ -345,6 +345,7 @@ impl QueueManager {
             }
             Fact::Cleared { queue, upto } => (queue, self.queues.get(queue)?.away_across(upto.0)),
             Fact::BodyChunk { .. }
+            | Fact::Abandoned { .. }
             | Fact::Defined { .. }
             | Fact::Deleted { .. }
             | Fact::Undefined { .. }

@@ -4,13 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use towline_types::{Payload, Time};
+use towline_types::{Payload, Time, limits};
 
 use crate::hash::FastMap;
 use crate::message::Header;
 use crate::queue::{Attention, LANES, Rank, Spot, Visitor};
 use crate::request::{ConsumerMode, Filter, Outcome};
-use crate::{ConnectionId, ConsumerId, QueueId, UnitId};
+use crate::{BodyId, ConnectionId, ConsumerId, QueueId, UnitId};
 
 /// What a connection has open.
 #[derive(Debug, Default)]
@@ -77,7 +77,39 @@ impl Consumer {
 pub(crate) struct StagedPut {
     pub(crate) queue: QueueId,
     pub(crate) header: Header,
-    pub(crate) content: Payload,
+    pub(crate) body: StagedBody,
+}
+
+/// Where the body of a staged put is.
+#[derive(Debug)]
+pub(crate) enum StagedBody {
+    Here(Payload),
+    /// On its way to the log, or there, in chunks.
+    Ahead {
+        body: BodyId,
+        chunks: u32,
+        bytes: u64,
+    },
+}
+
+impl StagedPut {
+    /// Bytes of the body that are in memory.
+    pub(crate) fn bytes_here(&self) -> u64 {
+        match &self.body {
+            StagedBody::Here(content) => content.len() as u64,
+            StagedBody::Ahead { .. } => 0,
+        }
+    }
+
+    /// Bytes of memory that are counted for it.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.bytes_here() + limits::STAGED_PUT_BYTES
+    }
+
+    /// Bytes that could be in the log instead of in memory.
+    pub(crate) fn bytes_to_spill(&self) -> u64 {
+        if self.header.persistent { self.bytes_here() } else { 0 }
+    }
 }
 
 /// A settlement that waits for its unit of work to commit. The message stays held.
@@ -97,11 +129,29 @@ pub(crate) struct Unit {
     pub(crate) gets: Vec<StagedGet>,
     /// Of all puts.
     pub(crate) bytes: u64,
+    /// Of them: persistent bodies in memory.
+    pub(crate) staged_bytes: u64,
+    /// Puts before this one have no persistent body in memory, unless it is empty.
+    pub(crate) spilled: usize,
+    /// Of them: bodies in the log, or on their way there.
+    pub(crate) ahead_bytes: u64,
+    /// The ids of its bodies in the log, as ranges: the first one, and how many.
+    pub(crate) ahead: Vec<(BodyId, u64)>,
 }
 
 impl Unit {
     pub(crate) fn new(connection: ConnectionId, opened_at: Time) -> Unit {
-        Unit { connection, opened_at, puts: Vec::new(), gets: Vec::new(), bytes: 0 }
+        Unit {
+            connection,
+            opened_at,
+            puts: Vec::new(),
+            gets: Vec::new(),
+            bytes: 0,
+            staged_bytes: 0,
+            spilled: 0,
+            ahead_bytes: 0,
+            ahead: Vec::new(),
+        }
     }
 
     /// Puts and gets in it.

@@ -11,8 +11,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use towline_types::BodyLocation;
-
+use crate::ahead::BodiesAhead;
 use crate::catalogue::Catalogue;
 use crate::expiry::Scan;
 use crate::ghosts::Ghosts;
@@ -22,9 +21,7 @@ use crate::paging::Paging;
 use crate::party::{Connection, Consumer, Unit};
 use crate::queue::Queue;
 use crate::request::Limits;
-use crate::{
-    BodyId, ConnectionId, ConsumerId, Effect, MessageSequence, Outputs, QueueId, Refusal, UnitId,
-};
+use crate::{ConnectionId, ConsumerId, Effect, MessageSequence, Outputs, QueueId, Refusal, UnitId};
 
 /// See the module's description.
 #[derive(Debug)]
@@ -38,11 +35,13 @@ pub struct QueueManager {
     pub(crate) units: BTreeMap<UnitId, Unit>,
     /// Units that the queue manager rolled back and whose connections do not know yet, with why.
     pub(crate) ended_units: BTreeMap<UnitId, (ConnectionId, Refusal)>,
-    /// Chunks in the log that no put refers to yet.
-    pub(crate) chunks: FastMap<BodyId, Vec<BodyLocation>>,
+    /// Bodies in the log that no put refers to yet.
+    pub(crate) ahead: BodiesAhead,
     pub(crate) next: Counters,
     /// Bytes in memory: non-persistent bodies, and what open units of work staged.
     pub(crate) memory_bytes: u64,
+    /// Of these: persistent bodies that open units of work staged.
+    pub(crate) staged_bytes: u64,
     /// Queues that `dispatch` must look at; each has its flag set once.
     pub(crate) changed: VecDeque<QueueId>,
     /// Effects that wait for the next call with outputs.
@@ -79,9 +78,10 @@ impl QueueManager {
             connections: FastMap::default(),
             units: BTreeMap::new(),
             ended_units: BTreeMap::new(),
-            chunks: FastMap::default(),
+            ahead: BodiesAhead::default(),
             next: Counters { sequence: 1, queue: 1, body: 1, consumer: 1, unit: 1 },
             memory_bytes: 0,
+            staged_bytes: 0,
             changed: VecDeque::new(),
             effects: Vec::new(),
             scan: Scan::default(),

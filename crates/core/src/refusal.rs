@@ -29,6 +29,8 @@ pub enum Refusal {
     UnitTooLarge { bytes_max: u64 },
     /// The unit of work was open for too long.
     UnitTooOld { seconds_max: u64 },
+    /// The recovery log was nearly full, and the unit of work held its oldest place.
+    UnitHeldLog { percent: u64 },
     /// No open unit of work of that id on this connection.
     UnknownUnit,
     /// A put or a settlement inside the unit of work was refused.
@@ -94,6 +96,7 @@ impl fmt::Display for Refusal {
             R::UnitTooManyMessages { .. }
             | R::UnitTooLarge { .. }
             | R::UnitTooOld { .. }
+            | R::UnitHeldLog { .. }
             | R::UnknownUnit
             | R::UnitDoomed
             | R::TooManyUnits { .. } => self.write_unit(out),
@@ -114,8 +117,8 @@ impl fmt::Display for Refusal {
             R::BadAttribute { attribute, why } => write!(out, "{attribute}: {why}"),
             R::MemoryFull { bytes_max } => write!(
                 out,
-                "non-persistent messages fill {bytes_max} bytes of memory; get some, \
-                 or raise memory_bytes_max"
+                "non-persistent messages and open units of work fill {bytes_max} bytes of memory; \
+                 get some, commit, or raise memory_bytes_max"
             ),
             R::LogFull => write!(
                 out,
@@ -145,6 +148,11 @@ impl Refusal {
             Refusal::UnitTooOld { seconds_max } => write!(
                 out,
                 "unit of work was open for more than {seconds_max} s and was rolled back"
+            ),
+            Refusal::UnitHeldLog { percent } => write!(
+                out,
+                "unit of work was rolled back because the recovery log is {percent} % full; \
+                 commit more often, or give the log more room"
             ),
             Refusal::TooManyUnits { units_max } => {
                 write!(out, "more than {units_max} units of work open on this connection")

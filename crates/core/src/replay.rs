@@ -26,6 +26,7 @@
 //!
 //! `replay` is given whole runs only (recovery drops a run without its last record).
 
+use crate::ahead::Pieces;
 use crate::apply::{Manner, release};
 use crate::fact::{Body, Fact};
 use crate::object::Definition;
@@ -72,10 +73,8 @@ impl QueueManager {
     /// deleted queues.
     pub fn replay_end(&mut self, outputs: &mut Outputs) {
         self.ghosts.end(outputs);
-        let mut orphans: Vec<_> = std::mem::take(&mut self.chunks).into_iter().collect();
-        orphans.sort_unstable_by_key(|(body, _)| *body);
-        for (_, locations) in orphans {
-            release(Some(Body::Chunks(locations.into_boxed_slice())), outputs);
+        for pieces in self.ahead.take_all() {
+            release(Some(pieces.into_body()), outputs);
         }
     }
 
@@ -117,7 +116,7 @@ impl QueueManager {
                 let Body::Log(_) = chunk else {
                     return Err(contradiction("a chunk without a place"));
                 };
-                let known = self.chunks.get(body).map_or(0, Vec::len);
+                let known = self.ahead.pieces(*body).len();
                 match (known == *index as usize, before_image) {
                     (true, _) => Ok(Verdict::Apply),
                     (false, true) => Ok(Verdict::Skip),
@@ -143,7 +142,8 @@ impl QueueManager {
                 check_sequence(*upto)?;
                 self.judge_queue(*queue, before_image)
             }
-            Fact::Committed { .. } => Ok(Verdict::Apply),
+            // What it names may have been dropped, with its extent or at an earlier start.
+            Fact::Abandoned { .. } | Fact::Committed { .. } => Ok(Verdict::Apply),
         }
     }
 
@@ -222,9 +222,10 @@ impl QueueManager {
         match body {
             Body::Log(_) => Ok(Verdict::Apply),
             Body::Announced { body, chunks, bytes } => {
-                let known = self.chunks.get(body).map_or(&[][..], Vec::as_slice);
+                let known = self.ahead.pieces(*body);
                 let sum: u64 = known.iter().map(|chunk| u64::from(chunk.bytes)).sum();
-                match (known.len() == *chunks as usize && sum == *bytes, before_image) {
+                let all = *chunks > 0 && known.len() == *chunks as usize && sum == *bytes;
+                match (all, before_image) {
                     (true, _) => Ok(Verdict::Apply),
                     (false, true) => Ok(Verdict::Skip),
                     (false, false) => Err(contradiction("chunks of a body are missing")),
@@ -277,6 +278,7 @@ impl QueueManager {
                 self.ghosts.cleared(queue, upto, outputs);
             }
             Fact::BodyChunk { .. }
+            | Fact::Abandoned { .. }
             | Fact::Defined { .. }
             | Fact::Undefined { .. }
             | Fact::Committed { .. } => unreachable!("such a fact concerns no message"),
@@ -288,8 +290,8 @@ impl QueueManager {
         match fact {
             Fact::Put { queue: _, sequence: _, message } => {
                 if let Body::Announced { body, .. } = message.body {
-                    let chunks = self.chunks.remove(&body).unwrap_or_default();
-                    release(Some(Body::Chunks(chunks.into_boxed_slice())), outputs);
+                    let pieces = self.ahead.take(body);
+                    release(pieces.map(Pieces::into_body), outputs);
                 }
             }
             Fact::Got { .. }
@@ -297,6 +299,7 @@ impl QueueManager {
             | Fact::BackedOut { .. }
             | Fact::Moved { .. }
             | Fact::BodyChunk { .. }
+            | Fact::Abandoned { .. }
             | Fact::Defined { .. }
             | Fact::Undefined { .. }
             | Fact::Deleted { .. }

@@ -19,13 +19,16 @@ use crate::{ConnectionId, ConsumerId, MessageSequence, QueueId, UnitId};
 pub struct Limits {
     /// MAXUMSGS: puts and gets in one unit of work.
     pub unit_messages_max: u32,
-    /// Bytes put in one unit of work.
+    /// Bytes put in one unit of work, in memory and in the log.
     pub unit_bytes_max: u64,
+    /// Bytes of persistent bodies that one unit of work keeps in memory.
+    pub unit_staged_bytes_max: u64,
     /// An open unit of work older than this is rolled back.
     pub unit_age_max: Duration,
     /// Open units of work of one connection.
     pub units_per_connection_max: usize,
-    /// Bytes of the bodies of all non-persistent messages together.
+    /// Bytes of the bodies of all non-persistent messages, and what all open units of work keep in
+    /// memory, together.
     pub memory_bytes_max: u64,
     /// MAXMSGL of the queue manager, in bytes; a queue's own MAXMSGL may be lower.
     pub message_bytes_max: u64,
@@ -49,6 +52,7 @@ impl Default for Limits {
         Limits {
             unit_messages_max: limits::UNIT_MESSAGES_DEFAULT,
             unit_bytes_max: limits::UNIT_BYTES_DEFAULT,
+            unit_staged_bytes_max: limits::UNIT_STAGED_BYTES_MAX,
             unit_age_max: limits::UNIT_AGE_DEFAULT,
             units_per_connection_max: limits::UNITS_PER_CONNECTION_MAX,
             memory_bytes_max: 1024 * 1024 * 1024,

@@ -29,7 +29,9 @@ use crate::request::Limits;
 use crate::{BodyId, PageKey, QueueId, QueueManager};
 
 const MAGIC: &[u8; 8] = b"TWLIMAGE";
-const VERSION: u8 = 2;
+/// Newest version of images. A new version of pages comes with a new one of images, so that an older
+/// program refuses both before it reads a page.
+pub const VERSION: u8 = 2;
 const VERSION_WITHOUT_MESSAGES: u8 = 1;
 
 /// What is to be written of an image. Taken in a moment; written and encoded without the rules.
@@ -116,6 +118,13 @@ pub enum Pages {
     Ignored,
 }
 
+/// Version of an image that a later program wrote; `None` when this one reads it, or it is none.
+#[must_use]
+pub fn newer_version(image: &[u8]) -> Option<u8> {
+    let (magic, rest) = image.split_first_chunk::<8>()?;
+    rest.first().copied().filter(|version| magic == MAGIC && *version > VERSION)
+}
+
 impl QueueManager {
     /// An image as of the last fact applied.
     #[must_use]
@@ -129,10 +138,8 @@ impl QueueManager {
         put_varint(self.next.sequence, out);
         put_varint(u64::from(self.next.queue), out);
         put_varint(self.next.body, out);
-        put_varint(self.chunks.len() as u64, out);
-        let mut bodies: Vec<_> = self.chunks.iter().collect();
-        bodies.sort_unstable_by_key(|(body, _)| **body);
-        for (body, chunks) in bodies {
+        put_varint(self.ahead.len() as u64, out);
+        for (body, chunks) in self.ahead.iter() {
             put_varint(body.0, out);
             put_varint(chunks.len() as u64, out);
             for chunk in chunks {
@@ -193,13 +200,15 @@ impl QueueManager {
     fn read_chunks(&mut self, reader: &mut Reader<'_>, whole: bool) -> Result<(), RecordError> {
         for _ in 0..reader.varint()? {
             let body = BodyId(reader.varint()?);
-            let mut chunks = Vec::new();
+            if !self.ahead.pieces(body).is_empty() {
+                return Err(reader.error("two bodies of one id"));
+            }
             for _ in 0..reader.varint()? {
                 let lsn = Lsn(reader.varint()?);
-                chunks.push(BodyLocation { lsn, bytes: reader.varint_u32()? });
-            }
-            if whole && self.chunks.insert(body, chunks).is_some() {
-                return Err(reader.error("two bodies of one id"));
+                let location = BodyLocation { lsn, bytes: reader.varint_u32()? };
+                if whole {
+                    self.ahead.add(body, location);
+                }
             }
         }
         Ok(())
@@ -259,17 +268,23 @@ impl QueueManager {
     pub fn shares(&self) -> impl Iterator<Item = ExtentShare> {
         let away = self.outlines().flat_map(|outline| outline.extents.iter().copied());
         let extent_bytes = self.limits.extent_bytes;
-        away.chain(self.chunks.values().flatten().map(move |chunk| ExtentShare {
+        away.chain(self.ahead.locations().map(move |chunk| ExtentShare {
             extent: chunk.lsn.0 / extent_bytes,
             bodies: 1,
             bytes: u64::from(chunk.bytes),
         }))
     }
 
+    /// Bodies in the log that open units of work know of.
+    #[cfg(test)]
+    pub(crate) fn bodies_of_units(&self) -> u64 {
+        self.units.values().flat_map(|unit| &unit.ahead).map(|(_, bodies)| bodies).sum()
+    }
+
     /// Chunks of bodies that no put refers to yet.
     #[cfg(test)]
     pub(crate) fn bodies_in_progress(&self) -> impl Iterator<Item = BodyLocation> {
-        self.chunks.values().flatten().copied()
+        self.ahead.locations()
     }
 
     /// The pages that blocks refer to.

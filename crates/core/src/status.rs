@@ -107,6 +107,18 @@ impl QueueManager {
         self.units.len()
     }
 
+    /// Bytes that open units of work have in the log ahead of their commits.
+    #[must_use]
+    pub fn bytes_ahead(&self) -> u64 {
+        self.units.values().map(|unit| unit.ahead_bytes).sum()
+    }
+
+    /// Bytes of persistent bodies that open units of work keep in memory.
+    #[must_use]
+    pub fn staged_bytes(&self) -> u64 {
+        self.staged_bytes
+    }
+
     /// Whether this unit of work is open and was declared by this connection.
     #[must_use]
     pub fn has_unit(&self, connection: ConnectionId, unit: UnitId) -> bool {

@@ -58,7 +58,23 @@ pub trait Disk: Send + Sync {
     ///
     /// # Errors
     /// What the operating system says.
-    fn list(&self) -> io::Result<Vec<(String, u64)>>;
+    fn list(&self) -> io::Result<Vec<(String, u64)>> {
+        let names = self.names()?.into_iter();
+        names.map(|name| self.length(&name).map(|length| (name, length))).collect()
+    }
+
+    /// Names of all files, in no order; at the cost of one look into the folder, however many files
+    /// there are.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    fn names(&self) -> io::Result<Vec<String>>;
+
+    /// Length of a file.
+    ///
+    /// # Errors
+    /// What the operating system says; `NotFound` when it is not there.
+    fn length(&self, name: &str) -> io::Result<u64>;
 
     /// Returns when all creations, renames and removals so far will survive a power cut.
     ///

@@ -40,6 +40,11 @@ pub enum LogError {
         /// The newest format version that this program reads.
         supported: u16,
     },
+    /// A restore into this folder was interrupted: what is there is not a whole log.
+    Restoring {
+        /// The log folder.
+        folder: String,
+    },
     /// A file belongs to another log (another queue manager's folder was mixed in).
     OtherLog {
         /// The file inside the log folder.
@@ -173,6 +178,10 @@ impl fmt::Display for LogError {
                 out,
                 "{file} has log format version {found}, this program reads up to {supported}"
             ),
+            LogError::Restoring { folder } => write!(
+                out,
+                "a restore into {folder} was not finished; run 'towline restore' once more"
+            ),
             LogError::OtherLog { file } => write!(out, "{file} belongs to another log"),
             LogError::Full => write!(out, "the log has no room left, its reserve included"),
             LogError::Failed => write!(out, "the log failed earlier and accepts nothing more"),
@@ -190,6 +199,7 @@ impl std::error::Error for LogError {
             LogError::Locked { .. }
             | LogError::Damaged(_)
             | LogError::Version { .. }
+            | LogError::Restoring { .. }
             | LogError::OtherLog { .. }
             | LogError::Full
             | LogError::Failed
@@ -211,6 +221,7 @@ impl LogError {
             LogError::Locked { .. }
             | LogError::Damaged(_)
             | LogError::Version { .. }
+            | LogError::Restoring { .. }
             | LogError::OtherLog { .. }
             | LogError::Failed
             | LogError::Stopped

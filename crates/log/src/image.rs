@@ -53,12 +53,47 @@ pub(crate) fn write(shared: &Shared, mark: Mark, bytes: &[u8]) -> Result<(), Log
     images.push(ImagePlace { at, needs: header.needs() });
     images.sort_unstable();
     while images.len() > IMAGES_MAX {
-        let name = image_name(images.remove(0).at);
-        disk.remove(&name).map_err(|e| LogError::io("remove an old image", &name, e))?;
+        let Some(oldest) = images.first().map(|image| image_name(image.at)) else { break };
+        match disk.remove(&oldest) {
+            Ok(()) => {}
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            // The new image is there: that the old one is too is no failure of it. What the old one
+            // needs is kept, and with the next image it is tried again.
+            Err(_) => break,
+        }
+        images.remove(0);
     }
     let first = shared.first_held();
     hold(&shared.needs).enter_images(first, images);
     Ok(())
+}
+
+/// Removes all images but the newest, so that the log that only they need can go: where room is
+/// wanting, one image must do.
+///
+/// # Errors
+/// [`LogError::Io`]: what was not removed is kept, with all that it needs.
+pub(crate) fn drop_older(shared: &Shared) -> Result<(), LogError> {
+    let mut housekeeping = hold(&shared.housekeeping);
+    let images = &mut housekeeping.images;
+    let mut removed = Ok(());
+    while images.len() > 1 {
+        let name = image_name(images[0].at);
+        match shared.disk.remove(&name) {
+            Ok(()) => {}
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            Err(e) => {
+                removed = Err(LogError::io("remove an old image", &name, e));
+                break;
+            }
+        }
+        images.remove(0);
+    }
+    // An image that comes back after a power cut names log that may be gone by then: it must not.
+    sync_names(shared)?;
+    let first = shared.first_held();
+    hold(&shared.needs).enter_images(first, images);
+    removed
 }
 
 /// Makes names durable. What names there are when that fails is not known, and never will be by

@@ -100,7 +100,12 @@ fn next(shared: &Shared, refused: &mut bool) -> Chore {
             return Chore::Fill(Arc::clone(&state.extents.current), state.extents.filled_to);
         }
         if !*refused {
-            state.extents.disk_room = shared.disk.free_bytes() / state.extents.extent_bytes;
+            let disk_room = shared.disk.free_bytes() / state.extents.extent_bytes;
+            if disk_room < state.extents.disk_room {
+                // Somebody may wait for an extent that will not come after all.
+                shared.wake_appenders(&state);
+            }
+            state.extents.disk_room = disk_room;
             if state.extents.wants_ready() {
                 let spare = state.extents.spares.pop();
                 state.extents.recycling = spare.is_some();

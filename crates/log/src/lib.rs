@@ -10,11 +10,13 @@
 //! `append`, `batch`, `record`, `shared` (the state), `rule` (when to write), `writer`, `extents`
 //! and `keeper` (where to write); on the way back `cache`, `read`; `image`, `reclaim`; `pages`
 //! (what is written in place, beside the log); `recover`
-//! (start); [`offline`] (looking at a log at rest); `stats`, `histogram`.
+//! (start); [`offline`] (looking at a log at rest); [`backup`] (a copy of it, and back); `stats`,
+//! `histogram`.
 
 #![forbid(unsafe_code)]
 
 mod append;
+pub mod backup;
 mod batch;
 mod block;
 mod cache;
@@ -40,6 +42,7 @@ mod shared;
 mod stats;
 #[cfg(test)]
 mod testing;
+pub mod times;
 mod writer;
 
 pub use append::Appender;

@@ -76,7 +76,7 @@ impl Log {
         Ok(Log { running: Arc::new(running) })
     }
 
-    fn shared(&self) -> &Shared {
+    pub(crate) fn shared(&self) -> &Shared {
         &self.running.shared
     }
 
@@ -125,7 +125,8 @@ impl Log {
 
     /// Writes an image of what all runs did that end at or before the mark, and of nothing else, so
     /// that recovery begins with it and with the first run behind it; atomic, and durable when this
-    /// returns. The newest two are kept. Blocks.
+    /// returns. The newest two are kept ([`Log::images`]); one at the position of another takes its
+    /// place. Blocks.
     ///
     /// # Errors
     /// [`LogError::Io`]: the older images are still there, the log goes on (but for a folder whose
@@ -165,10 +166,26 @@ impl Log {
         self.shared().state().extents.space()
     }
 
+    /// Removes all images but the newest: for when the log that only the older one needs is wanted.
+    /// Blocks.
+    ///
+    /// # Errors
+    /// [`LogError::Io`]: an older image is still there, and all that it needs.
+    pub fn drop_older_images(&self) -> Result<(), LogError> {
+        image::drop_older(self.shared())
+    }
+
+    /// Positions of the images on disk that a start could use, oldest first: what they refer to must
+    /// stay.
+    #[must_use]
+    pub fn images(&self) -> Vec<Lsn> {
+        hold(&self.shared().needs).images.clone()
+    }
+
     /// Position of the newest image, if there is one.
     #[must_use]
     pub fn image_at(&self) -> Option<Lsn> {
-        hold(&self.shared().housekeeping).images.last().map(|image| image.at)
+        hold(&self.shared().needs).images.last().copied()
     }
 
     /// A picture of the figures.

@@ -120,7 +120,7 @@ pub fn dump_disk(
     show: &mut dyn FnMut(Item<'_>),
 ) -> Result<(), LogError> {
     let folder = Folder::list(disk.as_ref())?;
-    let Some(files) = Files::of(disk, &folder)? else { return Ok(()) };
+    let Some(mut files) = Files::of(disk, &folder)? else { return Ok(()) };
     files.check(disk.as_ref(), ..)?;
     let log_id = files.identity().log_id;
     let mut last_image = None;

@@ -113,13 +113,19 @@ impl Pages {
                 Err(e) => return Err(failed(e)),
             }
         };
+        Pages::of_file(file, &used)
+    }
+
+    /// A page file that is open.
+    pub(crate) fn of_file(file: Arc<dyn DiskFile>, used: &[PageRef]) -> Result<Pages, LogError> {
+        let failed = |e| LogError::io("open the page file", PAGES_NAME, e);
         let length = file.len().map_err(failed)?;
         let beyond = used.iter().find(|page| end_of(**page) > length);
         if let Some(page) = beyond {
             return Err(damaged(page.unit, Damage::Page));
         }
-        let runs =
-            Runs::new(used).map_err(|overlap| damaged(overlap.0.unit, Damage::PagesOverlap))?;
+        let runs = Runs::new(used.to_vec())
+            .map_err(|overlap| damaged(overlap.0.unit, Damage::PagesOverlap))?;
         let shared = SharedPages {
             file,
             runs: Mutex::new(runs),

@@ -8,6 +8,7 @@
 use bytes::Bytes;
 use towline_types::Lsn;
 
+use crate::error::LogError;
 use crate::options::PREFIX_BYTES_MAX;
 
 /// What a record's prefix says besides its length.
@@ -160,23 +161,49 @@ impl<'a> Iterator for Records<'a> {
 /// Puts runs together over batches and yields whole ones.
 #[derive(Debug, Default)]
 pub(crate) struct Runs {
+    /// What came of the unfinished run, as long as it is short.
     waiting: Vec<(Lsn, Bytes)>,
+    waiting_bytes: usize,
+    bytes_max: usize,
+    /// First record of the unfinished run, when it is longer than `bytes_max`: it is not held.
+    long: Option<Lsn>,
     term: u32,
 }
 
 /// Who takes records.
 pub(crate) type Receiver<'a, E> = dyn FnMut(Lsn, &[u8]) -> Result<(), E> + 'a;
 
+/// Who yields the records of a long run from the first to the last; and how many that were.
+pub(crate) type Again<'a, E> =
+    dyn FnMut(Lsn, Lsn, &mut Receiver<'_, E>) -> Result<u64, Halt<E>> + 'a;
+
 /// Why [`Runs::feed`] ended.
 #[derive(Debug)]
 pub(crate) enum Halt<E> {
     Malformed,
     Receiver { lsn: Lsn, error: E },
+    Log(LogError),
 }
 
 impl Runs {
+    /// Holds `bytes_max` bytes of an unfinished run at most (and what one batch holds).
+    pub(crate) fn new(bytes_max: usize) -> Runs {
+        Runs { bytes_max, ..Runs::default() }
+    }
+
+    /// Where the first record of the unfinished run is, if there is one.
+    pub(crate) fn began(&self) -> Option<Lsn> {
+        self.long.or_else(|| self.waiting.first().map(|(lsn, _)| *lsn))
+    }
+
+    fn drop_run(&mut self) {
+        self.waiting.clear();
+        self.waiting_bytes = 0;
+        self.long = None;
+    }
+
     /// Takes the payload at `lsn` of the next batch; yields each record of each run that it
-    /// completes. Runs that end at or before `upto` are passed over.
+    /// completes, a long one by `again`. Runs that end at or before `upto` are passed over.
     ///
     /// # Errors
     /// [`Halt`].
@@ -186,10 +213,11 @@ impl Runs {
         payload: &[u8],
         upto: Lsn,
         record: &mut Receiver<'_, E>,
+        again: &mut Again<'_, E>,
     ) -> Result<u64, Halt<E>> {
         if term != self.term {
             // Another process (or leader) wrote from here on: it did not finish what was begun.
-            self.waiting.clear();
+            self.drop_run();
             self.term = term;
         }
         let mut here: Vec<Found<'_>> = Vec::new();
@@ -199,30 +227,62 @@ impl Runs {
             match found.kind {
                 Kind::More => here.push(found),
                 Kind::GivenUp => {
-                    self.waiting.clear();
+                    self.drop_run();
                     here.clear();
                 }
                 Kind::Last if lsn.after((found.start + found.bytes.len()) as u64) <= upto => {
-                    self.waiting.clear();
+                    self.drop_run();
                     here.clear();
                 }
                 Kind::Last => {
                     here.push(found);
-                    count += self.waiting.len() as u64 + here.len() as u64;
-                    for (lsn, bytes) in self.waiting.drain(..) {
-                        record(lsn, &bytes).map_err(|error| Halt::Receiver { lsn, error })?;
+                    match self.long {
+                        Some(first) => {
+                            count += again(first, lsn.after(found.start as u64), record)?;
+                            here.clear();
+                        }
+                        None => count += self.yield_run(lsn, &mut here, record)?,
                     }
-                    for found in here.drain(..) {
-                        let lsn = lsn.after(found.start as u64);
-                        record(lsn, found.bytes).map_err(|error| Halt::Receiver { lsn, error })?;
-                    }
+                    self.drop_run();
                 }
             }
         }
-        for found in here {
-            self.waiting.push((lsn.after(found.start as u64), Bytes::copy_from_slice(found.bytes)));
+        self.keep(lsn, &here);
+        Ok(count)
+    }
+
+    fn yield_run<E>(
+        &mut self,
+        lsn: Lsn,
+        here: &mut Vec<Found<'_>>,
+        record: &mut Receiver<'_, E>,
+    ) -> Result<u64, Halt<E>> {
+        let count = self.waiting.len() as u64 + here.len() as u64;
+        for (lsn, bytes) in self.waiting.drain(..) {
+            record(lsn, &bytes).map_err(|error| Halt::Receiver { lsn, error })?;
+        }
+        for found in here.drain(..) {
+            let lsn = lsn.after(found.start as u64);
+            record(lsn, found.bytes).map_err(|error| Halt::Receiver { lsn, error })?;
         }
         Ok(count)
+    }
+
+    /// Keeps the beginning of a run for the batches to come.
+    fn keep(&mut self, lsn: Lsn, here: &[Found<'_>]) {
+        if self.long.is_some() {
+            return;
+        }
+        for found in here {
+            let bytes = Bytes::copy_from_slice(found.bytes);
+            self.waiting_bytes += bytes.len() + size_of::<(Lsn, Bytes)>();
+            self.waiting.push((lsn.after(found.start as u64), bytes));
+        }
+        if self.waiting_bytes > self.bytes_max {
+            self.long = self.began();
+            self.waiting = Vec::new();
+            self.waiting_bytes = 0;
+        }
     }
 }
 
@@ -245,7 +305,8 @@ mod tests {
             out.push((lsn.0, bytes.to_vec()));
             Ok(())
         };
-        runs.feed((term, Lsn(lsn)), payload, Lsn::ZERO, &mut record).unwrap();
+        let mut again = |_: Lsn, _: Lsn, _: &mut Receiver<'_, ()>| Err(Halt::Malformed);
+        runs.feed((term, Lsn(lsn)), payload, Lsn::ZERO, &mut record, &mut again).unwrap();
         out
     }
 
@@ -275,7 +336,7 @@ mod tests {
 
     #[test]
     fn a_run_comes_out_whole_or_not_at_all() {
-        let mut runs = Runs::default();
+        let mut runs = Runs::new(1 << 20);
         let first = payload(&[(b"a", Kind::Last), (b"b", Kind::More)]);
         assert_eq!(feed(&mut runs, 1, 1_000, &first), [(1_001, b"a".to_vec())]);
         let second = payload(&[(b"c", Kind::Last), (b"d", Kind::More)]);

@@ -12,6 +12,7 @@
 pub(crate) mod files;
 mod progress;
 mod repair;
+mod replay;
 pub(crate) mod scan;
 pub(crate) mod table;
 mod window;
@@ -28,11 +29,10 @@ use towline_types::Lsn;
 
 use crate::disk::Disk;
 use crate::error::{Damage, Finding, LogError};
-use crate::format::{BATCH_HEADER_BYTES, ImageHeader, LogId, extent_name};
+use crate::format::{ImageHeader, LogId, extent_name};
 use crate::keeper;
 use crate::log::{Listener, Log};
 use crate::options::Options;
-use crate::record::{Halt, Runs};
 use files::{Files, Folder, Images};
 use progress::Progress;
 use scan::{Link, Place, Scan};
@@ -41,6 +41,9 @@ use table::TailVerdict;
 /// Bytes of the first extent that are filled before a new log can be used; the rest is filled
 /// behind it while it is used. A start takes no longer than this.
 const FIRST_FILL_BYTES: u64 = 4 * 1024 * 1024;
+
+/// Bytes of an unfinished run that replay holds; a longer one is read a second time at its end.
+const RUN_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// A log that was opened and not yet started.
 pub struct Recovery {
@@ -221,7 +224,7 @@ impl Recovery {
         if self.image.is_some() && first_read > self.files.last() {
             return Err(files::missing(first_read, bytes));
         }
-        Err(self.beginning_is_gone())
+        Err(beginning_is_gone(self.files.first(), bytes))
     }
 
     fn check_files(&mut self, from: u64) -> Result<(), LogError> {
@@ -231,13 +234,6 @@ impl Recovery {
             self.checked_from = from;
         }
         Ok(())
-    }
-
-    fn beginning_is_gone(&self) -> LogError {
-        let first = self.files.first();
-        let place = Place { sequence: first, offset: 0 };
-        let lsn = Lsn(first.saturating_mul(self.options.extent_bytes));
-        LogError::Damaged(finding(place, lsn, Damage::ImageMissing))
     }
 
     /// The newest image that is whole, to be restored before replay.
@@ -302,7 +298,7 @@ impl Recovery {
     /// As there.
     ///
     /// # Panics
-    /// When called twice.
+    /// When called again after it went well.
     pub fn replay<E>(
         &mut self,
         record: impl FnMut(Lsn, &[u8]) -> Result<(), E>,
@@ -311,14 +307,14 @@ impl Recovery {
     }
 
     /// Yields each record of each whole run from `begin` on, in order, and cuts a torn tail off.
-    /// Once. After an error, throw away what was made of the records. `progress` is told the bytes
-    /// of log done and (at most) to do, when 64 MiB or 100 ms have passed and at the end.
+    /// Once; after an error, throw away what was made of the records, and call it again from another
+    /// place if that may help. `progress` is told the bytes of log done and (at most) to do, when 64 MiB or 100 ms have passed and at the end.
     ///
     /// # Errors
     /// [`ReplayError`]: damage before the tail, with the place of it. Nothing was changed.
     ///
     /// # Panics
-    /// When called twice.
+    /// When called again after it went well.
     pub fn replay_from<E>(
         &mut self,
         begin: Begin,
@@ -331,7 +327,8 @@ impl Recovery {
             Begin::Image => self.scan_from_image().map_err(ReplayError::Log)?,
             Begin::Oldest => {
                 if self.image.is_none() && self.files.first() > 0 {
-                    return Err(ReplayError::Log(self.beginning_is_gone()));
+                    let bytes = self.options.extent_bytes;
+                    return Err(ReplayError::Log(beginning_is_gone(self.files.first(), bytes)));
                 }
                 self.check_files(self.files.first()).map_err(ReplayError::Log)?;
                 (Scan::new(&self.files, self.files.first()), Lsn::ZERO)
@@ -339,12 +336,16 @@ impl Recovery {
         };
         let mut progress = Progress::new(scan.lsn(scan.place), &self.files, progress);
         let mut report = Report { opening: self.opened, ..Report::default() };
-        yield_runs(&mut scan, upto, &mut record, &mut report, &mut progress)?;
+        // No more than bodies may take later.
+        let bytes_max = self.options.cache_bytes.min(RUN_BYTES_MAX);
+        let (from, limits) = ((&mut scan, &self.files), (upto, bytes_max));
+        let again = replay::yield_runs(from, limits, &mut record, &mut report, &mut progress)?;
         report.replaying = began.elapsed();
         let began = Instant::now();
         let image_at = self.image.as_ref().map(|(header, _)| header.at);
         let (facts, ghosts) = scan.facts(image_at, self.options.stray_bytes());
-        let (place, end, cost) = (scan.place, scan.end, scan.cost());
+        let (place, end, mut cost) = (scan.place, scan.end, scan.cost());
+        cost.add(again);
         let (link, batch_bytes) = (scan.link.unwrap_or(Link::ROOT), scan.batch_bytes);
         let lsn = scan.lsn(place);
         drop(scan);
@@ -403,6 +404,13 @@ impl Recovery {
     }
 }
 
+/// The finding that the log begins with extent `first` and no image covers what was before it.
+pub(crate) fn beginning_is_gone(first: u64, extent_bytes: u64) -> LogError {
+    let place = Place { sequence: first, offset: 0 };
+    let lsn = Lsn(first.saturating_mul(extent_bytes));
+    LogError::Damaged(finding(place, lsn, Damage::ImageMissing))
+}
+
 pub(crate) fn finding(place: Place, lsn: Lsn, what: Damage) -> Finding {
     let Place { sequence, offset } = place;
     Finding { file: extent_name(sequence), extent: sequence, offset, lsn, what }
@@ -413,36 +421,4 @@ impl Image {
         let (at, version) = (header.at, header.version());
         Image { at, bytes: bytes.clone(), is_newest, version }
     }
-}
-
-/// Reads batches to the end of the chain and yields the runs in them that end behind `upto`.
-fn yield_runs<E>(
-    scan: &mut Scan<'_>,
-    upto: Lsn,
-    record: &mut impl FnMut(Lsn, &[u8]) -> Result<(), E>,
-    report: &mut Report,
-    progress: &mut Progress<impl FnMut(u64, u64)>,
-) -> Result<(), ReplayError<E>> {
-    let mut runs = Runs::default();
-    // An unreadable place ends the walk as any other; the table decides about it.
-    while let Ok(Some(header)) = scan.next() {
-        let lsn = header.lsn.after(BATCH_HEADER_BYTES as u64);
-        let place = (header.term, lsn);
-        report.batches += 1;
-        report.bytes += header.batch_bytes();
-        let payload = scan.payload().map_err(|e| LogError::io("read a batch", "extent", e));
-        let payload = payload.map_err(ReplayError::Log)?;
-        match runs.feed(place, payload, upto, record) {
-            Ok(count) => report.records += count,
-            Err(Halt::Receiver { lsn, error }) => {
-                return Err(ReplayError::Record { lsn, error });
-            }
-            Err(Halt::Malformed) => {
-                let finding = finding(scan.place_of(header.lsn), header.lsn, Damage::Records);
-                return Err(ReplayError::Log(LogError::Damaged(finding)));
-            }
-        }
-        progress.done(scan.end);
-    }
-    Ok(())
 }

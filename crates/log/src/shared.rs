@@ -58,7 +58,7 @@ pub(crate) struct Shared {
     pub(crate) reported: Mutex<Reported>,
     /// Held while images are written and extents reclaimed: one at a time.
     pub(crate) housekeeping: Mutex<Housekeeping>,
-    /// Held for a moment.
+    /// What the figures say about images and room; held for a moment.
     pub(crate) needs: Mutex<Needs>,
     pub(crate) durable: AtomicU64,
     pub(crate) tail: AtomicU64,

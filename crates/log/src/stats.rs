@@ -78,8 +78,10 @@ pub struct Stats {
 }
 
 /// Which part of the log is needed, and how much of it was.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Needs {
+    /// Positions of the images, oldest first.
+    pub(crate) images: Vec<Lsn>,
     /// A start reads from here on.
     restart_from: Lsn,
     /// What the kept images need begins here.
@@ -100,6 +102,7 @@ impl Needs {
 
     /// The images on disk changed.
     pub(crate) fn enter_images(&mut self, first: Lsn, images: &[ImagePlace]) {
+        self.images = images.iter().map(|image| image.at).collect();
         self.restart_from = images.last().map_or(first, |image| image.needs);
         self.images_from = images.iter().map(|image| image.needs).min().unwrap_or(first);
     }
@@ -135,7 +138,7 @@ pub(crate) fn collect(shared: &Shared) -> Stats {
         stats.write_waiting_us = u64::try_from(age.as_micros()).unwrap_or(u64::MAX);
         state.tail
     };
-    let needs = *hold(&shared.needs);
+    let needs = hold(&shared.needs).clone();
     stats.bytes_for_restart = tail.0.saturating_sub(needs.restart_from.0);
     stats.bytes_for_media = needs.media_bytes(tail);
     let room = match stats.file_system_bytes_max {

@@ -71,6 +71,10 @@ impl Instance {
         status.connections = self.connections.len() as u64;
         status.memory.message_bytes = self.rules.memory_bytes();
         status.memory.message_bytes_max = self.rules.limits().memory_bytes_max;
+        status.units = self.units_status();
+        let paging = self.rules.paging_status();
+        status.index.bytes = paging.index_bytes;
+        status.index.bytes_max = paging.index_bytes_max;
         for queue in self.rules.queue_statuses() {
             status.queues.push(QueueStatus {
                 oldest_message_age_s: queue.oldest_put_at.map(|at| now.since(at).as_secs()),

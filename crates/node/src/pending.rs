@@ -8,6 +8,9 @@ use towline_types::Lsn;
 
 use crate::request::Response;
 
+/// Facts for which room is kept when there are none.
+const FACTS_KEPT: usize = 16_384;
+
 /// Decided, not yet durable; in log order.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
@@ -48,6 +51,9 @@ impl Pending {
         }
         let run = self.runs.pop_front()?;
         facts.extend(self.facts.drain(..run.facts));
+        if self.facts.is_empty() && self.facts.capacity() > FACTS_KEPT {
+            self.facts = VecDeque::new();
+        }
         Some((run.end, run.reply))
     }
 

@@ -9,7 +9,7 @@ use std::fmt;
 
 use bytes::Bytes;
 use towline_core::{
-    Effect, Fact, Limits, Outputs, Pages, QueueManager, RecordError, ReplayError, record,
+    Effect, Fact, Limits, Outputs, Pages, QueueManager, RecordError, ReplayError, record, snapshot,
 };
 use towline_types::{Lsn, PageRef};
 
@@ -26,6 +26,15 @@ pub enum RestartError {
         lsn: Lsn,
         /// What is wrong.
         error: RecordError,
+    },
+    /// The image, or a record, was written by a later version of this program.
+    Newer {
+        /// The record's position; `None`: the image.
+        lsn: Option<Lsn>,
+        /// The version found.
+        found: u8,
+        /// The newest version that this program reads.
+        supported: u8,
     },
     /// A page cannot be read, or says something else than the image: the queues can be rebuilt from
     /// the log (`Pages::Ignored`).
@@ -50,6 +59,13 @@ impl fmt::Display for RestartError {
             RestartError::Image(error) => write!(out, "the image cannot be read: {error}"),
             RestartError::Record { lsn, error } => {
                 write!(out, "the record at {lsn} cannot be read: {error}")
+            }
+            RestartError::Newer { lsn: Some(lsn), found, supported } => write!(
+                out,
+                "the record at {lsn} has version {found}, this program reads up to {supported}"
+            ),
+            RestartError::Newer { lsn: None, found, supported } => {
+                write!(out, "the image has version {found}, this program reads up to {supported}")
             }
             RestartError::Replay { lsn, error } => write!(out, "the record at {lsn}: {error}"),
             RestartError::Page { page, error: Some(error) } => {
@@ -93,8 +109,12 @@ impl Restart {
             None => (Lsn::ZERO, false, QueueManager::new(limits)),
             Some(image) => {
                 let short = RecordError { offset: 0, what: "an image begins with its position" };
-                let (at, snapshot) = image.split_first_chunk().ok_or(RestartError::Image(short))?;
-                let restored = QueueManager::restore(snapshot, limits, pages);
+                let (at, content) = image.split_first_chunk().ok_or(RestartError::Image(short))?;
+                if let Some(found) = snapshot::newer_version(content) {
+                    let (lsn, supported) = (None, snapshot::VERSION);
+                    return Err(RestartError::Newer { lsn, found, supported });
+                }
+                let restored = QueueManager::restore(content, limits, pages);
                 let restored = restored.map_err(RestartError::Image)?;
                 (Lsn(u64::from_le_bytes(*at)), restored.whole, restored.rules)
             }
@@ -133,6 +153,10 @@ impl Restart {
     ) -> Result<(), RestartError> {
         if self.whole && lsn < self.image_at {
             return Ok(());
+        }
+        if let Some(found) = record::newer_version(bytes) {
+            let (lsn, supported) = (Some(lsn), record::VERSION);
+            return Err(RestartError::Newer { lsn, found, supported });
         }
         let (fact, last) =
             record::decode(bytes, lsn).map_err(|error| RestartError::Record { lsn, error })?;

@@ -1,14 +1,15 @@
-//! Does what administrators ask for and the instance cannot do alone (images, backups), one after
-//! the other on a thread of its own: each waits for the disk.
+//! Does what administrators ask for and the instance cannot do alone, one after the other on a thread
+//! of its own: each waits for the disk. A backup has a thread of its own again.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 use serde_json::json;
-use towline_admin::catalogue::IMAGE_TAKEN;
+use towline_admin::catalogue::{BACKUP_FAILED, BACKUP_MADE, IMAGE_TAKEN};
 use towline_node::Chore;
 
+use crate::backup::{self, BackupRequest};
 use crate::door::Door;
 use crate::images::Images;
 use crate::logging::log;
@@ -37,19 +38,55 @@ impl Clerk {
 
 /// Starts the thread; it ends with the process.
 pub(crate) fn start(
+    name: &str,
     receiver: Receiver<Chore>,
-    door: Arc<Door>,
-    images: Arc<Images>,
+    door: &Arc<Door>,
+    images: &Arc<Images>,
 ) -> std::io::Result<JoinHandle<()>> {
+    let (name, door, images) = (name.to_owned(), Arc::clone(door), Arc::clone(images));
     std::thread::Builder::new().name("clerk".into()).spawn(move || {
         for chore in receiver {
             let json = match chore.kind.as_str() {
                 "image" => image(&door, &images),
+                "backup" => {
+                    let (ticket, text) = (chore.ticket, chore.text);
+                    let (name, for_it) = (name.clone(), (Arc::clone(&door), Arc::clone(&images)));
+                    // It takes long, and images are wanted meanwhile.
+                    let started =
+                        std::thread::Builder::new().name("backup".into()).spawn(move || {
+                            let (door, images) = for_it;
+                            let json = back_up(&name, &text, &door, &images);
+                            door.chore_done(ticket, json);
+                        });
+                    match started {
+                        Ok(_) => continue,
+                        Err(error) => json!({ "error": error.to_string() }).to_string(),
+                    }
+                }
                 other => json!({ "error": format!("'{other}' cannot be done") }).to_string(),
             };
             door.chore_done(chore.ticket, json);
         }
     })
+}
+
+fn back_up(name: &str, text: &str, door: &Door, images: &Images) -> String {
+    let request: BackupRequest = match serde_json::from_str(text) {
+        Ok(request) => request,
+        Err(error) => return json!({ "error": error.to_string() }).to_string(),
+    };
+    let folder = request.to.display().to_string();
+    match backup::running(name, door, images, &request) {
+        Ok(reply) => {
+            let (bytes, took) = (reply.bytes.to_string(), reply.took_ms.to_string());
+            log(&BACKUP_MADE, &[&folder, &reply.lsn, &bytes, &took]);
+            serde_json::to_string(&reply).unwrap_or_default()
+        }
+        Err(why) => {
+            log(&BACKUP_FAILED, &[&folder, &why]);
+            json!({ "error": why }).to_string()
+        }
+    }
 }
 
 fn image(door: &Door, images: &Images) -> String {

@@ -20,8 +20,10 @@ use towline_types::{Lsn, Payload, Time};
 use crate::clerk::Clerk;
 use crate::clock::Clock;
 use crate::fetcher::Fetcher;
+use crate::images::Taken;
 use crate::journal::LogJournal;
 use crate::logging::log;
+use crate::net::Arrivals;
 use crate::outbox::Outbox;
 use crate::pager::Pager;
 use crate::status::Surroundings;
@@ -107,6 +109,11 @@ impl Door {
 
     fn journal(&self) -> LogJournal<'_> {
         LogJournal { log: self.running_log(), surroundings: &self.surroundings }
+    }
+
+    /// Large messages on their way in.
+    pub(crate) fn arrivals(&self) -> &Arc<Arrivals> {
+        &self.surroundings.arrivals
     }
 
     /// Tells the status which URLs clients can use.
@@ -201,6 +208,11 @@ impl Door {
         std::process::exit(crate::EXIT_LOG_FAILED);
     }
 
+    /// An image was taken: the status tells.
+    pub(crate) fn image_taken(&self, taken: &Taken, now: Time) {
+        self.surroundings.image_taken(taken, now);
+    }
+
     /// What is on the disk is not known any more.
     pub(crate) fn log_failed(&self, error: &LogError) {
         Listener::failed(self, error);
@@ -209,6 +221,11 @@ impl Door {
     /// Logs an old message again, with the content that was read.
     pub(crate) fn carry(&self, queue: QueueId, sequence: MessageSequence, content: Payload) {
         self.step_instance(self.clock.now(), None, Input::Carry { queue, sequence, content });
+    }
+
+    /// The log is nearly full, in percent.
+    pub(crate) fn log_pressed(&self, percent: u64) {
+        self.step_instance(self.clock.now(), None, Input::LogPressed(percent));
     }
 
     /// No new links and units of work from now on.

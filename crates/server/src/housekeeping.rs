@@ -1,20 +1,20 @@
 //! What happens without a request: time passes for the node, images are taken when they are due, and
-//! extents without live messages are given back to the log.
+//! extents without live messages are given back to the log, and it is written down how long it was when.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use towline_admin::catalogue::HOUSEKEEPING_FAILED;
+use towline_admin::catalogue::{HOUSEKEEPING_FAILED, UNIT_ENDED_FOR_LOG};
 use towline_core::{CarryCursor, FoundOld};
-use towline_log::{LogError, Space};
+use towline_log::{LogError, Space, Stats};
 use towline_node::OldBody;
-use towline_types::Lsn;
+use towline_types::{Lsn, limits};
 
 use crate::bodies;
 use crate::config::Config;
 use crate::door::Door;
 use crate::images::Images;
-use crate::logging::log;
+use crate::logging::log as say;
 
 /// How often the node is told that time passes (expiry scans, ages of units of work).
 const TICK: Duration = Duration::from_millis(250);
@@ -25,14 +25,58 @@ const TICK_UNFINISHED: Duration = Duration::from_millis(10);
 const RECLAIM_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Steps the node as time passes, until dropped.
-pub(crate) async fn tick(door: Arc<Door>) {
+pub(crate) async fn tick(door: Arc<Door>, reserve_bytes: u64) {
+    let mut pressure = Pressure { reserve_bytes, waits_for: Lsn::ZERO };
     loop {
         if door.tick_is_due() {
             door.tick();
         }
+        pressure.relieve(&door);
         let pause = if door.tick_is_due() { TICK_UNFINISHED } else { TICK };
         tokio::time::sleep(pause).await;
     }
+}
+
+/// Sees to it that open units of work do not fill the log.
+struct Pressure {
+    /// Bytes of the log that puts never get.
+    reserve_bytes: u64,
+    /// What came of the last unit that was ended is known when the log is durable up to here.
+    waits_for: Lsn,
+}
+
+impl Pressure {
+    /// When what the log needs passes a part of its room, ends the unit of work that holds its
+    /// oldest place: one, then the next one only if that did not help.
+    fn relieve(&mut self, door: &Door) {
+        let (oldest, keep_from) =
+            door.look(|instance| (instance.oldest_of_units(), instance.keep_from()));
+        let Some(oldest) = oldest else { return };
+        let log = door.log();
+        let tail = log.tail();
+        if log.durable() < self.waits_for {
+            return;
+        }
+        let needed = tail.0.saturating_sub(keep_from.0);
+        let percent = percent_full(needed, &log.stats(), self.reserve_bytes);
+        if percent >= limits::LOG_PRESSURE_PERCENT {
+            say(&UNIT_ENDED_FOR_LOG, &[&percent.to_string(), &oldest.to_string()]);
+            door.log_pressed(percent);
+            self.waits_for = log.tail();
+        }
+    }
+}
+
+/// `needed` bytes of log as a part of all that puts may fill. What can be reused at once is room.
+fn percent_full(needed: u64, stats: &Stats, reserve_bytes: u64) -> u64 {
+    let held = stats.bytes_in_use.saturating_add(stats.bytes_reusable);
+    let disk_free = match stats.file_system_bytes_max {
+        0 => u64::MAX,
+        all => all.saturating_sub(stats.file_system_bytes_in_use),
+    };
+    let room = held.saturating_add(disk_free).min(stats.bytes_max).saturating_sub(reserve_bytes);
+    let percent = u128::from(needed) * 100 / u128::from(room.max(1));
+    u64::try_from(percent).unwrap_or(u64::MAX)
 }
 
 /// Extents that the log may have beyond twice its live bytes before old messages are carried.
@@ -105,7 +149,7 @@ impl Policy {
 }
 
 /// Extents of log after which an image is due in any case.
-const EXTENTS_PER_IMAGE: u64 = 4;
+const EXTENTS_PER_IMAGE: u64 = 2;
 
 /// Takes images when they are due, and gives extents back, until dropped.
 pub(crate) async fn reclaim(door: Arc<Door>, images: Arc<Images>, policy: Policy) {
@@ -118,13 +162,25 @@ pub(crate) async fn reclaim(door: Arc<Door>, images: Arc<Images>, policy: Policy
         let (worker, taker) = (Arc::clone(&door), Arc::clone(&images));
         let done = tokio::task::spawn_blocking(move || {
             carry_if_due(&worker, &taker, policy.extent_bytes);
+            note_time(&worker, &taker);
             image_if_due(&worker, &taker, policy, last)
         });
         match done.await {
             Ok(Ok(now)) => last = now,
-            Ok(Err(error)) => log(&HOUSEKEEPING_FAILED, &[&error.to_string()]),
-            Err(error) => log(&HOUSEKEEPING_FAILED, &[&error.to_string()]),
+            Ok(Err(error)) => say(&HOUSEKEEPING_FAILED, &[&error.to_string()]),
+            Err(error) => say(&HOUSEKEEPING_FAILED, &[&error.to_string()]),
         }
+    }
+}
+
+/// Writes down how long the log is now, for a restore to a time of day.
+fn note_time(door: &Door, images: &Images) {
+    let durable = door.log().durable();
+    // What was durable before the clock was read was durable then.
+    let now = door.clock().now();
+    let noted = images.times().map_or(Ok(()), |times| times.note(now, durable));
+    if let Err(error) = noted {
+        tracing::debug!(%error, "a time is not written down");
     }
 }
 
@@ -146,12 +202,37 @@ fn image_if_due(
     let length = log.durable().0.saturating_sub(at.0);
     let old = length > 0 && last.taken.elapsed() >= policy.interval;
     // Where there is no room, an image is what makes it.
-    let pressed = log.space() != Space::Ample && length > 0;
-    if length < policy.log_bytes && !old && !pressed {
-        return Ok(LastImage { at, ..last });
+    let pressed = log.space() != Space::Ample;
+    let due = length >= policy.log_bytes || old || (pressed && length > 0);
+    let mut now = LastImage { at, ..last };
+    if due && let Some(taken) = images.take(door)? {
+        now = LastImage { at: taken.at, taken: Instant::now() };
     }
-    match images.take(door)? {
-        Some(taken) => Ok(LastImage { at: taken.at, taken: Instant::now() }),
-        None => Ok(last),
+    if pressed && log.images().len() > 1 {
+        images.keep_only_the_newest(door)?;
+    }
+    Ok(now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_is_full_of_what_is_needed_and_not_of_what_can_be_reused() {
+        let bounded = Stats {
+            bytes_in_use: 600,
+            bytes_reusable: 100,
+            bytes_max: 1_050,
+            file_system_bytes_in_use: 10_000,
+            file_system_bytes_max: 20_000,
+            ..Stats::default()
+        };
+        assert_eq!(percent_full(500, &bounded, 50), 50, "the log's own bound");
+        let full_disk = Stats { file_system_bytes_in_use: 19_900, ..bounded };
+        assert_eq!(percent_full(600, &full_disk, 50), 80, "the disk has 100 more");
+        let unknown = Stats { file_system_bytes_max: 0, bytes_max: u64::MAX, ..bounded };
+        assert_eq!(percent_full(600, &unknown, 50), 0);
+        assert_eq!(percent_full(600, &bounded, 5_000), 60_000, "all of it is reserve");
     }
 }

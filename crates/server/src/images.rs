@@ -2,16 +2,17 @@
 //!
 //! An image is planned in a moment, inside the door, and written without it: puts and gets go on.
 //! Order: pages, their sync, the image (which the log makes durable), and only then are places and
-//! extents used again that the image does not need. Not here: when an image is due
+//! extents used again that the image does not need. While a backup is made they wait. Not here: when an image is due
 //! (`housekeeping`).
 
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use towline_log::times::Times;
 use towline_log::{Log, LogError, Mark, Pages};
 use towline_node::ImagePlan;
-use towline_types::Lsn;
+use towline_types::{Lsn, PageRef};
 
 use crate::door::Door;
 use crate::pager;
@@ -21,6 +22,8 @@ use crate::pager;
 pub(crate) struct Taken {
     /// The position up to which it speaks.
     pub(crate) at: Lsn,
+    /// The log from here on holds what it refers to.
+    pub(crate) keep_from: Lsn,
     /// Its length.
     pub(crate) bytes: u64,
     /// Pages that were written for it.
@@ -33,18 +36,79 @@ pub(crate) struct Taken {
 pub(crate) struct Images {
     pages: Pages,
     turn: Mutex<()>,
+    /// What a backup that is being made still needs. Held for a moment.
+    held: Mutex<Option<Held>>,
+    /// When the log was how long; `None` when it cannot be written down.
+    times: Option<Times>,
     /// The file that says that older images refer to pages that are not there, if there is one.
     marker: Mutex<Option<PathBuf>>,
 }
 
+/// What must stay as it is because a backup copies it.
+#[derive(Debug, Default)]
+struct Held {
+    /// The log from here on.
+    keep_from: Lsn,
+    /// Pages that can be used again afterwards.
+    obsolete: Vec<PageRef>,
+}
+
+/// While it lives, nothing that an image refers to is used again.
+pub(crate) struct Hold<'a> {
+    images: &'a Images,
+}
+
+impl Hold<'_> {
+    /// The log before `keep_from` is not needed any more.
+    pub(crate) fn only_from(&self, keep_from: Lsn) {
+        if let Some(held) = self.images.held().as_mut() {
+            held.keep_from = held.keep_from.max(keep_from);
+        }
+    }
+}
+
+impl Drop for Hold<'_> {
+    fn drop(&mut self) {
+        let held = self.images.held().take();
+        self.images.pages.reuse(&held.unwrap_or_default().obsolete);
+    }
+}
+
 impl Images {
-    pub(crate) fn new(pages: Pages) -> Images {
-        Images { pages, turn: Mutex::new(()), marker: Mutex::new(None) }
+    pub(crate) fn new(pages: Pages, times: Option<Times>) -> Images {
+        Images {
+            pages,
+            turn: Mutex::new(()),
+            held: Mutex::new(None),
+            times,
+            marker: Mutex::new(None),
+        }
     }
 
     /// This file goes when an image is durable.
     pub(crate) fn remove_with_next(&self, marker: PathBuf) {
         *self.marker.lock().unwrap_or_else(PoisonError::into_inner) = Some(marker);
+    }
+
+    fn held(&self) -> MutexGuard<'_, Option<Held>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Holds everything back that is there now. `None`: somebody else does.
+    pub(crate) fn hold(&self) -> Option<Hold<'_>> {
+        // An image that is being taken may be about to let go.
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.held();
+        if held.is_some() {
+            return None;
+        }
+        *held = Some(Held::default());
+        Some(Hold { images: self })
+    }
+
+    /// When the log was how long.
+    pub(crate) fn times(&self) -> Option<&Times> {
+        self.times.as_ref()
     }
 
     pub(crate) fn pages(&self) -> &Pages {
@@ -80,10 +144,35 @@ impl Images {
             // The next start takes longer than it need.
             tracing::warn!(%error, "the file that asks for a rebuild cannot be removed");
         }
-        self.pages.reuse(&obsolete);
-        log.reclaim(plan.keep_from)?;
-        let took = door.clock().now().since(began);
-        Ok(Some(Taken { at: plan.applied, bytes, pages, took }))
+        match self.held().as_mut() {
+            Some(held) => held.obsolete.extend(obsolete),
+            None => self.pages.reuse(&obsolete),
+        }
+        self.reclaim(&log, plan.keep_from)?;
+        let now = door.clock().now();
+        let (at, keep_from) = (plan.applied, plan.keep_from);
+        let taken = Taken { at, keep_from, bytes, pages, took: now.since(began) };
+        door.image_taken(&taken, now);
+        Ok(Some(taken))
+    }
+
+    /// Gives up the older image, and the log that only it needs: where room is wanting, the newest
+    /// must do. Waits for the disk.
+    ///
+    /// # Errors
+    /// Some of the room may have been made.
+    pub(crate) fn keep_only_the_newest(&self, door: &Door) -> Result<(), LogError> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let log = door.log();
+        let keep_from = door.look(|instance| instance.keep_from());
+        log.drop_older_images()?;
+        self.reclaim(&log, keep_from)
+    }
+
+    /// Lets go of the log before `keep_from`, but for what a backup still needs.
+    fn reclaim(&self, log: &Log, keep_from: Lsn) -> Result<(), LogError> {
+        let held = self.held().as_ref().map(|held| held.keep_from);
+        log.reclaim(held.map_or(keep_from, |held| held.min(keep_from)))
     }
 
     /// Yields how many pages it took, and the length of the image.

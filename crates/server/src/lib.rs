@@ -3,13 +3,14 @@
 //! Reading order: [`run`] (start to end), `door` (the one lock around the node), `net` (listeners and
 //! connections), `journal` and `bodies` (the log as node and connections see it), `pager`
 //! (pages of deep queues), `images`, `housekeeping` (when images are due, reclaim, time), `clerk`
-//! (what administrators ask for), `config`, `identity`, `users`, `attempts` (who comes in).
+//! (what administrators ask for), `backup` (copies, and the way back), `config`, `identity`, `users`, `attempts` (who comes in).
 //!
 //! It knows no queue rules and no protocol: it moves bytes and time between rooms that know them.
 
 #![forbid(unsafe_code)]
 
 mod attempts;
+pub mod backup;
 mod bodies;
 mod clerk;
 mod clock;

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use towline_admin::catalogue::{
-    CONFIGURATION_REFUSED, FOLDER_IN_USE, LISTEN_FAILED, LOG_DAMAGED, START_FAILED, SYSTEM_REFUSED,
-    TLS_REFUSED,
+    CONFIGURATION_REFUSED, FOLDER_IN_USE, LISTEN_FAILED, LOG_DAMAGED, NEWER_FORMAT,
+    RESTORE_UNFINISHED, START_FAILED, SYSTEM_REFUSED, TLS_REFUSED,
 };
 use towline_admin::reply::Message;
 use towline_log::LogError;
@@ -63,6 +63,16 @@ impl RunError {
             RunError::Start { error: StartError::Log(LogError::Damaged(finding)), .. } => {
                 LOG_DAMAGED.message(&[&finding.to_string()])
             }
+            RunError::Start {
+                error: StartError::Log(LogError::Version { file, found, supported }),
+                ..
+            } => NEWER_FORMAT.message(&[file, &found.to_string(), &supported.to_string()]),
+            RunError::Start { error: StartError::Newer { place, found, supported }, .. } => {
+                NEWER_FORMAT.message(&[place, &found.to_string(), &supported.to_string()])
+            }
+            RunError::Start { error: StartError::Log(LogError::Restoring { folder }), .. } => {
+                RESTORE_UNFINISHED.message(&[folder])
+            }
             RunError::Start { name, data, error } => {
                 START_FAILED.message(&[name, &format!("{}: {error}", data.display())])
             }
@@ -101,6 +111,8 @@ mod tests {
             RunError::Tls("certificate x: none".into()).to_string(),
             start(StartError::Log(locked)),
             start(StartError::Folder(io())),
+            start(StartError::Newer { place: "image-1".into(), found: 9, supported: 2 }),
+            start(StartError::Log(LogError::Restoring { folder: "d/log".into() })),
             RunError::Listen { address: "127.0.0.1:1".into(), error: io() }.to_string(),
             RunError::System(io()).to_string(),
         ];

@@ -78,7 +78,7 @@ pub fn run(args: &RunArgs) -> Result<(), RunError> {
     fetcher::start(fetches, Arc::clone(&door)).map_err(RunError::System)?;
     let pages = images.pages().clone();
     pager::start(page_requests, Arc::clone(&door), pages).map_err(RunError::System)?;
-    clerk::start(chores, Arc::clone(&door), Arc::clone(&images)).map_err(RunError::System)?;
+    clerk::start(&args.name, chores, &door, &images).map_err(RunError::System)?;
     door.define_defaults();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -126,7 +126,7 @@ async fn serve(
         accepting.spawn(async move { io.accept(local, admission).await });
     }
     let mut chores = JoinSet::new();
-    chores.spawn(housekeeping::tick(Arc::clone(door)));
+    chores.spawn(housekeeping::tick(Arc::clone(door), config.log.reserve_bytes));
     let policy = housekeeping::Policy::of(config, door.extent_bytes());
     chores.spawn(housekeeping::reclaim(Arc::clone(door), Arc::clone(images), policy));
     door.load_first_pages();

@@ -8,9 +8,12 @@ use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use towline_admin::catalogue::{
-    HOUSEKEEPING_FAILED, MENDED, PAGE_WRITE_FAILED, REBUILDING, RECOVERY_ENDED, STARTING, TAIL_CUT,
+    HOUSEKEEPING_FAILED, MENDED, PAGE_WRITE_FAILED, REBUILDING, RECOVERY_ENDED, RECOVERY_GOES_ON,
+    STARTING, TAIL_CUT,
 };
+use towline_admin::status::RestartStatus;
 use towline_core::{AutoDefine, Limits, PageRequest, Pages as Trust};
+use towline_log::times::Times;
 use towline_log::{
     Begin, Damage, DelayDisk, Disk, LinuxDisk, LogError, LogId, Options, Pages, Recovery, Report,
 };
@@ -36,6 +39,15 @@ pub enum StartError {
     Log(LogError),
     /// The page file does not fit the image.
     Pages(LogError),
+    /// A later version of this program wrote here.
+    Newer {
+        /// The file, and where in it.
+        place: String,
+        /// The format version found.
+        found: u8,
+        /// The newest version that this program reads.
+        supported: u8,
+    },
     /// The log's content does not fit together.
     Restart(RestartError),
 }
@@ -52,6 +64,9 @@ impl std::fmt::Display for StartError {
         match self {
             StartError::Folder(error) => write!(out, "{error}"),
             StartError::Log(error) | StartError::Pages(error) => write!(out, "{error}"),
+            StartError::Newer { place, found, supported } => {
+                write!(out, "{place} has version {found}, this program reads up to {supported}")
+            }
             StartError::Restart(error) => write!(out, "{error}"),
         }
     }
@@ -92,8 +107,8 @@ pub(crate) fn open(
         Arc::new(DelayDisk::new(Arc::new(disk), sync_delay))
     };
     let marker = data.join(REBUILD_MARKER);
-    let back = Back { name, config, disk, marker: &marker };
-    let (instance, recovery, pages) = if marker.exists() {
+    let back = Back { name, config, disk: Arc::clone(&disk), marker: &marker };
+    let Found { instance, recovery, pages, status } = if marker.exists() {
         log(&REBUILDING, &["an earlier start, or run, found that pages cannot be used"]);
         back.bring(Trust::Ignored)?
     } else {
@@ -112,15 +127,25 @@ pub(crate) fn open(
         started_at: clock.started_at(),
         cache_bytes_max: config.log.cache_bytes,
         log_bytes_nearly_max: log_bytes_max(config).saturating_sub(2 * extent_bytes),
+        restart: status,
         ..Surroundings::default()
     };
+    assert!(surroundings.pages.set(pages.clone()).is_ok(), "the page file is opened once");
     let (clerk, chores_asked) = Clerk::new();
     let chores = Chores { fetcher, pager, clerk, rebuild_marker: marker.clone() };
     let door = Arc::new(Door::new(instance, chores, surroundings, clock));
     let listener: Arc<dyn towline_log::Listener> = door.clone();
     let running = recovery.start(listener).map_err(StartError::Log)?;
     door.set_log(running);
-    let images = Arc::new(Images::new(pages));
+    let times = match Times::open(disk, door.log().durable()) {
+        Ok(times) => Some(times),
+        Err(error) => {
+            // A restore to a time of day will be less exact; nothing else needs it.
+            tracing::warn!(%error, "the table of times cannot be read");
+            None
+        }
+    };
+    let images = Arc::new(Images::new(pages, times));
     if marker.exists() {
         // From the next image on, images tell what the pages hold. When none can be taken now (the
         // disk may be full), gets must be served all the same.
@@ -147,7 +172,7 @@ struct Back<'a> {
 }
 
 impl Back<'_> {
-    fn bring(&self, trust: Trust) -> Result<(Instance, Recovery, Pages), StartError> {
+    fn bring(&self, trust: Trust) -> Result<Found, StartError> {
         let began = Instant::now();
         let new_id = LogId(u128::from_le_bytes(crate::random::bytes()));
         let disk = Arc::clone(&self.disk);
@@ -170,7 +195,10 @@ impl Back<'_> {
         }
         let bytes = image.as_ref().map(|image| image.bytes.as_ref());
         let restart = Restart::begin(self.name, rules(self.config), extent_bytes, bytes, trust);
-        let mut restart = restart.map_err(StartError::Restart)?;
+        let image_at = image.as_ref().map(|image| image.at).unwrap_or_default();
+        let refused = |error| refusal(error, image_at, extent_bytes);
+        let mut restart = restart.map_err(refused)?;
+        let image_made = began.elapsed();
         let begin = match (&image, restart.is_whole()) {
             (Some(image), false) if image.version > 1 => Begin::Oldest,
             (_, _) => Begin::Image,
@@ -188,14 +216,87 @@ impl Back<'_> {
                 let read = |page| pages.read(page).ok();
                 restart.record(lsn, record, &read)
             },
-            |_, _| {},
+            Progress::default().line(),
         );
         let report = replayed.map_err(|error| match error {
             towline_log::ReplayError::Log(error) => StartError::Log(error),
-            towline_log::ReplayError::Record { error, .. } => StartError::Restart(error),
+            towline_log::ReplayError::Record { error, .. } => refused(error),
         })?;
+        let instance = restart.finish(report.tail);
         tell(&report, began.elapsed());
-        Ok((restart.finish(report.tail), recovery, pages))
+        let rebuilt = matches!(begin, Begin::Oldest);
+        let status = restart_status(&report, rebuilt, image_made, began.elapsed());
+        Ok(Found { instance, recovery, pages, status })
+    }
+}
+
+/// Why the content of the log is refused; for what a later version wrote, with the file.
+fn refusal(error: RestartError, image_at: towline_types::Lsn, extent_bytes: u64) -> StartError {
+    match error {
+        RestartError::Newer { lsn, found, supported } => {
+            let place = match lsn {
+                Some(lsn) => format!("extent-{:016x} at {lsn}", lsn.0 / extent_bytes),
+                None => format!("image-{:016x}", image_at.0),
+            };
+            StartError::Newer { place, found, supported }
+        }
+        RestartError::Image(_)
+        | RestartError::Record { .. }
+        | RestartError::Page { .. }
+        | RestartError::Replay { .. } => StartError::Restart(error),
+    }
+}
+
+/// An instance, and what it stands on.
+struct Found {
+    instance: Instance,
+    recovery: Recovery,
+    pages: Pages,
+    status: RestartStatus,
+}
+
+/// Tells how far a long start is, at most once in a second.
+#[derive(Default)]
+struct Progress {
+    told: Option<Instant>,
+}
+
+impl Progress {
+    fn line(mut self) -> impl FnMut(u64, u64) {
+        let began = Instant::now();
+        move |done, all| {
+            let last = *self.told.get_or_insert(began);
+            if last.elapsed() < PROGRESS_INTERVAL {
+                return;
+            }
+            self.told = Some(Instant::now());
+            let percent = done.saturating_mul(100) / all.max(1);
+            let mebibytes = |bytes: u64| (bytes >> 20).to_string();
+            log(&RECOVERY_GOES_ON, &[&mebibytes(done), &mebibytes(all), &percent.to_string()]);
+        }
+    }
+}
+
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
+
+fn restart_status(
+    report: &Report,
+    rebuilt: bool,
+    image_made: Duration,
+    total: Duration,
+) -> RestartStatus {
+    let us = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    RestartStatus {
+        rebuilt,
+        records: report.records,
+        bytes: report.bytes,
+        reads: report.reads,
+        opening_us: us(report.opening),
+        image_us: us(image_made.saturating_sub(report.opening)),
+        replaying_us: us(report.replaying),
+        waiting_us: us(report.waiting),
+        judging_us: us(report.judging),
+        total_us: us(total),
     }
 }
 
@@ -293,6 +394,7 @@ fn rules(config: &Config) -> Limits {
     Limits {
         unit_messages_max: manager.maxumsgs,
         unit_bytes_max: manager.unit_bytes_max,
+        unit_staged_bytes_max: limits::UNIT_STAGED_BYTES_MAX,
         unit_age_max: Duration::from_secs(manager.unit_age_max_s),
         units_per_connection_max: limits::UNITS_PER_CONNECTION_MAX,
         memory_bytes_max: manager.memory_bytes_max,

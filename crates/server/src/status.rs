@@ -1,13 +1,19 @@
 //! The part of `towline status` that only the process knows: itself, its listeners, its log.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
-use towline_admin::status::{LogStatus, MemoryStatus, Space, Status, WriteLatency};
-use towline_log::{Log, Stats};
-use towline_types::Time;
+use parking_lot::Mutex;
+use towline_admin::status::{
+    ImageStatus, IndexStatus, LogStatus, MemoryStatus, RestartStatus, Space, Status, WriteLatency,
+};
+use towline_log::{Log, Pages, Stats};
+use towline_types::{Time, limits};
+
+use crate::images::Taken;
+use crate::net::Arrivals;
 
 /// What the node is surrounded by.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Surroundings {
     /// When the process started.
     pub(crate) started_at: Time,
@@ -17,6 +23,14 @@ pub(crate) struct Surroundings {
     pub(crate) log_bytes_nearly_max: u64,
     /// URLs of the listeners, once they listen.
     pub(crate) listeners: OnceLock<Vec<String>>,
+    /// What the start of the process took.
+    pub(crate) restart: RestartStatus,
+    /// What this process knows of images.
+    pub(crate) image: Mutex<ImageStatus>,
+    /// Large messages on their way in.
+    pub(crate) arrivals: Arc<Arrivals>,
+    /// The page file, once it is open.
+    pub(crate) pages: OnceLock<Pages>,
 }
 
 impl Surroundings {
@@ -33,12 +47,45 @@ impl Surroundings {
             uptime_s: now.since(self.started_at).as_secs(),
             listeners: self.listeners.get().cloned().unwrap_or_default(),
             log: log_status(log),
+            restart: self.restart.clone(),
+            image: self.image(log),
+            index: self.index(),
             memory: MemoryStatus {
                 resident_bytes: resident_bytes(),
                 cache_bytes_max: self.cache_bytes_max,
+                arriving_bytes: self.arrivals.bytes(),
+                arriving_bytes_max: limits::ARRIVING_BYTES_MAX,
                 ..MemoryStatus::default()
             },
             ..Status::default()
+        }
+    }
+}
+
+impl Surroundings {
+    /// An image was taken.
+    pub(crate) fn image_taken(&self, taken: &Taken, now: Time) {
+        let mut image = self.image.lock();
+        image.taken += 1;
+        image.taken_at = now.as_millis();
+        image.took_ms = u64::try_from(taken.took.as_millis()).unwrap_or(u64::MAX);
+        image.bytes = taken.bytes;
+        image.pages = taken.pages;
+    }
+
+    fn image(&self, log: &Log) -> ImageStatus {
+        let lsn = log.image_at().map(|at| at.to_string()).unwrap_or_default();
+        ImageStatus { lsn, ..self.image.lock().clone() }
+    }
+
+    fn index(&self) -> IndexStatus {
+        let stats = self.pages.get().map(Pages::stats).unwrap_or_default();
+        IndexStatus {
+            page_file_bytes: stats.file_bytes,
+            page_bytes: stats.used_bytes,
+            page_reads: stats.reads,
+            page_writes: stats.writes,
+            ..IndexStatus::default()
         }
     }
 }
@@ -71,6 +118,14 @@ fn log_status(log: &Log) -> LogStatus {
             towline_log::Space::Low => Space::Low,
             towline_log::Space::Full => Space::Full,
         },
+        write_size_bytes: stats.write_bytes_avg,
+        write_waiting_us: stats.write_waiting_us,
+        file_system_bytes_in_use: stats.file_system_bytes_in_use,
+        file_system_bytes_max: stats.file_system_bytes_max,
+        primary_space_in_use_percent: stats.in_use_percent,
+        workload_space_percent: stats.workload_percent,
+        restart_bytes: stats.bytes_for_restart,
+        media_recovery_bytes: stats.bytes_for_media,
     }
 }
 

@@ -12,8 +12,22 @@ pub const MESSAGE_BYTES_DEFAULT: u64 = 4_194_304;
 pub const QUEUE_DEPTH_MAX: u64 = 999_999_999;
 /// MAXUMSGS: messages put and got in one unit of work unless configured otherwise, as in IBM MQ.
 pub const UNIT_MESSAGES_DEFAULT: u32 = 10_000;
-/// Bytes put in one unit of work unless configured otherwise.
-pub const UNIT_BYTES_DEFAULT: u64 = 256 * 1024 * 1024;
+/// Bytes put in one unit of work unless configured otherwise. They are on the disk, not in memory.
+pub const UNIT_BYTES_DEFAULT: u64 = 4 * 1024 * 1024 * 1024;
+/// Persistent bodies of one open unit of work that are kept in memory; beyond it they go to the log
+/// ahead of the commit.
+pub const UNIT_STAGED_BYTES_MAX: u64 = 1024 * 1024;
+/// The part of the memory for messages (one in so many) that persistent bodies of all open units of
+/// work may take before they go to the log earlier than that.
+pub const UNITS_STAGED_SHARE: u64 = 4;
+/// Memory counted for each put of an open unit of work beside its body.
+pub const STAGED_PUT_BYTES: u64 = 256;
+/// Bytes of large messages whose end has not come, of all connections together; beyond it only one
+/// of these connections is read.
+pub const ARRIVING_BYTES_MAX: u64 = 256 * 1024 * 1024;
+/// Part of the recovery log's room, in percent, above which the unit of work that holds its oldest
+/// place is rolled back, as in IBM MQ.
+pub const LOG_PRESSURE_PERCENT: u64 = 80;
 /// Age at which an open unit of work is rolled back unless configured otherwise.
 pub const UNIT_AGE_DEFAULT: Duration = Duration::from_secs(300);
 /// Open units of work of one connection.

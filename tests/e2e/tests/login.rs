@@ -78,16 +78,48 @@ fn an_unknown_user_and_a_wrong_password_get_the_same_answer() -> Try {
     let (_site, daemon) = with_users()?;
     let mut answers = Vec::new();
     for login in ["\0alice\0wrong", "\0nobody\0wrong"] {
-        let mut peer = Peer::connect(daemon.address())?;
-        peer.send(&SASL_HEADER)?;
-        peer.read_bytes(8)?;
-        let fields = vec![symbol("PLAIN"), Value::Binary(login.into())];
-        peer.send(&frame(1, 0, &described(code::SASL_INIT, fields).bytes()))?;
+        let mut peer = guess(&daemon, login)?;
         answers.push(peer.expect(code::SASL_OUTCOME)?.performative);
     }
     let [one, other] = answers.as_slice() else { fail!("not two answers") };
     require!(one.field(0).as_number() == Some(1), "not an auth failure: {one:?}");
     require!(one == other, "told apart: {one:?} and {other:?}");
+    daemon.stop()
+}
+
+/// Tries a PLAIN login and does not wait for the answer.
+fn guess(daemon: &Daemon, login: &str) -> Try<Peer> {
+    let mut peer = Peer::connect(daemon.address())?;
+    peer.send(&SASL_HEADER)?;
+    peer.read_bytes(8)?;
+    let fields = vec![symbol("PLAIN"), Value::Binary(login.into())];
+    peer.send(&frame(1, 0, &described(code::SASL_INIT, fields).bytes()))?;
+    Ok(peer)
+}
+
+#[test]
+fn many_guessers_get_their_answers_and_who_is_logged_in_is_served_meanwhile() -> Try {
+    let mut site = Site::open()?;
+    let users = papers::users(site.scratch(), &[(USER, PASSWORD)])?;
+    site.config = format!(
+        "[[listener]]\naddress = \"127.0.0.1:0\"\nallow_anonymous = true\n\
+         [users]\nfile = {users:?}\n[limits]\nlogin_timeout_s = 60\n"
+    );
+    let daemon = site.start()?;
+    let mut plain = Peer::begun(daemon.address())?;
+    plain.attach_sender(0, "BYSTANDER")?;
+    plain.attach_receiver(1, "BYSTANDER", 1_000)?;
+    let mut guessers = Vec::new();
+    for number in 0..200 {
+        guessers.push(guess(&daemon, &format!("\0alice\0{number}"))?);
+        plain.put(0, number, b"still here")?;
+        plain.get()?;
+    }
+    for peer in &mut guessers {
+        let outcome = peer.expect(code::SASL_OUTCOME)?.performative;
+        require!(outcome.field(0).as_number() == Some(1), "not an auth failure: {outcome:?}");
+        require!(peer.is_hung_up(towline_e2e::peer::PATIENCE), "the connection stays open");
+    }
     daemon.stop()
 }
 

@@ -56,6 +56,7 @@ const PURE_CRATES: &[&str] = &[
     "serde_json",
     "sha2",
     "slab",
+    "stringprep",
     "subtle",
     "winnow",
 ];

@@ -47,6 +47,13 @@ entries! {
         "The text says why. Nothing was changed in the data folder.";
     SYSTEM_REFUSED = "TWL1015E" "The operating system refused a thread or a signal: {reason}.",
         "Most often a limit of the process is too low (ulimit -a), or the machine has no memory.";
+    NEWER_FORMAT = "TWL1016E" "{file} has format version {found}, this program reads up to {known}.",
+        "The data folder was written by a later version of towline. Nothing was changed. Start it with \
+         that version or a later one, or restore a backup from before the upgrade into another \
+         folder.";
+    RESTORE_UNFINISHED = "TWL1017E" "A restore into {folder} was not finished.",
+        "What is there is not a whole log. Run 'towline restore' into the same data folder once more: \
+         it begins again.";
     FATAL = "TWL1019E" "Queue manager '{name}' halts: {reason}.",
         "A rule inside the product was broken, so it stopped before it could do harm. Keep the \
          data folder and the log lines, start again, and report it.";
@@ -96,6 +103,16 @@ entries! {
          takes longer than an ordinary start.";
     IMAGE_TAKEN = "TWL2020I" "Image taken at {position}: {bytes} bytes and {pages} pages in {time} ms.",
         "A restart begins from here.";
+    RECOVERY_GOES_ON = "TWL2021I" "Recovery log: {done} of {all} MiB read, {percent} %.",
+        "The start reads the log from the newest image on, or all of it when queues are rebuilt.";
+    BACKUP_MADE = "TWL2022I" "Backup into {folder} up to {position}: {bytes} bytes in {time} ms.",
+        "All that was committed up to this position can be restored from the folder.";
+    BACKUP_FAILED = "TWL2023E" "Backup into {folder} failed: {reason}.",
+        "The queue manager goes on, and the backup that was there before can still be used.";
+    UNIT_ENDED_FOR_LOG = "TWL2030W" "A unit of work was rolled back: the recovery log is {percent} % full, and could not be reused from {position} on.",
+        "A large unit of work has its messages in the log before it commits. When the log is nearly \
+         full, the unit that began there first is rolled back, and its client is told (TWL5041E). \
+         Commit more often, or give the log more room.";
 
     LOGIN_REFUSED = "TWL3003W" "Login from {address} as '{user}' with {mechanism} was refused.",
         "Wrong password, unknown user, or not welcome here without one. The client cannot see which \
@@ -139,6 +156,7 @@ entries! {
     OBJECT_DELETED = "TWL5033E" "{reason}.", "The object went away while it was open.";
     UNIT_DOOMED = "TWL5040E" "{reason}.",
         "A put or a get inside the unit was refused, so that committing the rest would halve it.";
+    UNIT_HELD_LOG = "TWL5041E" "{reason}.", "See TWL2030W.";
 
     QUEUE_CREATED = "TWL8006I" "Queue '{name}' created.", "DEFINE was carried out and logged.";
     QUEUE_DELETED = "TWL8007I" "Queue '{name}' deleted.", "DELETE was carried out and logged.";

@@ -102,6 +102,7 @@ pub fn entry_of_refusal(refusal: &Refusal) -> &'static Entry {
         Refusal::UnitTooManyMessages { .. } => &UNIT_TOO_MANY_MESSAGES,
         Refusal::UnitTooLarge { .. } => &UNIT_TOO_LARGE,
         Refusal::UnitTooOld { .. } => &UNIT_TOO_OLD,
+        Refusal::UnitHeldLog { .. } => &UNIT_HELD_LOG,
         Refusal::UnitDoomed => &UNIT_DOOMED,
         Refusal::UnknownUnit => &UNKNOWN_UNIT,
         Refusal::TooManyUnits { .. } => &TOO_MANY_UNITS,

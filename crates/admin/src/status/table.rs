@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 use super::{Space, State, Status};
 
+/// A write that is out for so long is worth a line.
+const STALL_US: u64 = 1_000_000;
 /// Columns of a queue's name; a longer one is cut in the middle.
 const NAME: usize = 32;
 
@@ -39,6 +41,9 @@ pub fn table(status: &Status) -> String {
             bytes(memory.message_bytes_max)
         ),
     );
+    let index = &status.index;
+    let (here, most) = (bytes(index.bytes), bytes(index.bytes_max));
+    row(&mut text, "Index", &format!("{here} of {most}, {} on pages", bytes(index.page_bytes)));
     queues(&mut text, status);
     text
 }
@@ -75,6 +80,16 @@ fn log(text: &mut String, status: &Status) {
         "Log latency",
         &format!("p50 {} us, p99 {} us, max {} us", latency.p50, latency.p99, latency.max),
     );
+    if log.write_waiting_us >= STALL_US {
+        row(text, "Log stalled", &format!("for {} ms", log.write_waiting_us / 1_000));
+    }
+    let image = if status.image.lsn.is_empty() { "none yet" } else { &status.image.lsn };
+    let reads = bytes(log.restart_bytes);
+    row(text, "Image", &format!("{image}, a restart reads {reads} of log"));
+    let restart = &status.restart;
+    let how = if restart.rebuilt { ", rebuilt from the whole log" } else { "" };
+    let (took, read) = (restart.total_us / 1_000, bytes(restart.bytes));
+    row(text, "Last restart", &format!("{took} ms for {read} of log{how}"));
 }
 
 fn queues(text: &mut String, status: &Status) {

@@ -9,10 +9,12 @@
 //! shows a password in its `Debug` form.
 
 mod client;
+mod prepared;
 mod scram;
 mod server;
 
 pub use client::{ClientLogin, ClientStep, SaslClient};
+pub use prepared::prepared;
 pub use scram::{ITERATIONS_DEFAULT, ITERATIONS_MAX, ITERATIONS_MIN, ScramCredentials};
 pub use server::{Claim, SaslServer, ServerStep};
 

@@ -1,7 +1,7 @@
 //! SCRAM-SHA-256 (RFC 5802, RFC 7677): keys, proofs, and the text of the messages.
 //!
-//! Without channel binding, and without SASLprep: names and passwords are compared as the UTF-8
-//! that the client sent, and control characters in a name are refused.
+//! Without channel binding. Names and passwords are prepared (`prepared`) before they are compared,
+//! and control characters in a name are refused.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,6 +11,8 @@ use base64::prelude::BASE64_STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
+
+use super::prepared;
 
 /// Fewest iterations that either side takes part in (RFC 7677, section 4).
 pub const ITERATIONS_MIN: u32 = 4_096;
@@ -169,7 +171,7 @@ fn xor(left: &Key, right: &Key) -> Key {
 }
 
 fn salted_password(password: &str, salt: &[u8], iterations: u32) -> Key {
-    pbkdf2::pbkdf2_hmac_array::<Sha256, 32>(password.as_bytes(), salt, iterations)
+    pbkdf2::pbkdf2_hmac_array::<Sha256, 32>(prepared(password).as_bytes(), salt, iterations)
 }
 
 pub(super) fn encode_64(bytes: &[u8]) -> String {
@@ -258,7 +260,7 @@ pub(super) fn is_nonce(text: &str) -> bool {
 
 /// A name as it stands in a message: `,` and `=` are escaped.
 pub(super) fn encode_name(name: &str) -> String {
-    name.replace('=', "=3D").replace(',', "=2C")
+    prepared(name).replace('=', "=3D").replace(',', "=2C")
 }
 
 fn decode_name(text: &str) -> Option<String> {
@@ -275,5 +277,6 @@ fn decode_name(text: &str) -> Option<String> {
         };
     }
     name.push_str(rest);
-    (!name.is_empty() && !name.chars().any(char::is_control)).then_some(name)
+    let name = prepared(&name);
+    (!name.is_empty() && !name.chars().any(char::is_control)).then(|| name.into_owned())
 }

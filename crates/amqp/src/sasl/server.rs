@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::scram::{ClientFinal, ClientFirst, ScramCredentials, encode_64, is_nonce};
-use super::{Mechanism, SaslError};
+use super::{Mechanism, SaslError, prepared};
 use crate::codec::Symbols;
 use crate::types::{SaslChallenge, SaslCode, SaslFrame, SaslInit, SaslMechanisms, SaslOutcome};
 
@@ -197,10 +197,10 @@ impl SaslServer {
                 if parts.next().is_some() || user.is_empty() || password.is_empty() {
                     return None;
                 }
-                let user = Arc::from(user);
+                let user: Arc<str> = Arc::from(prepared(user));
                 self.state = State::Asked { user: Some(Arc::clone(&user)) };
                 Some(Claim::Plain {
-                    authorization: Arc::from(authorization),
+                    authorization: Arc::from(prepared(authorization)),
                     user,
                     password: Arc::from(password),
                 })

@@ -254,3 +254,25 @@ fn there_is_one_exchange_and_no_frame_out_of_turn() {
     let outcome = SaslFrame::Outcome(SaslOutcome { code: SaslCode::Ok, additional: None });
     assert_eq!(client.receive(&outcome), Err(SaslError::OutOfTurn));
 }
+
+#[test]
+fn a_scram_login_goes_by_letters_and_not_by_how_they_are_written() {
+    let stored = ScramCredentials::derive("Z\u{fc}rich", SALT, ITERATIONS_MIN);
+    let (step, _) = scram(stored, "alice", "Zu\u{308}rich");
+    assert_eq!(step, Ok(ClientStep::Finished));
+}
+
+#[test]
+fn a_name_is_prepared_on_both_sides() {
+    let mut machine = server(&[Mechanism::Plain]);
+    let claim = machine.receive(&init("PLAIN", "\0\u{2168}\0\u{2168}".as_bytes())).unwrap();
+    let ServerStep::Ask(Claim::Plain { user, .. }) = claim else { panic!("{claim:?}") };
+    assert_eq!(&*user, "IX");
+    let mut machine = server(&[Mechanism::ScramSha256]);
+    let mut client = scram_client("\u{2168}", "password");
+    let first = sent(client.receive(&SaslFrame::Mechanisms(machine.mechanisms())).unwrap());
+    let SaslFrame::Init(SaslInit { initial_response: Some(text), .. }) = &first else { panic!() };
+    assert!(text.starts_with(b"n,,n=IX,"), "{text:?}");
+    let claim = machine.receive(&first).unwrap();
+    assert_eq!(claim, ServerStep::Ask(Claim::ScramUser { user: Arc::from("IX") }));
+}

@@ -10,6 +10,7 @@ mod leave;
 mod open;
 mod put;
 mod settle;
+mod spill;
 mod unit;
 
 use crate::Outputs;

@@ -1,20 +1,18 @@
-//! Puts: checks, reservation, and the fact; or a place in a unit of work.
+//! Puts: checks, reservation, and the fact; or a place in a unit of work (`spill`).
 
 use towline_types::{Payload, Time, limits};
 
 use crate::fact::{Body, Durability, Fact};
 use crate::message::{Header, Message, NewMessage};
 use crate::object::QueueKind;
-use crate::party::StagedPut;
+use crate::party::{StagedBody, StagedPut};
 use crate::request::{Decision, PutTarget};
 use crate::{BodyId, QueueManager, Refusal, UnitId};
 
-/// A staged body up to this size is copied, so that it does not keep a whole read buffer alive.
-const STAGED_COPY_BYTES_MAX: usize = 4096;
-
 impl QueueManager {
     /// Puts one message. Persistent: `Forced`, the reply waits. Other: `Memory`; mind `out.behind`.
-    /// In a unit of work nothing happens before it commits, but depth and bytes are reserved now.
+    /// In a unit of work nothing is visible before it commits, but depth and bytes are reserved now,
+    /// and bodies may go to the log ahead: `Lazy`, nobody waits.
     ///
     /// # Errors
     /// The queue or alias was deleted, PUT(DISABLED), MAXMSGL, MAXDEPTH (puts on their way count),
@@ -31,16 +29,14 @@ impl QueueManager {
         self.check_accepting()?;
         let header = self.check_put(now, target, &message)?;
         let bytes = message.content.len() as u64;
-        if !header.persistent || unit.is_some() {
-            let bytes_max = self.limits.memory_bytes_max;
-            if self.memory_bytes.saturating_add(bytes) > bytes_max {
-                return Err(Refusal::MemoryFull { bytes_max });
-            }
-        }
-        let put = StagedPut { queue: target.queue, header, content: message.content };
+        let body = StagedBody::Here(message.content);
+        let put = StagedPut { queue: target.queue, header, body };
         match unit {
-            Some(unit) => self.stage_put(target, unit, put, bytes),
+            Some(unit) => self.stage_put(target, unit, put, out),
             None => {
+                if !header.persistent {
+                    self.check_memory(bytes)?;
+                }
                 self.queue_mut(target.queue).reserved += 1;
                 if header.persistent {
                     self.push_put(put, out);
@@ -103,25 +99,13 @@ impl QueueManager {
         })
     }
 
-    fn stage_put(
-        &mut self,
-        target: &PutTarget,
-        unit: UnitId,
-        mut put: StagedPut,
-        bytes: u64,
-    ) -> Result<(), Refusal> {
-        let bytes_max = self.limits.unit_bytes_max;
-        let unit = self.unit_for_one_more(target.connection, unit)?;
-        if unit.bytes.saturating_add(bytes) > bytes_max {
-            return Err(Refusal::UnitTooLarge { bytes_max });
+    /// # Errors
+    /// No room in memory for so much more.
+    pub(super) fn check_memory(&self, bytes: u64) -> Result<(), Refusal> {
+        let bytes_max = self.limits.memory_bytes_max;
+        if self.memory_bytes.saturating_add(bytes) > bytes_max {
+            return Err(Refusal::MemoryFull { bytes_max });
         }
-        if put.content.len() <= STAGED_COPY_BYTES_MAX {
-            put.content = Payload::from(put.content.to_owned_bytes());
-        }
-        unit.bytes += bytes;
-        unit.puts.push(put);
-        self.memory_bytes += bytes;
-        self.queue_mut(target.queue).reserved += 1;
         Ok(())
     }
 
@@ -130,7 +114,10 @@ impl QueueManager {
         let sequence = self.next_sequence();
         let queue = put.queue;
         self.queue_mut(queue).in_flight += 1;
-        let body = self.push_body(put.content, out);
+        let body = match put.body {
+            StagedBody::Here(content) => self.push_body(content, out),
+            StagedBody::Ahead { body, chunks, bytes } => Body::Announced { body, chunks, bytes },
+        };
         let message =
             Box::new(Message { header: put.header, body, backout_count: 0, dead_letter: None });
         out.push_logged(Fact::Put { queue, sequence, message }, Durability::Forced);
@@ -144,12 +131,7 @@ impl QueueManager {
         let body = BodyId(self.next.body);
         self.next.body += 1;
         let bytes = content.len() as u64;
-        let mut chunks = 0;
-        for chunk in split_into_chunks(&content, limits::BODY_CHUNK_BYTES) {
-            let chunk = Body::Incoming(chunk);
-            out.push_logged(Fact::BodyChunk { body, index: chunks, chunk }, Durability::Forced);
-            chunks += 1;
-        }
+        let chunks = push_chunks(body, &content, Durability::Forced, out);
         Body::Announced { body, chunks, bytes }
     }
 
@@ -159,11 +141,30 @@ impl QueueManager {
         let queue = put.queue;
         self.queue_mut(queue).in_flight += 1;
         // In one piece of its own: it must let go of the read buffer that it came in.
-        let body = Body::Memory(put.content.to_owned_bytes());
+        let StagedBody::Here(content) = put.body else {
+            unreachable!("a non-persistent message never goes to the log")
+        };
+        let body = Body::Memory(content.to_owned_bytes());
         let message =
             Box::new(Message { header: put.header, body, backout_count: 0, dead_letter: None });
         Fact::Put { queue, sequence, message }
     }
+}
+
+/// A body that is not empty goes ahead, in as many chunks as are returned.
+pub(super) fn push_chunks(
+    body: BodyId,
+    content: &Payload,
+    durability: Durability,
+    out: &mut Decision,
+) -> u32 {
+    let mut chunks = 0;
+    for chunk in split_into_chunks(content, limits::BODY_CHUNK_BYTES) {
+        let chunk = Body::Incoming(chunk);
+        out.push_logged(Fact::BodyChunk { body, index: chunks, chunk }, durability);
+        chunks += 1;
+    }
+    chunks
 }
 
 /// Cuts a payload into pieces of this size; the last one may be shorter. Copies nothing.

@@ -1,11 +1,13 @@
 //! Units of work: declared, filled by `put` and `settle`, discharged whole or not at all.
 //!
-//! Staged in memory until commit. The run of a commit holds everything that must survive, ended by
-//! `Committed`; what concerns non-persistent messages is applied together with it.
+//! Staged until commit, large ones with their bodies in the log (`spill`). The run of a commit holds
+//! everything that must survive, ended by `Committed`; what concerns non-persistent messages is
+//! applied together with it.
 
 use towline_types::Time;
 
 use super::LazyFacts;
+use crate::effect::Effect;
 use crate::fact::{Durability, Fact};
 use crate::party::{StagedGet, StagedPut, Unit};
 use crate::request::{Decision, Outcome};
@@ -104,8 +106,8 @@ impl QueueManager {
         };
         let behind = unit.puts.iter().any(waits);
         for put in unit.puts {
+            self.unstage(&put, true);
             if put.header.persistent {
-                self.memory_bytes -= put.content.len() as u64;
                 self.push_put(put, out);
             } else {
                 unlogged.push(self.memory_put(put));
@@ -150,14 +152,32 @@ impl QueueManager {
 
     /// Puts vanish; what was got goes back to its place with a backout counted.
     pub(crate) fn roll_back(&mut self, now: Time, unit: Unit, facts: &mut dyn LazyFacts) {
-        for StagedPut { queue, header: _, content } in unit.puts {
-            self.memory_bytes -= content.len() as u64;
-            self.queue_mut(queue).reserved -= 1;
-            self.reap(queue);
+        for put in unit.puts {
+            self.unstage(&put, false);
+            self.queue_mut(put.queue).reserved -= 1;
+            self.reap(put.queue);
         }
         for StagedGet { queue, spot, outcome: _ } in unit.gets {
             self.queue_mut(queue).uncommitted_gets -= 1;
             self.back_out(now, queue, spot, facts);
         }
+        for (first, bodies) in unit.ahead {
+            facts.push_lazy(Fact::Abandoned { first, bodies });
+        }
+    }
+
+    /// Rolls an open unit of work back, without being asked: its connection hears why.
+    pub(crate) fn end_unit(
+        &mut self,
+        now: Time,
+        id: UnitId,
+        reason: Refusal,
+        facts: &mut dyn LazyFacts,
+    ) {
+        let Some(unit) = self.units.remove(&id) else { return };
+        let connection = unit.connection;
+        self.roll_back(now, unit, facts);
+        self.ended_units.insert(id, (connection, reason.clone()));
+        self.effects.push(Effect::UnitRolledBack { connection, unit: id, reason });
     }
 }

@@ -22,6 +22,7 @@
 //!  9    Cleared     queue, first place that stays
 //! 10    Committed   operations
 //! 11    Undefined   name
+//! 12    Abandoned   first body id, bodies
 //!
 //! flags of a Put: 0 persistent, 1 expires, 2 correlation, 3 message id, 4 backouts, 5 dead letter,
 //!                 6 announced
@@ -64,6 +65,7 @@ const DELETED: u8 = 8;
 const CLEARED: u8 = 9;
 const COMMITTED: u8 = 10;
 const UNDEFINED: u8 = 11;
+const ABANDONED: u8 = 12;
 
 const PERSISTENT: u8 = 1;
 const EXPIRES: u8 = 1 << 1;
@@ -159,6 +161,11 @@ pub fn encode(fact: &Fact, last: bool, out: &mut Vec<u8>) -> Option<Range<usize>
             out.push(tag(UNDEFINED));
             put_text(name, out);
         }
+        Fact::Abandoned { first, bodies } => {
+            out.push(tag(ABANDONED));
+            put_varint(first.0, out);
+            put_varint(*bodies, out);
+        }
     }
     None
 }
@@ -240,6 +247,16 @@ fn put_bytes(start: usize, body: &Body, out: &mut Vec<u8>) -> Range<usize> {
     from..out.len() - start
 }
 
+/// Version of the layout of a record that a later program wrote; `None` when this one reads it.
+#[must_use]
+pub fn newer_version(bytes: &[u8]) -> Option<u8> {
+    let bits = (bytes.first()? & VERSION_MASK) >> VERSION_MASK.trailing_zeros();
+    (bits > 0).then_some(bits + 1)
+}
+
+/// Newest version of the layout of records.
+pub const VERSION: u8 = 1;
+
 /// Reads one record, which is all of `bytes`; `at` is the position of its first byte in the log.
 /// The flag says whether it is the last of its run.
 ///
@@ -285,6 +302,7 @@ pub fn decode(bytes: &[u8], at: Lsn) -> Result<(Fact, bool), RecordError> {
         }
         COMMITTED => Fact::Committed { operations: reader.varint_u32()? },
         UNDEFINED => Fact::Undefined { name: reader.text()?.to_owned() },
+        ABANDONED => Fact::Abandoned { first: BodyId(reader.varint()?), bodies: reader.varint()? },
         _ => return Err(reader.error("a record of an unknown kind")),
     };
     reader.end()?;

@@ -188,6 +188,8 @@ fn fact() -> impl Strategy<Value = Fact> {
         1 => name().prop_map(|name| Fact::Undefined { name }),
         1 => place().prop_map(|(queue, upto)| Fact::Cleared { queue, upto }),
         1 => any::<u32>().prop_map(|operations| Fact::Committed { operations }),
+        1 => any::<(u64, u64)>()
+            .prop_map(|(first, bodies)| Fact::Abandoned { first: BodyId(first), bodies }),
     ]
 }
 

@@ -45,6 +45,7 @@ enum Step {
     Crash { keep: usize },
     Delete { queue: usize },
     Clear { queue: usize },
+    Press,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -82,6 +83,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..100_usize).prop_map(|keep| Step::Crash { keep }),
         2 => (0..3_usize).prop_map(|queue| Step::Delete { queue }),
         1 => (0..3_usize).prop_map(|queue| Step::Clear { queue }),
+        1 => Just(Step::Press),
     ]
 }
 
@@ -148,7 +150,12 @@ fn number_of(rig: &Rig, delivery: &Delivery) -> u32 {
 
 impl World {
     fn new() -> World {
-        let limits = Limits { dead_letter_queue: "DLQ".to_owned(), ..Limits::default() };
+        let limits = Limits {
+            dead_letter_queue: "DLQ".to_owned(),
+            // Each message has one byte to three.
+            unit_staged_bytes_max: 2,
+            ..Limits::default()
+        };
         let mut rig = Rig::with(limits);
         for (queue, name) in QUEUES.iter().enumerate() {
             rig.define_with(name, threshold(queue)).unwrap();
@@ -315,6 +322,7 @@ impl World {
             Step::Crash { keep } => self.crash(keep),
             Step::Delete { queue } => self.delete(queue),
             Step::Clear { queue } => self.clear(queue),
+            Step::Press => self.press(),
         }
         self.check();
     }
@@ -340,7 +348,10 @@ impl World {
             durable_count: 0,
         };
         match unit {
-            Some(unit) => self.units[unit].1.puts.push((id, row)),
+            Some(unit) => {
+                self.units[unit].1.puts.push((id, row));
+                self.record(waiting, Vec::new());
+            }
             None => {
                 let order = self.order();
                 self.rows.insert(id, Row { order, ..row });
@@ -522,6 +533,7 @@ impl World {
         for other in [&full, &late, &whole] {
             assert_eq!(other.shares(), again.shares(), "the same bodies live");
         }
+        assert_eq!(again.core.bodies_in_progress().count(), 0, "uncommitted bodies are given back");
         late.core.audit();
         whole.core.audit();
         full.core.audit();
@@ -543,6 +555,10 @@ impl World {
 
     fn check(&mut self) {
         self.rig.core.audit();
+        if self.later.is_empty() {
+            let known = self.rig.core.bodies_in_progress().count() as u64;
+            assert_eq!(known, self.rig.core.bodies_of_units(), "no body waits for nobody");
+        }
         for (queue, name) in QUEUES.iter().enumerate() {
             let status = self.rig.status(name);
             let here = self.rows.values().filter(|row| row.queue == queue);

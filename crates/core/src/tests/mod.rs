@@ -11,4 +11,5 @@ mod puts;
 mod replay;
 mod rig;
 mod settlements;
+mod spill;
 mod units;

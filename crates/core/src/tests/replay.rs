@@ -209,6 +209,8 @@ fn hostile_fact() -> impl Strategy<Value = Fact> {
         2 => (0..3_u64, 0..3_u32, location())
             .prop_map(|(body, index, chunk)| Fact::BodyChunk { body: BodyId(body), index, chunk }),
         3 => definition.prop_map(|definition| Fact::Defined { definition: Box::new(definition) }),
+        1 => (0..3_u64, 0..3_u64)
+            .prop_map(|(first, bodies)| Fact::Abandoned { first: BodyId(first), bodies }),
         1 => queue().prop_map(|queue| Fact::Deleted { queue }),
         1 => named.prop_map(|name| Fact::Undefined { name: name.to_owned() }),
         1 => (queue(), sequence()).prop_map(|(queue, upto)| Fact::Cleared { queue, upto }),

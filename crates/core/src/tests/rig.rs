@@ -471,6 +471,13 @@ impl Rig {
         self.take_outputs();
     }
 
+    /// The log is nearly full. True: a unit was rolled back for it.
+    pub(crate) fn press(&mut self) -> bool {
+        let ended = self.core.end_oldest_unit_in_log(self.now, 80, &mut self.outputs);
+        self.take_outputs();
+        ended
+    }
+
     pub(crate) fn status(&self, name: &str) -> QueueStatus {
         self.core.queue_status(name).unwrap()
     }

@@ -57,7 +57,7 @@ pub struct DiskArgs {
     /// Only proof by power cut. write: write numbered records, and print the number of each when it
     /// is synced, until the power goes. verify: look for them afterwards
     #[arg(long, num_args = 2, value_names = ["write|verify", "FILE"],
-          conflicts_with_all = ["locks", "lies", "chart", "block"])]
+          conflicts_with_all = ["locks", "lies", "chart", "block", "seconds", "dir", "quick"])]
     pub power_cut_check: Option<Vec<OsString>>,
     /// The last number that power-cut-check write printed
     #[arg(long, value_name = "N", requires = "power_cut_check")]

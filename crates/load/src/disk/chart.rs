@@ -78,6 +78,7 @@ fn latencies(report: &Report, area: &Area<'_>) -> Drawn {
     };
     chart
         .configure_mesh()
+        .disable_x_mesh()
         .x_labels(2 * sizes.len() + 2)
         .x_label_formatter(&name)
         .y_label_formatter(&|us| format!("{us:.0}"))
@@ -107,7 +108,12 @@ fn latencies(report: &Report, area: &Area<'_>) -> Drawn {
             .label(format!("{mode} {percentile}"))
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
     }
-    chart.configure_series_labels().border_style(BLACK.mix(0.3)).label_font(SMALL).draw()?;
+    chart
+        .configure_series_labels()
+        .background_style(WHITE)
+        .border_style(BLACK.mix(0.3))
+        .label_font(SMALL)
+        .draw()?;
     Ok(())
 }
 
@@ -129,7 +135,7 @@ fn rates(report: &Report, area: &Area<'_>) -> Drawn {
         .configure_mesh()
         .x_desc("seconds")
         .y_desc("MB/s")
-        .x_label_formatter(&|at| format!("{at:.0}"))
+        .x_label_formatter(&|at| if at.fract() == 0.0 { format!("{at:.0}") } else { String::new() })
         .y_label_formatter(&|rate| format!("{rate:.1}"))
         .light_line_style(TRANSPARENT)
         .label_style(SMALL)
@@ -146,7 +152,12 @@ fn rates(report: &Report, area: &Area<'_>) -> Drawn {
             .label(format!("{} {}", block.mode, size(block.block_bytes)))
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
     }
-    chart.configure_series_labels().border_style(BLACK.mix(0.3)).label_font(SMALL).draw()?;
+    chart
+        .configure_series_labels()
+        .background_style(WHITE)
+        .border_style(BLACK.mix(0.3))
+        .label_font(SMALL)
+        .draw()?;
     Ok(())
 }
 

@@ -25,7 +25,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::file::{Aligned, Way, Writer};
+use super::file::{Aligned, Way, Writer, is_refusal};
 
 const RECORD_BYTES: usize = 4096;
 const MAGIC: &[u8; 8] = b"TOWLCUT1";
@@ -76,11 +76,6 @@ pub(crate) fn write(path: &Path, plan: CutPlan, told: &mut dyn Write) -> io::Res
         told.flush()?;
     }
     Ok(())
-}
-
-/// Whether direct I/O was refused, not writing.
-pub(crate) fn is_refusal(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

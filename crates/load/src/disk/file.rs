@@ -156,6 +156,11 @@ impl Writer {
     }
 }
 
+/// Whether an error says that direct I/O is not possible, and not that the disk failed.
+pub(crate) fn is_refusal(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported)
+}
+
 /// Bytes that may still be written in a folder. A file system that does not count any has room
 /// until it says otherwise.
 fn free_bytes(folder: &Path) -> io::Result<u64> {
@@ -229,6 +234,13 @@ mod tests {
             assert_eq!(new[..8], 7_u64.to_le_bytes());
             assert_eq!(new[8..], old[8..]);
         }
+    }
+
+    #[test]
+    fn a_refusal_of_direct_io_is_no_failure_of_the_disk() {
+        let refused = |errno: rustix::io::Errno| is_refusal(&errno.into());
+        assert!(refused(rustix::io::Errno::INVAL) && refused(rustix::io::Errno::OPNOTSUPP));
+        assert!(!refused(rustix::io::Errno::IO) && !refused(rustix::io::Errno::NOSPC));
     }
 
     #[test]

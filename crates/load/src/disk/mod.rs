@@ -4,10 +4,10 @@
 //! It writes as the log does but uses none of its code: it must also tell of disks on which the log
 //! would fail. It does *not* test reading, nor capacity.
 //!
-//! Reading order: [`args`] (options), [`plan`] (the same, checked), [`run`] (phases), [`file`] and
-//! [`guard`] (what is written, and that it goes again), [`measure`] (a slice), [`predict`],
-//! [`place`], [`probe`] and [`honesty`] (does it lie), [`cut`] (proof of that), [`locks`] and
-//! [`second`] (two processes), [`report`], [`table`], [`chart`].
+//! Reading order: `args` (options), `plan` (the same, checked), `run` (phases), `file` and
+//! `guard` (what is written, and that it goes again), `measure` (a slice), `predict`,
+//! `place`, `probe` and `honesty` (does it lie), `cut` (proof of that), `locks` and
+//! `second` (two processes), `report`, `table`, `chart`.
 
 mod args;
 mod chart;

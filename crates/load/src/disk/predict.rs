@@ -28,7 +28,7 @@ const PATH_US: f64 = 130.0;
 const BATCH_US: f64 = 40.0;
 /// Processor time of one commit of many, client and queue manager together, that does not pass while
 /// the disk works: on two processors, docs/benchmarks/disktest.md.
-const COMMIT_US: f64 = 14.0;
+const COMMIT_US: f64 = 12.0;
 
 /// Clients that a run predicts for.
 pub(crate) const CLIENTS: [u64; 3] = [1, 10, 64];

@@ -6,7 +6,7 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use super::file::{Aligned, TestFile, Way};
+use super::file::{Aligned, TestFile, Way, is_refusal};
 use super::honesty::{PROBE_BYTES, Probe};
 use super::measure;
 
@@ -38,8 +38,8 @@ pub(crate) fn probe(
     let buffered_write_p50_us = p50(Way::Buffered)?;
     let buffered_sync_p50_us = p50(Way::BufferedSync)?;
     // A file system may take direct I/O or refuse it; both are fine.
-    let direct_write_p50_us = p50(Way::Direct).ok();
-    let direct_sync_p50_us = p50(Way::DirectSync).ok();
+    let direct_write_p50_us = unless_refused(p50(Way::Direct))?;
+    let direct_sync_p50_us = unless_refused(p50(Way::DirectSync))?;
     let bulk_sync_bytes_per_s = bulk(file, part)?;
     Ok(Probe {
         buffered_write_p50_us,
@@ -48,6 +48,14 @@ pub(crate) fn probe(
         direct_sync_p50_us,
         bulk_sync_bytes_per_s,
     })
+}
+
+/// `None` where the file system takes no direct I/O.
+fn unless_refused(measured: io::Result<f64>) -> io::Result<Option<f64>> {
+    match measured {
+        Err(error) if is_refusal(&error) => Ok(None),
+        other => other.map(Some),
+    }
 }
 
 /// The best rate of some syncs of many bytes each, in bytes per second.

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use super::args::{DiskArgs, DiskMode};
 use super::chart;
 use super::cut::{self, CutPlan};
-use super::file::{TestFile, Way};
+use super::file::{TestFile, Way, is_refusal};
 use super::guard::Itself;
 use super::honesty::judge;
 use super::locks;
@@ -30,7 +30,8 @@ use super::table::size;
 /// blocks have the rest.
 const JUDGE_PERCENT: u32 = 8;
 const PREDICT_PERCENT: u32 = 12;
-/// More does not make the judgement better.
+/// Less would judge by a handful of writes, more does not make it better.
+const JUDGE_MIN: Duration = Duration::from_millis(150);
 const JUDGE_MAX: Duration = Duration::from_secs(5);
 /// A slice is at least this long, also where making the file took all the time.
 const SLICE_MIN: Duration = Duration::from_millis(50);
@@ -206,7 +207,7 @@ impl<'a> Bench<'a> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         let judging = if self.plan.judges {
             let part = if self.plan.measures { left * JUDGE_PERCENT / 100 } else { left };
-            part.min(JUDGE_MAX)
+            part.clamp(JUDGE_MIN, JUDGE_MAX)
         } else {
             Duration::ZERO
         };
@@ -239,7 +240,7 @@ impl<'a> Bench<'a> {
                 self.show.phase(format!("{}, {}", way.name(), size(*block_bytes)));
                 match self.slice(*way, *block_bytes, part) {
                     Ok(slice) => report.blocks.push(Block::from(&slice)),
-                    Err(error) if cut::is_refusal(&error) && is_direct(*way) => {
+                    Err(error) if is_refusal(&error) && is_direct(*way) => {
                         let reason = error.to_string();
                         report.skipped.push(Skipped { mode: way.name(), reason });
                         break;
@@ -263,7 +264,7 @@ impl<'a> Bench<'a> {
             self.show.phase(format!("batches of {clients} clients"));
             let bytes = load.batch_bytes();
             let slice = match self.slice(way, bytes, part) {
-                Err(error) if cut::is_refusal(&error) && way == Way::DirectSync => {
+                Err(error) if is_refusal(&error) && way == Way::DirectSync => {
                     way = Way::BufferedSync;
                     self.slice(way, bytes, part)
                 }
@@ -287,5 +288,25 @@ fn is_direct(way: Way) -> bool {
     match way {
         Way::DirectDsync | Way::DirectSync | Way::Direct => true,
         Way::BufferedSync | Way::Buffered => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_names_what_it_is_about_and_has_its_code() {
+        let reason = "Invalid argument".into();
+        let skipped = vec![Skipped { mode: Way::DirectDsync.name(), reason }];
+        let failures = [
+            (Failure::Usage("--size 1: too small".into()), 2, "--size"),
+            (Failure::Io("/data".into(), io::ErrorKind::StorageFull.into()), 1, "/data"),
+            (Failure::NothingPossible(skipped), 1, "direct-dsync (Invalid argument)"),
+        ];
+        for (failure, code, named) in failures {
+            assert_eq!(failure.code(), code);
+            assert!(failure.to_string().contains(named), "{failure}");
+        }
     }
 }

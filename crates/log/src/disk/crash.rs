@@ -12,6 +12,8 @@ use super::MemoryDisk;
 /// What was done to a [`MemoryDisk`], in order.
 #[derive(Clone, Default)]
 pub struct Journal {
+    /// What was there, synced, before all of it; a file's id is its place.
+    pub(super) found: Vec<(String, Vec<u8>)>,
     pub(super) operations: Vec<Operation>,
 }
 
@@ -138,6 +140,11 @@ impl Journal {
     pub fn crash(&self, point: CrashPoint, rule: CrashRule) -> MemoryDisk {
         let mut random = Random(rule.seed);
         let mut state = Replayed::default();
+        for (id, (name, bytes)) in self.found.iter().enumerate() {
+            state.names.insert(name.clone(), id);
+            let file = FileState { synced: bytes.clone(), unsynced: Vec::new() };
+            state.files.insert(id, file);
+        }
         for (number, operation) in self.operations.iter().take(point.0).enumerate() {
             state.enter(number, operation);
         }

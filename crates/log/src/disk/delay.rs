@@ -70,9 +70,14 @@ impl Disk for DelayDisk {
         self.inner.remove(name)
     }
 
-    fn list(&self) -> io::Result<Vec<(String, u64)>> {
+    fn names(&self) -> io::Result<Vec<String>> {
         self.delays.call();
-        self.inner.list()
+        self.inner.names()
+    }
+
+    fn length(&self, name: &str) -> io::Result<u64> {
+        self.delays.call();
+        self.inner.length(name)
     }
 
     fn sync_names(&self) -> io::Result<()> {

@@ -131,18 +131,22 @@ impl Disk for LinuxDisk {
         fs::remove_file(self.folder.join(name))
     }
 
-    fn list(&self) -> io::Result<Vec<(String, u64)>> {
-        let mut files = Vec::new();
+    fn names(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
         for entry in fs::read_dir(&self.folder)? {
             let entry = entry?;
             // A name that is not text is not ours.
             let Ok(name) = entry.file_name().into_string() else { continue };
-            let metadata = entry.metadata()?;
-            if metadata.is_file() {
-                files.push((name, metadata.len()));
+            // Known from the folder itself: nothing is asked of the file.
+            if entry.file_type()?.is_file() {
+                names.push(name);
             }
         }
-        Ok(files)
+        Ok(names)
+    }
+
+    fn length(&self, name: &str) -> io::Result<u64> {
+        Ok(fs::metadata(self.folder.join(name))?.len())
     }
 
     fn sync_names(&self) -> io::Result<()> {

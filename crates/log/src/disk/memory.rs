@@ -96,6 +96,15 @@ impl MemoryDisk {
         disk
     }
 
+    /// A disk that holds these files, all synced, and keeps a journal of what is done to it then.
+    #[must_use]
+    pub fn recording_with_files(files: impl IntoIterator<Item = (String, Vec<u8>)>) -> MemoryDisk {
+        let found: Vec<_> = files.into_iter().collect();
+        let disk = MemoryDisk::with_files(found.clone());
+        disk.hold().journal = Some(Journal { found, operations: Vec::new() });
+        disk
+    }
+
     /// A disk that holds these files, all synced.
     #[must_use]
     pub fn with_files(files: impl IntoIterator<Item = (String, Vec<u8>)>) -> MemoryDisk {
@@ -274,10 +283,14 @@ impl Disk for MemoryDisk {
         Ok(())
     }
 
-    fn list(&self) -> io::Result<Vec<(String, u64)>> {
+    fn names(&self) -> io::Result<Vec<String>> {
+        Ok(self.hold().names.keys().cloned().collect())
+    }
+
+    fn length(&self, name: &str) -> io::Result<u64> {
         let inner = self.hold();
-        let file = |(name, id): (&String, &usize)| (name.clone(), inner.files[*id].len() as u64);
-        Ok(inner.names.iter().map(file).collect())
+        let id = inner.names.get(name).ok_or(io::ErrorKind::NotFound)?;
+        Ok(inner.files[*id].len() as u64)
     }
 
     fn sync_names(&self) -> io::Result<()> {

@@ -399,3 +399,26 @@ fn appenders_on_many_threads_lose_nothing_and_mix_nothing() {
         }
     }
 }
+
+#[test]
+fn who_waits_for_an_extent_hears_that_the_disk_has_no_room_for_it_after_all() {
+    let disk = MemoryDisk::new();
+    disk.set_capacity(Some(5 * EXTENT_BYTES_MIN + 8_192));
+    let shared: Arc<dyn Disk> = Arc::new(disk);
+    let watch = Watch::new();
+    let log = start(&shared, Options::small(), &watch);
+    loop {
+        let mut appender = log.appender();
+        appender.record(20_000, |buffer| buffer.extend_from_slice(&[7; 20_000]));
+        match appender.commit(Urgency::Forced) {
+            Ok(end) => watch.wait_durable(end),
+            Err(error) => break assert!(matches!(error, LogError::Full), "{error}"),
+        }
+    }
+    let mut state = log.shared().state();
+    // As it is when all of an extent is used before the keeper, which made it, asks the disk again.
+    state.extents.disk_room = 1;
+    let (state, opened) = log.shared().open_batch(state, 30_000);
+    assert_eq!(opened, Opened::Full);
+    drop(state);
+}

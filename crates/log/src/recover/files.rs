@@ -6,7 +6,7 @@
 //! Invariant: an extent is only read after its header was checked; those that lie before an image
 //! are known by name and length alone until then.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::RangeBounds;
 use std::sync::Arc;
@@ -26,11 +26,14 @@ use crate::handles::{Handles, Identity};
 use crate::image::{self, Loaded, NEW_IMAGE_NAME};
 use crate::keeper::NEW_NAME;
 
+/// Name of a file that says: this folder is being filled from a backup.
+pub(crate) const RESTORING_NAME: &str = "restoring";
+
 /// The folder's files by kind.
 #[derive(Default)]
 pub(crate) struct Folder {
-    /// Lengths by sequence.
-    pub(crate) extents: BTreeMap<u64, u64>,
+    /// By sequence.
+    pub(crate) extents: BTreeSet<u64>,
     /// Oldest first.
     pub(crate) images: Vec<Lsn>,
     pub(crate) spares: Vec<(String, u64)>,
@@ -41,24 +44,29 @@ pub(crate) struct Folder {
 /// A log's extents.
 pub(crate) struct Files {
     pub(crate) handles: Handles,
-    /// Lengths by sequence.
+    /// Lengths by sequence. Those before the images are taken to be whole until they are read: to
+    /// look at each would make a start as long as the log.
     pub(crate) lengths: BTreeMap<u64, u64>,
 }
 
 impl Folder {
     /// # Errors
-    /// [`LogError::Io`].
+    /// [`LogError::Io`]; [`LogError::Restoring`].
     pub(crate) fn list(disk: &dyn Disk) -> Result<Folder, LogError> {
-        let files =
-            disk.list().map_err(|e| LogError::io("list the log folder", &disk.name(), e))?;
+        let names =
+            disk.names().map_err(|e| LogError::io("list the log folder", &disk.name(), e))?;
         let mut folder = Folder::default();
-        for (name, length) in files {
+        for name in names {
             if let Some(sequence) = number_in_name("extent-", &name) {
-                folder.extents.insert(sequence, length);
+                folder.extents.insert(sequence);
             } else if let Some(at) = number_in_name("image-", &name) {
                 folder.images.push(Lsn(at));
             } else if number_in_name("spare-", &name).is_some() {
+                let length = disk.length(&name);
+                let length = length.map_err(|e| LogError::io("look at a spare", &name, e))?;
                 folder.spares.push((name, length));
+            } else if name == RESTORING_NAME {
+                return Err(LogError::Restoring { folder: disk.name() });
             } else if name == NEW_NAME || name == NEW_IMAGE_NAME {
                 folder.leftovers.push(name);
             }
@@ -78,18 +86,36 @@ impl Files {
         // Without an image all are checked, oldest first: then the oldest says what the others must
         // be. The newest alone is read in any case.
         let one = match folder.images.is_empty() {
-            true => folder.extents.first_key_value(),
-            false => folder.extents.last_key_value(),
+            true => folder.extents.first(),
+            false => folder.extents.last(),
         };
-        let Some((&sequence, &length)) = one else { return Ok(None) };
+        let Some(&sequence) = one else { return Ok(None) };
         let name = extent_name(sequence);
         let file = disk.open(&name).map_err(|e| LogError::io("open an extent", &name, e))?;
+        let length = file.len().map_err(|e| LogError::io("look at an extent", &name, e))?;
         let followed = folder.extents.range(sequence..).nth(1).is_some();
         let header = check(file.as_ref(), sequence, length, followed, None)?;
         let ExtentHeader { log_id, extent_bytes, .. } = header;
         let handles = Handles::new(Arc::clone(disk), Identity { log_id, extent_bytes });
         handles.put(sequence, file);
-        Ok(Some(Files { handles, lengths: folder.extents.clone() }))
+        let oldest_image = folder.images.first().map_or(0, |at| at.0.saturating_sub(1));
+        let needed_from = oldest_image / extent_bytes.max(1);
+        let mut lengths = BTreeMap::new();
+        for &sequence in &folder.extents {
+            let length = if sequence < needed_from {
+                extent_bytes
+            } else {
+                let name = extent_name(sequence);
+                match disk.length(&name) {
+                    Ok(length) => length,
+                    // Beside a running log an extent may go while the folder is looked through.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                    Err(error) => return Err(LogError::io("look at an extent", &name, error)),
+                }
+            };
+            lengths.insert(sequence, length);
+        }
+        Ok(Some(Files { handles, lengths }))
     }
 
     /// Checks that the extents follow each other, and the length of each; and the headers of those
@@ -98,14 +124,14 @@ impl Files {
     /// # Errors
     /// The first file that cannot be used, or that is missing.
     pub(crate) fn check(
-        &self,
+        &mut self,
         disk: &dyn Disk,
         with_headers: impl RangeBounds<u64>,
     ) -> Result<(), LogError> {
         let identity = self.handles.identity();
         let last = self.lengths.last_key_value().map(|(sequence, _)| *sequence);
         let mut expected = None;
-        for (&sequence, &length) in &self.lengths {
+        for (&sequence, length) in &mut self.lengths {
             let followed = Some(sequence) != last;
             if self.handles.is_open(sequence) {
                 // It was checked then.
@@ -113,10 +139,11 @@ impl Files {
                 let name = extent_name(sequence);
                 let file =
                     disk.open(&name).map_err(|e| LogError::io("open an extent", &name, e))?;
-                check(file.as_ref(), sequence, length, followed, Some(identity))?;
+                *length = file.len().map_err(|e| LogError::io("look at an extent", &name, e))?;
+                check(file.as_ref(), sequence, *length, followed, Some(identity))?;
                 self.handles.put(sequence, file);
             } else {
-                let length = length_of(length, identity.extent_bytes);
+                let length = length_of(*length, identity.extent_bytes);
                 let facts = FileFacts { length, header: Header::Good, followed };
                 if let FileVerdict::Refuse(what) = table::judge_file(facts) {
                     return Err(refused(sequence, identity.extent_bytes, what));

@@ -104,6 +104,12 @@ impl<'a> Scan<'a> {
         scan
     }
 
+    /// Begins with the batch at a place, which continues `link` if that is known.
+    pub(crate) fn again(files: &'a Files, place: Place, link: Option<Link>) -> Scan<'a> {
+        let end = Lsn(place.sequence * files.identity().extent_bytes).after(place.offset);
+        Scan::at(files, place, link, end)
+    }
+
     fn at(files: &'a Files, place: Place, link: Option<Link>, end: Lsn) -> Scan<'a> {
         let (log_id, extent_bytes) = (files.identity().log_id, files.identity().extent_bytes);
         let (window, payload) = (Window::new(files), (place, 0));

@@ -1,5 +1,6 @@
 //! What comes back after a crash, and what is refused.
 
+mod history;
 mod images;
 
 use std::collections::BTreeMap;

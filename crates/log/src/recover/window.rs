@@ -9,7 +9,7 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use super::files::Files;
@@ -29,6 +29,14 @@ pub(crate) struct Cost {
     pub(crate) bytes: u64,
     /// Time in which nothing was done but wait for the disk.
     pub(crate) waited: Duration,
+}
+
+impl Cost {
+    pub(crate) fn add(&mut self, more: Cost) {
+        self.reads += more.reads;
+        self.bytes += more.bytes;
+        self.waited += more.waited;
+    }
 }
 
 /// The bytes in memory.
@@ -61,7 +69,6 @@ struct Ahead {
 struct Worker {
     orders: SyncSender<Order>,
     pieces: Receiver<io::Result<Aligned>>,
-    thread: JoinHandle<()>,
 }
 
 impl<'a> Window<'a> {
@@ -124,10 +131,7 @@ impl<'a> Window<'a> {
         }
         (self.sequence, self.from, self.bytes) = (place.sequence, from, bytes);
         let next = from + self.bytes.len() as u64;
-        let begins = !goes_on && place.offset <= BLOCK;
-        if goes_on || begins {
-            self.order_next(next, length);
-        }
+        self.order_next(next, length);
         self.cost.waited += began.elapsed();
         Ok(())
     }
@@ -196,18 +200,9 @@ impl Worker {
                 }
             }
         };
-        let thread = thread::Builder::new().name("log-read-ahead".to_owned()).spawn(body)?;
-        Ok(Worker { orders, pieces, thread })
-    }
-}
-
-impl Drop for Ahead {
-    fn drop(&mut self) {
-        let Some(Worker { orders, pieces, thread }) = self.worker.take() else { return };
-        drop(orders);
-        drop(pieces);
-        // A thread that panicked has said so itself.
-        drop(thread.join());
+        // Nobody waits for its end: it ends by itself, after a last read in vain at most.
+        thread::Builder::new().name("log-read-ahead".to_owned()).spawn(body)?;
+        Ok(Worker { orders, pieces })
     }
 }
 

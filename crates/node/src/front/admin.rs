@@ -21,6 +21,14 @@ impl Front {
         let delivery = transfer.delivery;
         let whole = transfer.payload.to_contiguous();
         match parse(&whole) {
+            // On the network even nobody in particular would have to be an administrator: it is the
+            // local socket on which everybody is.
+            Ok((kind, _, _)) if kind == "backup" && !self.logins.may_administer(None) => {
+                let why = "a backup is written with the rights of the queue manager: ask for it on \
+                           the local socket (--data)";
+                let refusal = Error::new(condition::UNAUTHORIZED_ACCESS, why);
+                self.reject(delivery, None, refusal);
+            }
             Ok((kind, text, correlation)) => {
                 let in_flight = InFlight { delivery, bytes: 0 };
                 let token = self.in_flight.insert(in_flight) as u64;

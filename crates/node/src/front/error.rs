@@ -26,7 +26,7 @@ fn condition_of(refusal: &Refusal) -> Symbol {
         R::MessageTooLong { .. } => condition::MESSAGE_SIZE_EXCEEDED,
         R::QueueInUse(_) => condition::RESOURCE_LOCKED,
         R::UnitTooOld { .. } => condition::TRANSACTION_TIMEOUT,
-        R::UnitDoomed => condition::TRANSACTION_ROLLBACK,
+        R::UnitHeldLog { .. } | R::UnitDoomed => condition::TRANSACTION_ROLLBACK,
         R::UnknownUnit => condition::TRANSACTION_UNKNOWN_ID,
         R::Ending => condition::CONNECTION_FORCED,
         R::NotAuthorized(_) => condition::UNAUTHORIZED_ACCESS,

@@ -182,6 +182,12 @@ impl Front {
         self.incoming_bytes
     }
 
+    /// Bytes of messages whose last frame has not come.
+    #[must_use]
+    pub fn unfinished_bytes(&self) -> u64 {
+        self.machine.unfinished_bytes()
+    }
+
     /// Whether there is something to send.
     #[must_use]
     pub fn has_output(&self) -> bool {

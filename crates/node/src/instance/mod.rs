@@ -7,6 +7,7 @@
 mod decide;
 mod holdings;
 mod image;
+mod units;
 
 use std::collections::{HashMap, VecDeque};
 
@@ -21,6 +22,7 @@ use towline_types::{Lsn, Payload, Time};
 
 use self::holdings::Holdings;
 pub use self::image::{ImagePlan, OldBody};
+use self::units::reusable;
 use crate::journal::Journal;
 use crate::live::LiveExtents;
 use crate::pending::Pending;
@@ -73,6 +75,8 @@ pub enum Input<'a> {
         /// The answer, JSON.
         json: String,
     },
+    /// The log is nearly full, in percent: the unit of work that holds its oldest place must go.
+    LogPressed(u64),
     /// The queue manager ends: no new units of work, no new links.
     Quiesce,
     /// Tell all connections to go.
@@ -160,6 +164,8 @@ pub struct Instance {
     quiescing: bool,
     /// Runs that found no room in the log, in order; nothing overtakes them.
     stalled: VecDeque<StalledRun>,
+    /// Units of work that were rolled back for the sake of the log.
+    units_ended_for_log: u64,
 }
 
 /// A run that waits for room in the log.
@@ -224,6 +230,7 @@ impl Instance {
             holdings: Holdings::default(),
             quiescing: false,
             stalled: VecDeque::new(),
+            units_ended_for_log: 0,
         }
     }
 
@@ -273,6 +280,7 @@ impl Instance {
                 self.retry_stalled(journal);
                 self.rules.refuse_puts(full.then_some(towline_core::Refusal::LogFull));
             }
+            Input::LogPressed(percent) => self.end_oldest_unit(now, percent, journal, out),
             Input::Quiesce => self.quiescing = true,
             Input::End => {
                 for connection in self.connections.keys() {
@@ -310,12 +318,6 @@ impl Instance {
         self.rules.body_of(queue, sequence)
     }
 
-    /// Units of work that are open.
-    #[must_use]
-    pub fn units_open(&self) -> usize {
-        self.rules.open_units()
-    }
-
     /// Runs that are decided and not durable yet.
     #[must_use]
     pub fn runs_pending(&self) -> usize {
@@ -335,7 +337,7 @@ impl Instance {
                 out.routed.push(Routed { connection, response });
             }
         }
-        self.durable_facts = facts;
+        self.durable_facts = reusable(facts);
         self.take_outputs(journal, out);
     }
 
@@ -429,7 +431,7 @@ impl Instance {
             self.stalled.push_back(run);
             return Vec::new();
         }
-        run.facts
+        reusable(run.facts)
     }
 
     /// False: no room; the run is as it was.

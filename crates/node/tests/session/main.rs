@@ -8,7 +8,7 @@ mod text;
 
 use rig::{Got, Rig};
 use text::message;
-use towline_amqp::types::{DeliveryState, Outcome};
+use towline_amqp::types::{DeliveryState, Outcome, condition};
 
 #[test]
 fn a_persistent_put_is_accepted_only_when_the_log_is_durable() {
@@ -390,4 +390,33 @@ fn a_commit_refused_for_a_full_log_is_a_rollback() {
     rig.fill_log(false);
     rig.credit(&mut client, receiver, 5);
     assert_eq!(rig.received(&mut client), [Got::text("one")]);
+}
+
+#[test]
+fn a_unit_in_a_nearly_full_log_is_rolled_back_and_its_client_is_told_why() {
+    let mut rig = Rig::new();
+    rig.define("Q");
+    let mut client = rig.connect();
+    let sender = rig.sender(&mut client, "Q");
+    let [first, second] = [rig.declare(&mut client), rig.declare(&mut client)];
+    let large = "x".repeat(1_100_000);
+    rig.send_in(&mut client, sender, 1, message(&large).durable(), &first);
+    rig.send_in(&mut client, sender, 2, message(&large).durable(), &second);
+    let status = rig.units_status();
+    assert!(status.open == 2 && status.log_bytes > 2_200_000 && status.memory_bytes == 0);
+    assert!(rig.press_log(81), "the second one is still there");
+    let outcome = rig.discharge(&mut client, &first, false);
+    let Some(DeliveryState::Rejected { error: Some(error) }) = outcome else {
+        panic!("{outcome:?}")
+    };
+    assert_eq!(error.condition, condition::TRANSACTION_ROLLBACK);
+    let why = error.description.unwrap_or_default();
+    assert!(why.contains("81 % full"), "{why}");
+    assert_eq!(rig.discharge(&mut client, &second, false), Some(DeliveryState::Accepted));
+    assert!(!rig.press_log(81), "nobody is left to go");
+    let status = rig.units_status();
+    assert_eq!((status.open, status.log_bytes, status.ended_for_log), (0, 0, 1));
+    let receiver = rig.receiver(&mut client, "Q");
+    rig.credit(&mut client, receiver, 5);
+    assert_eq!(rig.received(&mut client).len(), 1, "the one that was committed");
 }

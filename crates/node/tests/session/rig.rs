@@ -49,9 +49,14 @@ impl Journal for MemoryLog {
             let body_at = record::encode(fact, index + 1 == count, &mut bytes);
             let at = Lsn(self.tail.get());
             self.tail.set(at.0 + bytes.len() as u64);
-            if let (Some(range), Fact::Put { message, .. }) = (body_at, fact) {
+            if let Some(range) = body_at {
                 let bytes = u32::try_from(range.len()).unwrap();
-                message.body = Body::Log(BodyLocation { lsn: at.after(range.start as u64), bytes });
+                let place = BodyLocation { lsn: at.after(range.start as u64), bytes };
+                match fact {
+                    Fact::Put { message, .. } => message.body = Body::Log(place),
+                    Fact::BodyChunk { chunk, .. } => *chunk = Body::Log(place),
+                    _ => {}
+                }
             }
             self.records.borrow_mut().push((at, bytes));
         }
@@ -202,6 +207,17 @@ impl Rig {
         self.settle_down();
     }
 
+    /// The log is so full, in percent. Whether an open unit has something in it now.
+    pub(crate) fn press_log(&mut self, percent: u64) -> bool {
+        self.instance.step(self.now, Input::LogPressed(percent), &self.log, &mut self.out);
+        self.settle_down();
+        self.instance.oldest_of_units().is_some()
+    }
+
+    pub(crate) fn units_status(&self) -> towline_admin::status::UnitsStatus {
+        self.instance.units_status()
+    }
+
     pub(crate) fn define(&mut self, queue: &str) {
         self.mqsc(&format!("DEFINE QLOCAL('{queue}')"));
     }
@@ -311,6 +327,11 @@ impl Rig {
         match body {
             Body::Memory(bytes) => Payload::from(bytes.clone()),
             Body::Log(location) => Payload::from(self.log.resident(*location).unwrap()),
+            Body::Chunks(chunks) => {
+                let mut content = Payload::Empty;
+                chunks.iter().for_each(|chunk| content.push(self.log.resident(*chunk).unwrap()));
+                content
+            }
             other => panic!("no content in {other:?}"),
         }
     }

@@ -40,11 +40,11 @@ pub struct QueueManagerConfig {
     pub maxmsgl: u64,
     /// MAXUMSGS: messages in one unit of work.
     pub maxumsgs: u32,
-    /// Bytes put in one unit of work.
+    /// Bytes put in one unit of work, in memory and in the log.
     pub unit_bytes_max: u64,
     /// Age in seconds at which an open unit of work is rolled back.
     pub unit_age_max_s: u64,
-    /// Bytes of non-persistent messages in memory.
+    /// Bytes of non-persistent messages, and of what open units of work keep in memory.
     pub memory_bytes_max: u64,
     /// Bytes of memory for the indexes of all queues; what is beyond it is kept on pages.
     pub index_bytes_max: u64,

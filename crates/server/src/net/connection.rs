@@ -2,8 +2,8 @@
 //! bytes to the socket. One task per connection, written as one poll function so that a wake-up
 //! costs one read, one step of the node and one write.
 //!
-//! Back-pressure: it stops reading while the front holds too many bytes that are not durable yet,
-//! and stops taking responses while the socket does not take its output.
+//! Back-pressure: it stops reading while the front holds too many bytes that are not durable yet, or
+//! all connections too many of unfinished large messages (`arrivals`), and stops taking responses while the socket does not take its output.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -28,6 +28,7 @@ use crate::clock::Clock;
 use crate::door::Door;
 use crate::identity::Gate;
 use crate::net::admission::Place;
+use crate::net::arrivals::Arrival;
 use crate::net::scratch;
 use crate::outbox::Outbox;
 
@@ -75,6 +76,7 @@ pub(crate) struct ConnectionTask<S> {
     front: Front,
     id: ConnectionId,
     place: Place,
+    arrival: Arrival,
     /// Until the client has logged in.
     gate: Option<Arc<Gate>>,
     /// No output before: too many wrong passwords came from there.
@@ -119,6 +121,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             front,
             id,
             place: entrance.place,
+            arrival: door.arrivals().join(),
             gate: Some(entrance.gate),
             held: None,
             comparing: None,
@@ -209,7 +212,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         if self.end_of_input || self.front.is_finished() || self.comparing.is_some() {
             return false;
         }
-        if self.front.incoming_bytes() > INCOMING_BYTES_HIGH {
+        self.arrival.holds(self.front.unfinished_bytes());
+        if self.front.incoming_bytes() > INCOMING_BYTES_HIGH || !self.arrival.may_read(context) {
             // It is we who do not listen: the peer must not pass for silent.
             self.front.listening_stopped(now);
             return false;
@@ -234,6 +238,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             }
             Poll::Ready(Ok(_)) => {
                 self.front.receive(now, &mut input, &mut self.requests);
+                self.arrival.holds(self.front.unfinished_bytes());
                 self.watch_login();
                 // A copy of the little that is left: `input` would pin the whole read buffer.
                 self.partial = BytesMut::from(&input[..]);

@@ -1,6 +1,7 @@
 //! Sockets: listeners, TLS, admission before login, one task per connection.
 
 mod admission;
+mod arrivals;
 mod comparing;
 mod connection;
 mod listener;
@@ -10,6 +11,7 @@ mod tests;
 mod tls;
 
 pub(crate) use admission::Admission;
+pub(crate) use arrivals::Arrivals;
 pub(crate) use comparing::Comparing;
 pub(crate) use listener::{IoThreads, ListenerKind, Listening, bind};
 pub(crate) use tls::server_settings;

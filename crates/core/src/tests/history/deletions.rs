@@ -1,4 +1,5 @@
-//! Steps that clear a queue, or delete it and define it again at once under its old name.
+//! Steps that clear a queue, or delete it and define it again at once under its old name; and the
+//! one that ends the oldest unit of work for the sake of the log.
 
 use super::{At, FIRST_GONE, Later, QUEUES, World, threshold};
 use crate::ConsumerId;
@@ -9,6 +10,23 @@ impl World {
         let waiting = self.rig.waiting();
         self.rig.define_with(QUEUES[queue], threshold(queue)).unwrap();
         self.record(waiting, Vec::new());
+    }
+
+    /// The log is nearly full. What a unit got goes back by many runs of one fact, which `units`
+    /// tests; here only units that put.
+    pub(super) fn press(&mut self) {
+        let Some((oldest, _)) = self.rig.core.oldest_unit_in_log() else { return };
+        let Some(at) = self.units.iter().position(|(id, _)| *id == oldest) else { return };
+        if !self.units[at].1.gets.is_empty() {
+            return;
+        }
+        let (waiting, records) = (self.rig.waiting(), self.rig.log.len());
+        assert!(self.rig.press());
+        self.units.remove(at);
+        assert!(self.rig.waiting() > waiting, "what was ahead is given up");
+        for end in records + 1..=self.rig.log.len() {
+            self.later.push_back((end, Vec::new()));
+        }
     }
 
     /// Nobody has the queue open after this.

@@ -106,6 +106,27 @@ fn an_image_that_cannot_be_written_leaves_the_old_one_and_the_log_goes_on() {
     }
 }
 
+#[test]
+fn an_old_image_that_cannot_be_removed_is_no_failure_of_the_new_one() {
+    let (memory, disk) = memory();
+    let watch = Watch::new();
+    let (log, first) = imaged(&disk, &watch);
+    let mut ends = vec![first];
+    for byte in 0..3 {
+        let (_, end) = append(&log, &[record(byte, 10)], Urgency::Forced);
+        watch.wait_durable(end);
+        if byte == 1 {
+            memory.inject(fault(FaultOn::Rename, "image-", ErrorKind::Other));
+        }
+        image(&log, end, &[byte]);
+        ends.push(end);
+        let kept = if byte == 1 { 3 } else { 2 };
+        assert_eq!(log.images(), ends[ends.len() - kept..]);
+    }
+    drop(log);
+    assert_eq!(newest_image(&disk), [2]);
+}
+
 fn copy(disk: &MemoryDisk) -> MemoryDisk {
     MemoryDisk::with_files(disk.files())
 }

@@ -67,12 +67,18 @@ fn what_lies_before_the_image_may_be_damaged_and_is_found_when_it_is_read() {
         panic!("the header of extent 0 is damaged");
     };
     assert_eq!((found.extent, found.what), (0, Damage::ExtentHeader));
-    // A missing or short one is seen by its name and length.
+    // A missing one is seen by its name, a short one when it is read.
     let gone = copy(&disk);
     gone.remove(&extent_name(1)).unwrap();
     assert_eq!(damage_of(recover(&shared(&gone), Options::small())).what, Damage::ExtentMissing);
+    disk.change(&extent_name(0), |file| file[20] ^= 1);
     disk.change(&extent_name(1), |file| file.truncate(100_000));
-    assert_eq!(damage_of(recover(&shared(&disk), Options::small())).what, Damage::ExtentLength);
+    replay(&copy(&disk), Begin::Image).unwrap();
+    let Err(ReplayError::Log(LogError::Damaged(found))) = replay(&copy(&disk), Begin::Oldest)
+    else {
+        panic!("extent 1 is short");
+    };
+    assert_eq!((found.extent, found.what), (1, Damage::ExtentLength));
 }
 
 #[test]
@@ -154,6 +160,26 @@ fn an_image_that_cannot_be_read_is_passed_over_and_said_so() {
         (report.findings[0].what, &report.findings[0].file),
         (Damage::ImageUnreadable, &name)
     );
+}
+
+#[test]
+fn an_image_of_a_later_version_is_refused_as_a_downgrade() {
+    let disk = MemoryDisk::new();
+    let written = write_with_images(&disk, 20, &[(10, "image")]);
+    let name = image_name(written.ends[10]);
+    disk.change(&name, |file| {
+        file[8] = 3;
+        let sum = crc32c::crc32c(&file[..52]);
+        file[52..56].copy_from_slice(&sum.to_le_bytes());
+    });
+    let before = disk.files();
+    match replay(&disk, Begin::Image) {
+        Err(ReplayError::Log(LogError::Version { file, found: 3, supported: 2 })) => {
+            assert_eq!(file, name);
+        }
+        other => panic!("{:?}", other.map(|(_, report, _)| report)),
+    }
+    assert_eq!(disk.files(), before, "a refused folder was changed");
 }
 
 #[test]
@@ -302,4 +328,63 @@ fn a_log_with_an_image_of_version_1_is_opened_and_replayed_as_before() {
     let (_, _, records) = replay(&disk, Begin::Oldest).unwrap();
     assert_eq!(records.len(), expected.len() + 2);
     assert_eq!(records[expected.len()], (places[0], vec![5; 500]));
+}
+
+#[test]
+fn a_run_longer_than_memory_allows_is_yielded_whole_all_the_same() {
+    let disk = MemoryDisk::new();
+    let watch = Watch::new();
+    let log = start(&shared(&disk), Options::small(), &watch);
+    let mut written = Vec::new();
+    let mut commit = |records: Vec<Vec<u8>>| {
+        let (places, end) = append(&log, &records, Urgency::Forced);
+        written.extend(places.into_iter().zip(records));
+        watch.wait_durable(end);
+        end
+    };
+    commit(vec![vec![1; 10]]);
+    // Several extents long, after one that was given up in the middle; and one right behind it.
+    let mut given_up = log.appender();
+    for _ in 0..40 {
+        given_up.record(9_000, |buffer| buffer.resize(buffer.len() + 9_000, 9));
+    }
+    drop(given_up);
+    let long: Vec<Vec<u8>> = (0..90_u8).map(|byte| vec![byte; usize::from(byte) * 100]).collect();
+    let end = commit(long.clone());
+    commit(long);
+    commit(vec![Vec::new(), vec![2; 30_000], Vec::new()]);
+    image(&log, Lsn(end.0 - 1), b"in the middle of the first long run");
+    drop(log);
+    for cache_bytes in [0, 1_000, 100_000, 1 << 20] {
+        let options = Options { cache_bytes, ..Options::small() };
+        for (begin, first) in [(Begin::Oldest, 0), (Begin::Image, 1)] {
+            let mut recovery =
+                Recovery::open(shared(&copy(&disk)), options.clone(), LOG_ID).unwrap();
+            let mut records = Vec::new();
+            let take = |lsn, bytes: &[u8]| {
+                records.push((lsn, bytes.to_vec()));
+                Ok::<(), LogError>(())
+            };
+            let report = recovery.replay_from(begin, take, |_, _| {}).unwrap();
+            assert!(records == written[first..], "{cache_bytes} {begin:?}");
+            assert_eq!(report.records, records.len() as u64);
+        }
+    }
+}
+
+#[test]
+fn where_room_is_wanting_the_newest_image_must_do() {
+    let disk = MemoryDisk::new();
+    let written = write_with_images(&disk, 100, &[(40, "a"), (80, "b")]);
+    let watch = Watch::new();
+    let log = start(&shared(&disk), Options::small(), &watch);
+    log.reclaim(log.durable()).unwrap();
+    let held = log.stats().extents;
+    log.drop_older_images().unwrap();
+    assert_eq!(log.images(), [written.ends[80]]);
+    log.reclaim(log.durable()).unwrap();
+    assert!(log.stats().extents < held, "what only the older one needed is gone");
+    drop(log);
+    let (_, _, records) = replay(&disk, Begin::Image).unwrap();
+    assert_eq!(records.as_slice(), &written.records[81..]);
 }

@@ -1,0 +1,148 @@
+//! `towline restore`: a data folder from a backup. Reads what position or time was meant; the rest is
+//! done in the rooms below.
+
+use serde_json::json;
+use towline_log::backup::Upto;
+use towline_log::backup::manifest::rfc3339;
+use towline_types::Time;
+
+use crate::arguments::Restore;
+use crate::failure::Failure;
+use crate::{log, progress, show};
+
+/// Runs the command.
+pub(crate) fn run(arguments: &Restore) -> Result<(), Failure> {
+    let upto = match (&arguments.to_lsn, &arguments.to_time) {
+        (Some(position), _) => Upto::Lsn(log::position(position)?),
+        (None, Some(time)) => Upto::Time(moment(time)?),
+        (None, None) => Upto::End,
+    };
+    let bar = progress::byte_bar(arguments.json);
+    let (from, data) = (&arguments.from, &arguments.data);
+    let restored = towline_server::backup::restore(from, data, upto, &mut |done, all| {
+        bar.set_length(all);
+        bar.set_position(done);
+    });
+    bar.finish_and_clear();
+    let restored = restored.map_err(Failure::failed)?;
+    let at = restored.at.map(rfc3339);
+    if arguments.json {
+        return show::json(&json!({
+            "lsn": restored.end.to_string(),
+            "image_lsn": restored.image.map(|at| at.to_string()),
+            "time": at,
+            "extents": restored.extents,
+            "bytes": restored.bytes,
+        }));
+    }
+    let at = at.map(|at| format!(", of {at}")).unwrap_or_default();
+    let (end, bytes) = (restored.end, restored.bytes);
+    show::line(&format!("restored up to {end}{at}: {bytes} bytes"))?;
+    show::line(&format!("Start it with: towline run NAME --data {}", data.display()))
+}
+
+/// A time as RFC 3339 writes it, such as `2026-11-22T01:00:00Z` or with `+01:00` at the end.
+fn moment(text: &str) -> Result<Time, Failure> {
+    let wrong = || Failure::Usage(format!("{text}: a time like 2026-11-22T01:00:00Z was expected"));
+    parse(text).ok_or_else(wrong)
+}
+
+/// RFC 3339, section 5.6; years from 1970 on, no leap seconds.
+fn parse(text: &str) -> Option<Time> {
+    let (date, rest) = text.split_once(['T', 't', ' '])?;
+    let (clock, offset_minutes) = zone(rest)?;
+    let date: Vec<u64> = numbers(date, '-', &[4, 2, 2])?;
+    let [year, month, day] = date.try_into().ok()?;
+    let (clock, micros) = match clock.split_once('.') {
+        Some((clock, digits)) => (clock, fraction(digits)?),
+        None => (clock, 0),
+    };
+    let clock = numbers(clock, ':', &[2, 2, 2])?;
+    let [hour, minute, second]: [u64; 3] = clock.try_into().ok()?;
+    if year < 1970 || !(1..=12).contains(&month) || hour > 23 || minute > 59 || second > 59 {
+        return None;
+    }
+    let leap = |year: u64| {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    };
+    let february = if leap(year) { 29 } else { 28 };
+    let months = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let months_before = usize::try_from(month).ok()?.checked_sub(1)?;
+    if day == 0 || day > *months.get(months_before)? {
+        return None;
+    }
+    let years: u64 = (1970..year).map(|year| if leap(year) { 366 } else { 365 }).sum();
+    let days = years + months.iter().take(months_before).sum::<u64>() + day - 1;
+    let minutes = (days * 24 + hour) * 60 + minute;
+    let minutes = i64::try_from(minutes).ok()?.checked_sub(offset_minutes)?;
+    let seconds = u64::try_from(minutes).ok()? * 60 + second;
+    Some(Time(seconds * 1_000_000 + micros))
+}
+
+/// The clock, and how many minutes it is ahead of UTC.
+fn zone(text: &str) -> Option<(&str, i64)> {
+    if let Some(clock) = text.strip_suffix(['Z', 'z']) {
+        return Some((clock, 0));
+    }
+    let at = text.rfind(['+', '-'])?;
+    let (clock, zone) = text.split_at(at);
+    let ahead = zone.starts_with('+');
+    let parts = numbers(zone.get(1..)?, ':', &[2, 2])?;
+    let [hours, minutes]: [u64; 2] = parts.try_into().ok()?;
+    let minutes =
+        i64::try_from(hours * 60 + minutes).ok().filter(|_| hours < 24 && minutes < 60)?;
+    Some((clock, if ahead { minutes } else { -minutes }))
+}
+
+fn numbers(text: &str, between: char, digits: &[usize]) -> Option<Vec<u64>> {
+    let parts: Vec<&str> = text.split(between).collect();
+    let right = parts.len() == digits.len()
+        && parts.iter().zip(digits).all(|(part, digits)| part.len() == *digits);
+    if !right || !parts.iter().all(|part| part.bytes().all(|byte| byte.is_ascii_digit())) {
+        return None;
+    }
+    parts.iter().map(|part| part.parse().ok()).collect()
+}
+
+/// Digits behind the point, in microseconds.
+fn fraction(digits: &str) -> Option<u64> {
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let six: String = digits.chars().chain("000000".chars()).take(6).collect();
+    six.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_as_rfc_3339_writes_them() {
+        for (text, micros) in [
+            ("1970-01-01T00:00:00Z", 0),
+            ("2000-02-29T00:00:00.5Z", 951_782_400_500_000),
+            ("2026-11-22T02:00:00.007+01:00", 1_795_309_200_007_000),
+            ("2026-11-21 20:30:00-04:30", 1_795_309_200_000_000),
+        ] {
+            assert_eq!(parse(text), Some(Time(micros)), "{text}");
+        }
+        for text in [
+            "",
+            "2026-11-22",
+            "2026-11-22T01:00:00",
+            "2026-02-29T00:00:00Z",
+            "2026-13-01T00:00:00Z",
+            "2026-11-22T24:00:00Z",
+            "1969-12-31T23:59:59Z",
+            "2026-11-22T01:00:00.Z",
+            "1970-01-01T00:00:00+00:01",
+            "2026-1-22T01:00:00Z",
+            "2026-11-22T01:00:00+1:00",
+        ] {
+            assert_eq!(parse(text), None, "{text}");
+        }
+        let shown = rfc3339(Time(1_795_309_200_007_000));
+        assert_eq!(parse(&shown), Some(Time(1_795_309_200_007_000)), "{shown}");
+    }
+}

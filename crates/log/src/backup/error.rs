@@ -1,0 +1,156 @@
+//! Why a backup cannot be made, checked or restored, with what a person needs to act on it.
+//!
+//! Not here: damage found by a check, which is a list and no error (`check`).
+
+use std::fmt;
+
+use towline_types::{Lsn, Time};
+
+use crate::error::LogError;
+
+/// Why a backup cannot be made or used.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum BackupError {
+    /// The log, or a file of the backup, cannot be read or written.
+    Log(LogError),
+    /// The folder holds something else.
+    NotABackup {
+        /// The folder.
+        folder: String,
+        /// A file that does not belong to a backup; empty when there is no manifest.
+        file: String,
+    },
+    /// There is no log to copy.
+    NoLog {
+        /// The data folder.
+        folder: String,
+    },
+    /// The manifest is of a later format.
+    Version {
+        /// The format version found.
+        found: u32,
+        /// The newest that this program reads.
+        supported: u32,
+    },
+    /// The backup is of another log.
+    OtherLog {
+        /// The folder of the backup.
+        folder: String,
+    },
+    /// The log was brought back to an earlier position since the last backup, and went on from there.
+    OtherHistory {
+        /// Where the backup ends.
+        end: Lsn,
+    },
+    /// A file of the backup is not what was written.
+    Damaged {
+        /// The file.
+        file: String,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// What an image of the log refers to cannot be understood.
+    Image(String),
+    /// The backup does not reach to where it should be restored.
+    OutOfReach {
+        /// What was asked for.
+        asked: String,
+        /// The earliest position that can be had.
+        first: Lsn,
+        /// When the log was there, if that is known.
+        first_at: Option<Time>,
+        /// The latest.
+        last: Lsn,
+        /// When the log was there, if that is known.
+        last_at: Option<Time>,
+    },
+    /// The log between two backups was reused before it was copied.
+    Gap {
+        /// What was asked for.
+        asked: Lsn,
+        /// The last position before it that can be had.
+        before: Lsn,
+        /// The first one behind it.
+        behind: Lsn,
+    },
+    /// The folder to restore into is not empty.
+    NotEmpty {
+        /// The folder.
+        folder: String,
+    },
+}
+
+impl fmt::Display for BackupError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BackupError::Log(error) => error.fmt(out),
+            BackupError::NotABackup { folder, file } if file.is_empty() => {
+                write!(out, "there is no backup in {folder}")
+            }
+            BackupError::NotABackup { folder, file } => {
+                write!(out, "{folder} is not empty and not a backup: it holds {file}")
+            }
+            BackupError::NoLog { folder } => write!(out, "there is no recovery log in {folder}"),
+            BackupError::Version { found, supported } => write!(
+                out,
+                "the backup has format version {found}, this program reads up to {supported}; \
+                 use the version of towline that made it, or a later one"
+            ),
+            BackupError::OtherLog { folder } => {
+                write!(out, "{folder} holds a backup of another queue manager; use another folder")
+            }
+            BackupError::OtherHistory { end } => write!(
+                out,
+                "the backup ends at {end}, and the log no longer goes through there: it was \
+                 restored to an earlier position meanwhile; use another folder, or --full"
+            ),
+            BackupError::Damaged { file, what } => {
+                write!(out, "the backup is damaged: {file}: {what}")
+            }
+            BackupError::Image(why) => write!(out, "the image cannot be understood: {why}"),
+            BackupError::OutOfReach { asked, first, first_at, last, last_at } => {
+                write!(out, "{asked} is out of reach: the backup holds {first}")?;
+                at(*first_at, out)?;
+                write!(out, " to {last}")?;
+                at(*last_at, out)
+            }
+            BackupError::Gap { asked, before, behind } => write!(
+                out,
+                "{asked} is out of reach: the log from {before} to {behind} was not copied before \
+                 it was used again; restore to one of these two, and make backups more often"
+            ),
+            BackupError::NotEmpty { folder } => {
+                write!(out, "{folder} is not empty; restore into a new folder")
+            }
+        }
+    }
+}
+
+fn at(time: Option<Time>, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+    time.map_or(Ok(()), |time| write!(out, " ({})", super::manifest::rfc3339(time)))
+}
+
+impl std::error::Error for BackupError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            BackupError::Log(error) => Some(error),
+            BackupError::NotABackup { .. }
+            | BackupError::NoLog { .. }
+            | BackupError::Version { .. }
+            | BackupError::OtherLog { .. }
+            | BackupError::OtherHistory { .. }
+            | BackupError::Damaged { .. }
+            | BackupError::Image(_)
+            | BackupError::OutOfReach { .. }
+            | BackupError::Gap { .. }
+            | BackupError::NotEmpty { .. } => None,
+        }
+    }
+}
+
+impl From<LogError> for BackupError {
+    fn from(error: LogError) -> BackupError {
+        BackupError::Log(error)
+    }
+}

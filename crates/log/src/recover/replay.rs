@@ -1,0 +1,108 @@
+//! From batches to whole runs, in bounded memory.
+//!
+//! A run is yielded when its end is found. One that does not fit in memory until then is read a
+//! second time. Not here: where reading begins, and what the place means where it ends.
+
+use std::io;
+
+use towline_types::Lsn;
+
+use super::files::Files;
+use super::progress::Progress;
+use super::scan::{Link, Place, Scan};
+use super::window::Cost;
+use super::{ReplayError, Report, finding};
+use crate::error::{Damage, LogError};
+use crate::format::{BATCH_HEADER_BYTES, extent_name};
+use crate::record::{Halt, Kind, Receiver, Records, Runs};
+
+/// Where the run begins that is not finished yet.
+#[derive(Clone, Copy)]
+struct Start {
+    place: Place,
+    link: Option<Link>,
+}
+
+/// Reads batches to the end of the chain and yields the runs in them that end behind `upto`; of an
+/// unfinished run it holds `bytes_max` bytes. Returns what reading again cost.
+pub(super) fn yield_runs<E>(
+    (scan, files): (&mut Scan<'_>, &Files),
+    (upto, bytes_max): (Lsn, usize),
+    record: &mut Receiver<'_, E>,
+    report: &mut Report,
+    progress: &mut Progress<impl FnMut(u64, u64)>,
+) -> Result<Cost, ReplayError<E>> {
+    let mut runs = Runs::new(bytes_max);
+    let mut start: Option<Start> = None;
+    let mut cost = Cost::default();
+    loop {
+        let link = scan.link;
+        // An unreadable place ends the walk as any other; the table decides about it.
+        let Ok(Some(header)) = scan.next() else { return Ok(cost) };
+        report.batches += 1;
+        report.bytes += header.batch_bytes();
+        let place = scan.place_of(header.lsn);
+        let name = || extent_name(place.sequence);
+        let payload = scan.payload().map_err(|e| LogError::io("read a batch", &name(), e));
+        let payload = payload.map_err(ReplayError::Log)?;
+        let at = (header.term, header.lsn.after(BATCH_HEADER_BYTES as u64));
+        let mut again = |first: Lsn, last: Lsn, record: &mut Receiver<'_, E>| match start {
+            Some(start) => read_again(files, start, (first, last), record, &mut cost),
+            None => Err(Halt::Malformed),
+        };
+        match runs.feed(at, payload, upto, record, &mut again) {
+            Ok(count) => report.records += count,
+            Err(Halt::Receiver { lsn, error }) => return Err(ReplayError::Record { lsn, error }),
+            Err(Halt::Log(error)) => return Err(ReplayError::Log(error)),
+            Err(Halt::Malformed) => {
+                let finding = finding(place, header.lsn, Damage::Records);
+                return Err(ReplayError::Log(LogError::Damaged(finding)));
+            }
+        }
+        match runs.began() {
+            None => start = None,
+            Some(began) if began >= header.lsn => start = Some(Start { place, link }),
+            Some(_) => {}
+        }
+        progress.done(scan.end);
+    }
+}
+
+/// Yields the records of one run, from its first to its last, which were all seen before.
+fn read_again<E>(
+    files: &Files,
+    start: Start,
+    (first, last): (Lsn, Lsn),
+    record: &mut Receiver<'_, E>,
+    cost: &mut Cost,
+) -> Result<u64, Halt<E>> {
+    let mut scan = Scan::again(files, start.place, start.link);
+    let mut count = 0;
+    loop {
+        let failed = |e: io::Error, place: Place| {
+            Halt::Log(LogError::io("read a run again", &extent_name(place.sequence), e))
+        };
+        let place = scan.place;
+        let header = scan.next().map_err(|e| failed(e, place))?;
+        let Some(header) = header else {
+            // It was whole a moment ago.
+            let finding = finding(place, scan.lsn(place), Damage::Batch);
+            return Err(Halt::Log(LogError::Damaged(finding)));
+        };
+        let begin = header.lsn.after(BATCH_HEADER_BYTES as u64);
+        let payload = scan.payload().map_err(|e| failed(e, place))?;
+        for found in Records::new(payload) {
+            let found = found.map_err(|_| Halt::Malformed)?;
+            let lsn = begin.after(found.start as u64);
+            if lsn < first || found.kind == Kind::GivenUp {
+                continue;
+            }
+            record(lsn, found.bytes).map_err(|error| Halt::Receiver { lsn, error })?;
+            count += 1;
+            if lsn == last {
+                cost.add(scan.cost());
+                return Ok(count);
+            }
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Backups of a queue manager, running or at rest, and the way back: finds what an image refers to, and
+//! holds back what is being copied. The copying itself is in the room `log`.
+//!
+//! Not here: the command line; when a backup is made.
+//!
+//! Invariant: while a running queue manager is copied, no page of the image is used again and no extent
+//! that was not copied yet is let go.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use towline_core::{Limits, Pages as Trust, QueueManager};
+use towline_log::backup::{
+    Backup, BackupError, CheckReport, Choices, Done, Progress, Restored, Source, Upto,
+};
+use towline_log::{Disk, LinuxDisk, Pages, times};
+use towline_types::{Lsn, PageRef, Time};
+
+use crate::door::Door;
+use crate::images::Images;
+
+/// What is asked of a queue manager in a request of kind `backup`.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct BackupRequest {
+    /// The folder, an absolute path.
+    pub to: PathBuf,
+    /// Copy everything again.
+    pub full: bool,
+    /// Images that are kept, 1 or more.
+    pub keep_images: usize,
+}
+
+/// What came of a backup.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct BackupReply {
+    /// All runs that end at or before it are in the backup.
+    pub lsn: String,
+    /// Position of its image.
+    pub image_lsn: Option<String>,
+    /// The earliest position that can be restored.
+    pub first_lsn: String,
+    /// Whether everything was copied, and not only what was new.
+    pub full: bool,
+    /// Files written.
+    pub files: u64,
+    /// Bytes written.
+    pub bytes: u64,
+    /// Bytes of the whole backup.
+    pub bytes_held: u64,
+    /// How long it took.
+    pub took_ms: u64,
+}
+
+impl BackupReply {
+    fn of(done: &Done, began: Instant) -> BackupReply {
+        BackupReply {
+            lsn: done.end.to_string(),
+            image_lsn: done.image.map(|at| at.to_string()),
+            first_lsn: done.first.to_string(),
+            full: done.full,
+            files: done.files,
+            bytes: done.bytes,
+            bytes_held: done.bytes_held,
+            took_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
+        }
+    }
+}
+
+/// How often it is asked; under load one or two are enough.
+const TRIES: u32 = 10_000;
+
+/// Makes a backup of the running queue manager `name`. Takes as long as copying takes.
+///
+/// # Errors
+/// In words for the operator; the backup that was there before is as good as it was.
+pub(crate) fn running(
+    name: &str,
+    door: &Door,
+    images: &Images,
+    request: &BackupRequest,
+) -> Result<BackupReply, String> {
+    let began = Instant::now();
+    if !request.to.is_absolute() {
+        return Err(format!("{}: an absolute path is needed", request.to.display()));
+    }
+    let mut backup = Backup::open(&request.to).map_err(|error| error.to_string())?;
+    let Some(hold) = images.hold() else { return Err("another backup is being made".into()) };
+    let log = door.log();
+    let taken = patiently(|| images.take(door).map_err(|error| error.to_string()))?;
+    let source = patiently(|| {
+        Source::running(&log, taken.at, taken.keep_from).map_err(|error| error.to_string())
+    })?;
+    let used = source.image().map_or_else(|| Ok(Vec::new()), pages_of)?;
+    let choices = Choices {
+        full: request.full,
+        keep_points: request.keep_images,
+        queue_manager: Some(name.to_owned()),
+        now: door.clock().now(),
+    };
+    let extent_bytes = door.extent_bytes();
+    let mut progress = |progress: Progress| {
+        hold.only_from(Lsn(progress.extent.saturating_mul(extent_bytes)));
+    };
+    let rows = images.times().map(|times| times.rows()).unwrap_or_default();
+    let pages = (Some(images.pages()), used.as_slice());
+    let done = backup.add(&source, pages, &rows, &choices, &mut progress);
+    done.map(|done| BackupReply::of(&done, began)).map_err(|error| error.to_string())
+}
+
+/// Asks until the log stands still for the moment that it takes.
+fn patiently<T>(mut ask: impl FnMut() -> Result<Option<T>, String>) -> Result<T, String> {
+    for _ in 0..TRIES {
+        if let Some(answer) = ask()? {
+            return Ok(answer);
+        }
+        std::thread::yield_now();
+    }
+    Err("the log moves too fast; try again".into())
+}
+
+/// Makes a backup of the queue manager whose data is in `data` and that does not run.
+///
+/// # Errors
+/// [`BackupError`]; [`towline_log::LogError::Locked`] when it runs.
+pub fn back_up_at_rest(
+    data: &Path,
+    request: &BackupRequest,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<BackupReply, BackupError> {
+    let began = Instant::now();
+    let folder = data.join("log");
+    if !folder.is_dir() {
+        let folder = data.display().to_string();
+        return Err(BackupError::NoLog { folder });
+    }
+    let disk: Arc<dyn Disk> = Arc::new(LinuxDisk::open(&folder)?);
+    let source = Source::at_rest(Arc::clone(&disk))?;
+    let mut backup = Backup::open(&request.to)?;
+    let used = source.image().map_or_else(|| Ok(Vec::new()), pages_of);
+    let used = used.map_err(BackupError::Image)?;
+    let pages = match used.is_empty() {
+        true => None,
+        false => Some(Pages::open(Arc::clone(&disk), used.iter().copied())?),
+    };
+    let choices = Choices {
+        full: request.full,
+        keep_points: request.keep_images,
+        queue_manager: None,
+        now: wall_clock(),
+    };
+    let rows = times::read(disk.as_ref())?;
+    let mut told = |now: Progress| progress(now.done, now.all);
+    let done = backup.add(&source, (pages.as_ref(), &used), &rows, &choices, &mut told)?;
+    Ok(BackupReply::of(&done, began))
+}
+
+/// Checks a backup: every file, the log, images and their pages.
+///
+/// # Errors
+/// What keeps it from being read at all.
+pub fn check_backup(
+    folder: &Path,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<CheckReport, BackupError> {
+    Backup::look(folder)?.check(&pages_of, progress)
+}
+
+/// Checks the images and pages of the queue manager whose data is in `data`; safe beside a running one,
+/// where a page of the older image may have been used again.
+///
+/// # Errors
+/// What keeps them from being read at all.
+pub fn check_images(data: &Path) -> Result<CheckReport, BackupError> {
+    let disk: Arc<dyn Disk> = Arc::new(LinuxDisk::read_only(&data.join("log"))?);
+    towline_log::backup::check_newest_image(&disk, &pages_of)
+}
+
+/// Restores a backup into a data folder, which must be empty.
+///
+/// # Errors
+/// [`BackupError`].
+pub fn restore(
+    from: &Path,
+    data: &Path,
+    upto: Upto,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Restored, BackupError> {
+    let backup = Backup::look(from)?;
+    let mut told = |now: Progress| progress(now.done, now.all);
+    towline_log::backup::restore_folder(&backup, data, upto, &mut told)
+}
+
+/// The pages that an image refers to.
+fn pages_of(image: &Bytes) -> Result<Vec<PageRef>, String> {
+    // The position comes first (`towline_node::ImagePlan::encode`).
+    let snapshot = image.get(8..).ok_or("it is too short")?;
+    let restored = QueueManager::restore(snapshot, Limits::default(), Trust::Whole);
+    let restored = restored.map_err(|error| error.to_string())?;
+    Ok(if restored.whole { restored.rules.pages().collect() } else { Vec::new() })
+}
+
+fn wall_clock() -> Time {
+    Time::ZERO + SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
