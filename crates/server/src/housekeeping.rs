@@ -26,6 +26,9 @@ const PRESSURE_INTERVAL: Duration = Duration::from_millis(50);
 /// How often the log is looked at otherwise.
 const RECLAIM_INTERVAL: Duration = Duration::from_secs(1);
 
+/// How often it is glanced at whether so much was written that an image is due: two atomic loads.
+const GLANCE_INTERVAL: Duration = Duration::from_millis(200);
+
 /// Steps the node as time passes, until dropped.
 pub(crate) async fn tick(door: Arc<Door>) {
     loop {
@@ -164,12 +167,19 @@ const EXTENTS_PER_IMAGE: u64 = 2;
 
 /// Takes images when they are due, and gives extents back, until dropped.
 pub(crate) async fn reclaim(door: Arc<Door>, images: Arc<Images>, policy: Policy) {
-    let mut interval = tokio::time::interval(RECLAIM_INTERVAL);
+    let mut interval = tokio::time::interval(GLANCE_INTERVAL);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut last =
         LastImage { at: door.log().image_at().unwrap_or(Lsn::ZERO), taken: Instant::now() };
+    let mut looked = Instant::now();
     loop {
         interval.tick().await;
+        // A fast disk writes more in a second than an image should lie behind.
+        let length = door.log().durable().0.saturating_sub(last.at.0);
+        if looked.elapsed() < RECLAIM_INTERVAL && length < policy.log_bytes {
+            continue;
+        }
+        looked = Instant::now();
         let (worker, taker) = (Arc::clone(&door), Arc::clone(&images));
         let done = tokio::task::spawn_blocking(move || {
             carry_if_due(&worker, &taker, policy.extent_bytes);

@@ -191,12 +191,13 @@ fn the_log_does_not_grow_under_steady_put_and_get() -> Try {
         // Extents are given back by a chore: within seconds, but not at once. What the older of two
         // images needs stays, and an image is taken after two extents.
         wait::until_true("extents given back", LIMIT, || {
-            in_use(&site).is_ok_and(|bytes| bytes < 28 << 20)
+            in_use(&site).is_ok_and(|bytes| bytes < 40 << 20)
         })?;
     }
     let bytes = folder_bytes(&site.data.join("log"))?;
     println!("100 MB through, {bytes} bytes of log");
-    require!(bytes < 60 << 20, "{bytes} bytes of log after 100 MB through an empty queue");
+    // Beside what is in use there are at most eight spare extents and two that are ready.
+    require!(bytes < 80 << 20, "{bytes} bytes of log after 100 MB through an empty queue");
     daemon.stop()
 }
 
