@@ -360,8 +360,10 @@ fn read_outline(reader: &mut Reader<'_>) -> Result<Outline, RecordError> {
     let bytes = reader.varint()?;
     let (unit, page_bytes) = (reader.varint_u32()?, reader.varint_u32()?);
     let page = PageRef { unit, bytes: page_bytes, checksum: reader.u32_le()? };
-    let mut extents = Vec::new();
-    for _ in 0..reader.varint()? {
+    let count = reader.varint()?;
+    // One allocation of the right size for all but hostile images: a deep queue has many outlines.
+    let mut extents = Vec::with_capacity(usize::try_from(count.min(8)).unwrap_or(0));
+    for _ in 0..count {
         let extent = reader.varint()?;
         extents.push(ExtentShare { extent, bodies: reader.varint()?, bytes: reader.varint()? });
     }
