@@ -1,17 +1,19 @@
 //! Words that every room uses: positions, times, payloads, limits. No logic.
 //!
-//! Reading order: [`Lsn`] (a place in the recovery log), [`PageRef`] (a place in the page file),
+//! Reading order: [`Lsn`] (a place in the recovery log), [`Batch`] (what is written, and replicated, at once), [`PageRef`] (a place in the page file),
 //! [`Time`] (an argument, never read here), [`Payload`] (bytes on their way from a socket to the
 //! log), [`limits`].
 
 #![forbid(unsafe_code)]
 
+mod batch;
 pub mod limits;
 mod lsn;
 mod page;
 mod payload;
 mod time;
 
+pub use batch::{BATCH_HEADER_BYTES, Batch, BatchPlace};
 pub use lsn::{BodyLocation, Lsn};
 pub use page::{PAGE_UNIT_BYTES, PageRef};
 pub use payload::Payload;

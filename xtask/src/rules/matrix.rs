@@ -22,6 +22,7 @@ const MATRIX: &[Room] = &[
     Room { folder: "crates/core", may_use: &["types"], tests_may_use: &[] },
     Room { folder: "crates/amqp", may_use: &["types"], tests_may_use: &[] },
     Room { folder: "crates/log", may_use: &["types"], tests_may_use: &[] },
+    Room { folder: "crates/group", may_use: &["types"], tests_may_use: &[] },
     Room { folder: "crates/admin", may_use: &["types", "core"], tests_may_use: &[] },
     Room {
         folder: "crates/node",
@@ -32,7 +33,7 @@ const MATRIX: &[Room] = &[
     Room { folder: "crates/load", may_use: &["types", "amqp"], tests_may_use: &[] },
     Room {
         folder: "crates/server",
-        may_use: &["types", "core", "amqp", "log", "admin", "node"],
+        may_use: &["types", "core", "amqp", "log", "group", "admin", "node"],
         tests_may_use: &["client"],
     },
     Room {
@@ -54,8 +55,10 @@ const PURE_CRATES: &[&str] = &[
     "pbkdf2",
     "serde",
     "serde_json",
+    "raft",
     "sha2",
     "slab",
+    "slog",
     "stringprep",
     "subtle",
     "winnow",

@@ -1,0 +1,3 @@
+//! The group: consensus around opaque batches of the recovery log, without I/O.
+
+#![forbid(unsafe_code)]
