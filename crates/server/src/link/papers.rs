@@ -186,13 +186,13 @@ fn expiry(certificate: &CertificateDer<'_>) -> Option<ASN1Time> {
 
 /// Checks who signed a certificate and its dates, and leaves its name to `names`.
 #[derive(Debug)]
-struct ChainVerifier {
+pub(super) struct ChainVerifier {
     roots: Arc<RootCertStore>,
     algorithms: WebPkiSupportedAlgorithms,
 }
 
 impl ChainVerifier {
-    fn new(roots: Arc<RootCertStore>) -> Arc<ChainVerifier> {
+    pub(super) fn new(roots: Arc<RootCertStore>) -> Arc<ChainVerifier> {
         let provider = rustls::crypto::aws_lc_rs::default_provider();
         Arc::new(ChainVerifier { roots, algorithms: provider.signature_verification_algorithms })
     }
@@ -268,7 +268,8 @@ fn words(error: &Error) -> String {
         Error::AlertReceived(Alert::CertificateExpired) => {
             "it says that our certificate has expired".into()
         }
-        Error::AlertReceived(Alert::UnknownCA) => {
+        // The second one is for an authority of the same name with another key.
+        Error::AlertReceived(Alert::UnknownCA | Alert::DecryptError) => {
             "it does not trust the authority of our certificate".into()
         }
         other => format!("TLS: {other}"),

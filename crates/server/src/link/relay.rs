@@ -91,12 +91,14 @@ impl<H: Here> Reception<H> {
     pub(crate) async fn serve(self: Arc<Self>, listener: Option<u16>, listening: Listening) {
         let Some(acceptor) = Acceptor::new(listening) else { return };
         loop {
-            let client = acceptor.next(&self.admission).await;
+            let mut client = acceptor.next(&self.admission).await;
             let active = *self.active.borrow();
             if active == Where::Here {
                 self.here.serve(client).await;
                 continue;
             }
+            // It does not log in here: the active watches that, and counts it there.
+            client.place.logged_in();
             let bring = Arc::clone(&self).bring(listener.unwrap_or(LOCAL_LISTENER), client);
             self.links.streams().spawn(bring);
         }
@@ -132,9 +134,7 @@ impl<H: Here> Reception<H> {
     }
 
     /// Brings one client to the active instance, and stays with it.
-    async fn bring(self: Arc<Self>, listener: u16, mut client: Accepted) {
-        // It does not log in here: the active watches that, and counts it there.
-        client.place.logged_in();
+    async fn bring(self: Arc<Self>, listener: u16, client: Accepted) {
         let address = client.address;
         let purpose = StreamPurpose::Relay { listener, client: address };
         let mut stream = match self.find(&purpose).await {
