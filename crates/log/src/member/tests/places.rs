@@ -130,6 +130,43 @@ fn an_image_within_a_run_begins_before_it_even_after_a_restart() {
 }
 
 #[test]
+fn replay_yields_what_was_committed_and_the_stream_goes_on_there() {
+    let (leader, mut batches) = leader(12, 20);
+    leader.append(&vec![vec![7; 10_000]; 20]);
+    batches.extend(leader.outbox.take());
+    let wanted = streamed(&batches);
+    let follower = Instance::new();
+    follower.receive(&batches);
+    // In the middle of some batch: the run that ends there is in the image.
+    let image_at = batches[9].end();
+    image(&follower.log, image_at, b"image");
+    let files = follower.memory.files();
+    follower.end();
+    for committed in 0..=batches.len() as u64 {
+        let memory = MemoryDisk::with_files(files.clone());
+        let mut recovery = Recovery::open(disk(&memory), Options::small(), LOG_ID).unwrap();
+        recovery.yield_upto(committed);
+        let mut records = Vec::new();
+        let mut record = |lsn: Lsn, bytes: &[u8]| {
+            records.push((lsn, bytes.to_vec()));
+            Ok::<(), std::convert::Infallible>(())
+        };
+        recovery.replay(&mut record).unwrap();
+        let (fed, mut stream) = recovery.stream();
+        assert_eq!(fed, committed.max(10));
+        let (base, kept) = recovery.places();
+        assert_eq!((base, kept), (batches[9].place(), places(&batches[10..])));
+        for batch in batches.iter().filter(|batch| batch.index > fed) {
+            stream.feed(batch.lsn, &batch.payload, &mut record).unwrap();
+        }
+        assert!(stream.at_seam());
+        let behind = wanted.iter().filter(|(lsn, _)| *lsn > image_at);
+        assert!(records.iter().eq(behind), "committed {committed}");
+        drop(recovery);
+    }
+}
+
+#[test]
 fn a_body_that_was_cut_off_is_not_read_from_memory() {
     let follower = Instance::new();
     let old = made_many(BatchPlace::default(), 1, 8, 1_000);
