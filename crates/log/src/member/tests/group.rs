@@ -26,7 +26,7 @@ impl Group {
 
     fn restart(&mut self, number: usize) {
         let old = self.logs[number].take().unwrap();
-        if self.term % 2 == 0 && number != self.leader {
+        if self.term.is_multiple_of(2) && number != self.leader {
             old.log.shutdown();
         }
         let outbox = Arc::clone(&old.outbox);
