@@ -14,6 +14,7 @@ mod disktest;
 mod failure;
 mod generate;
 mod get;
+mod group;
 mod image;
 mod log;
 mod mqsc;
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
         Command::Load(arguments) => return towline_load::run(arguments),
         Command::Disktest(arguments) => return disktest::run(&arguments),
         Command::DisktestPart { part } => return disktest::part(&part),
+        Command::Group { command } => (false, group::run(&command)),
         Command::User(arguments) => (false, user::run(&arguments)),
         Command::Completions { shell } => (false, generate::completions(shell)),
         Command::Man { folder } => (false, generate::manual(folder.as_deref())),
