@@ -1,11 +1,15 @@
 //! All options of all commands. No logic: what they mean together is checked where they are used.
 
+mod group;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use towline_load::LoadArgs;
 use towline_load::disk::{DiskArgs, DiskPart};
+
+pub(crate) use group::{Demo, Group, Here, Instance, Replace, RollingRestart, Stop, Switch};
 
 const EXIT_CODES: &str =
     "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no message, 4 cannot connect.";
@@ -35,6 +39,23 @@ pub(crate) enum Command {
     Browse(Browse),
     /// Show what a queue manager is doing
     Status(Status),
+    /// Make another instance of a group the active one
+    Switch(Switch),
+    /// Stop a queue manager, or an instance of a group, and wait until it ended
+    Stop(Stop),
+    /// Restart the instances of a group one after the other, clients being served all the time; with
+    /// a new program in place this is the upgrade
+    RollingRestart(RollingRestart),
+    /// Care for one instance of a group
+    Instance {
+        #[command(subcommand)]
+        command: Instance,
+    },
+    /// Groups of three instances
+    Group {
+        #[command(subcommand)]
+        command: Group,
+    },
     /// Take an image of a running queue manager now: a restart begins from it
     Image(Image),
     /// Copy a queue manager, running or not, into a folder; or check such a copy
@@ -308,6 +329,10 @@ pub(crate) struct Browse {
 
 #[derive(Args, Debug)]
 pub(crate) struct Status {
+    /// Show it again every so many seconds (1 when none are said), until q or Ctrl-C
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1",
+          value_parser = interval)]
+    pub(crate) watch: Option<f64>,
     #[command(flatten)]
     pub(crate) reach: Reach,
 }
@@ -371,6 +396,14 @@ fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.0..=31_536_000.0).contains(&seconds) => Ok(seconds),
         Ok(_) | Err(_) => Err("seconds from 0 to 31536000 were expected".into()),
+    }
+}
+
+/// Seconds between two looks.
+fn interval(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.1..=3_600.0).contains(&seconds) => Ok(seconds),
+        Ok(_) | Err(_) => Err("seconds from 0.1 to 3600 were expected".into()),
     }
 }
 

@@ -14,17 +14,22 @@ mod disktest;
 mod failure;
 mod generate;
 mod get;
+mod group;
 mod image;
 mod log;
 mod mqsc;
+mod process;
 mod progress;
 mod put;
 mod reach;
 mod restore;
 mod run;
 mod show;
+mod signals;
 mod status;
+mod stop;
 mod user;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -43,6 +48,11 @@ fn main() -> ExitCode {
         Command::Get(arguments) => (arguments.take.reach.json, get::get(&arguments)),
         Command::Browse(arguments) => (arguments.take.reach.json, get::browse(&arguments)),
         Command::Status(arguments) => (arguments.reach.json, status::run(&arguments)),
+        Command::Switch(arguments) => (arguments.here.json, group::switch(&arguments)),
+        Command::Stop(arguments) => (arguments.here.json, stop::run(&arguments)),
+        Command::RollingRestart(arguments) => (arguments.json, group::rolling(&arguments)),
+        Command::Instance { command } => (command.is_json(), group::instance(&command)),
+        Command::Group { command } => (false, group::run(&command)),
         Command::Image(arguments) => (arguments.reach.json, image::run(&arguments)),
         Command::Backup(arguments) => (arguments.json, backup::run(&arguments)),
         Command::Restore(arguments) => (arguments.json, restore::run(&arguments)),
