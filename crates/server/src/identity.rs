@@ -173,6 +173,11 @@ impl Doorman {
         FrontOptions { machine, logins, address, default_model: Arc::clone(&self.default_model) }
     }
 
+    /// Whether it takes only clients of the same machine, and may trust them for that.
+    pub(crate) fn only_loopback(&self) -> bool {
+        self.loopback
+    }
+
     /// Whether TLS is on.
     pub(crate) fn scheme(&self) -> &'static str {
         if self.encrypted { "amqps" } else { "amqp" }

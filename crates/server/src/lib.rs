@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`run`] (start to end), `door` (the one lock around the node), `net` (listeners and
 //! connections), `journal` and `bodies` (the log as node and connections see it), `pager`
-//! (pages of deep queues), `images`, `housekeeping` (when images are due, reclaim, time), `clerk`
+//! (pages of deep queues), `images`, `housekeeping` (when images are due, reclaim, time), `link` (to the other instances of a group), `clerk`
 //! (what administrators ask for), `backup` (copies, and the way back), `config`, `identity`, `users`, `attempts` (who comes in).
 //!
 //! It knows no queue rules and no protocol: it moves bytes and time between rooms that know them.
@@ -23,6 +23,11 @@ mod housekeeping;
 mod identity;
 mod images;
 mod journal;
+#[cfg_attr(
+    not(test),
+    allow(dead_code, reason = "the daemon begins to use it with the member of a group")
+)]
+mod link;
 mod logging;
 mod net;
 mod outbox;
@@ -34,6 +39,7 @@ mod start;
 mod status;
 mod users;
 
+pub use link::check as check_group;
 pub use refused::RunError;
 pub use run::{RunArgs, run};
 

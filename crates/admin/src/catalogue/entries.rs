@@ -126,6 +126,29 @@ entries! {
         "Most often the process has no file descriptor left: raise its limit (ulimit -n, \
          LimitNOFILE).";
 
+    LINK_UP = "TWL4101I" "Link to instance '{instance}' at {address} is up; it runs version {version}.",
+        "What the group agrees on can be sent to it.";
+    LINK_DOWN = "TWL4102W" "Link to instance '{instance}' is down: {reason}.",
+        "The instance ended, or the network to it is cut. It is dialled again, at most every second.";
+    LINK_UNREACHABLE = "TWL4103W" "Instance '{instance}' cannot be reached at {address}: {reason}.",
+        "Told once for each reason; it goes on being dialled. If the instance runs, compare address,          group and certificates on both sides with 'towline group check'.";
+    LINK_REFUSED = "TWL4104W" "A connection of {address} to the port of the links was refused: {reason}.",
+        "Only instances of the group, with a valid certificate of their own name, may come in there.";
+    GROUP_CERTIFICATE_READ = "TWL4105I" "New certificates of the group are in use, valid until {time}.",
+        "The files changed. Connections that stand keep what they began with.";
+    GROUP_CERTIFICATE_EXPIRES = "TWL4106W" "The certificate of this instance expires in {days} days, at {time}.",
+        "Replace the files that [group] names before then; no restart is needed. Told every day.";
+    GROUP_CERTIFICATE_EXPIRED = "TWL4107E" "The certificate of this instance expired at {time}.",
+        "The other instances refuse new connections with it. Replace the files that [group] names; no \
+         restart is needed.";
+    GROUP_CERTIFICATE_UNREADABLE = "TWL4108W" "Certificates of the group changed and cannot be used: {reason}.",
+        "Those that were read before stay in use. Told once for each reason; the files are looked at \
+         every few seconds.";
+    RELAY_ENDED = "TWL4110W" "A client from {address} was let go: {reason}.",
+        "It came to an instance that is not active, and could not be brought to the active one.";
+    RELAY_REFUSED = "TWL4111W" "A client from {address} that instance '{instance}' relayed was refused: {reason}.",
+        "The instances of a group must have the same listeners in their configurations.";
+
     UNKNOWN_QUEUE = "TWL5010E" "{reason}.", "There is no object of that name.";
     BAD_NAME = "TWL5011E" "{reason}.", "Names have 1 to 255 bytes and no control characters.";
     BAD_ALIAS = "TWL5012E" "{reason}.", "The TARGET of an alias must be a local queue.";

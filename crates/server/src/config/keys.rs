@@ -50,6 +50,23 @@ const TABLES: &[(&str, &[&str])] = &[
         ],
     ),
     ("users", &["file", "administrators"]),
+    (
+        "group",
+        &[
+            "name",
+            "instance",
+            "member",
+            "certificate",
+            "private_key",
+            "authorities",
+            "heartbeat_interval_ms",
+            "heartbeat_timeout_ms",
+            "retry_interval_ms",
+            "quorum_connectivity_timeout_ms",
+            "compression_threshold",
+        ],
+    ),
+    ("group.member", &["name", "address"]),
 ];
 
 /// Refuses the first key that is not in the table.
@@ -58,36 +75,49 @@ const TABLES: &[(&str, &[&str])] = &[
 /// A text with line, key and suggestion; or the parser's own when the text is not TOML.
 pub(super) fn check(text: &str) -> Result<(), String> {
     let root = DeTable::parse(text).map_err(|error| place(text, &error))?;
-    let names: Vec<&str> = TABLES.iter().map(|(name, _)| *name).collect();
+    let tables = TABLES.iter().map(|(name, _)| *name);
+    let names: Vec<&str> = tables.filter(|name| !name.contains('.')).collect();
     for (key, value) in root.get_ref() {
         let Some((table, keys)) = TABLES.iter().find(|(name, _)| name == key.get_ref()) else {
             return Err(unknown(text, key.span().start, key.get_ref(), &names, "the file"));
         };
-        match value.get_ref() {
-            DeValue::Table(entries) => check_table(text, table, entries, keys)?,
-            DeValue::Array(items) => {
-                for item in items.iter() {
-                    if let DeValue::Table(entries) = item.get_ref() {
-                        check_table(text, table, entries, keys)?;
-                    }
-                }
-            }
-            _ => {}
+        for entries in tables_of(value.get_ref()) {
+            check_table(text, table, entries, keys)?;
         }
     }
     Ok(())
 }
 
+/// The table that a value is, or those that it is a list of.
+fn tables_of<'a, 'text>(value: &'a DeValue<'text>) -> Vec<&'a DeTable<'text>> {
+    match value {
+        DeValue::Table(entries) => vec![entries],
+        DeValue::Array(items) => {
+            let tables = items.iter().filter_map(|item| item.get_ref().as_table());
+            tables.collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Checks the keys of one table, and of the tables inside it.
 fn check_table(
     text: &str,
     table: &str,
     entries: &DeTable<'_>,
     keys: &[&str],
 ) -> Result<(), String> {
-    for (key, _) in entries {
+    for (key, value) in entries {
         if !keys.contains(&key.get_ref().as_ref()) {
             let place = format!("[{table}]");
             return Err(unknown(text, key.span().start, key.get_ref(), keys, &place));
+        }
+        let inner = format!("{table}.{}", key.get_ref());
+        if let Some((_, keys)) = TABLES.iter().find(|(name, _)| *name == inner) {
+            // One level only: no table inside a table has tables.
+            for entries in tables_of(value.get_ref()) {
+                check_table(text, &inner, entries, keys)?;
+            }
         }
     }
     Ok(())
@@ -129,7 +159,7 @@ mod tests {
     fn the_table_names_every_key_that_the_configuration_has() {
         for (table, keys) in TABLES {
             for key in *keys {
-                let text = if matches!(*table, "listener" | "auto_define") {
+                let text = if matches!(*table, "listener" | "auto_define" | "group.member") {
                     format!("[[{table}]]\n{key} = {{}}")
                 } else {
                     format!("[{table}]\n{key} = {{}}")

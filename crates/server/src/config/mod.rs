@@ -3,6 +3,7 @@
 //!
 //! Attribute names are IBM MQ's where one exists (`deadq`, `maxmsgl`, `maxumsgs`).
 
+mod group;
 mod keys;
 
 use std::net::SocketAddr;
@@ -11,6 +12,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use towline_types::limits;
+
+pub use group::{GroupConfig, MemberConfig};
 
 /// What the file may say; see docs/reference/config.md.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
@@ -28,6 +31,8 @@ pub struct Config {
     pub limits: LimitsConfig,
     /// Who may come in.
     pub users: UsersConfig,
+    /// The group of instances that this one is of; none: a single instance.
+    pub group: Option<GroupConfig>,
 }
 
 /// `[queue_manager]`
@@ -272,6 +277,9 @@ impl Config {
                     rule.pattern
                 ));
             }
+        }
+        if let Some(group) = &self.group {
+            group.check()?;
         }
         self.listener.iter().try_for_each(ListenerConfig::check)
     }

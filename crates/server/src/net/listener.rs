@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -21,6 +22,7 @@ use super::connection::{ConnectionTask, Entrance};
 use super::tls::TlsSettings;
 use crate::door::Door;
 use crate::identity::{Doorman, Peer};
+use crate::link::LinkStream;
 use crate::logging::log;
 
 /// Connections served before the sockets are asked again which of them have something: a busy
@@ -70,21 +72,29 @@ impl Listening {
     }
 }
 
-enum Accepted {
-    Tcp(TcpAccepted),
-    Local(std::os::unix::net::UnixStream, ListenerKind, Place),
+/// A client that came in and is not served yet.
+pub(crate) struct Accepted {
+    pub(crate) socket: ClientSocket,
+    /// From where; `None` on the local socket.
+    pub(crate) address: Option<IpAddr>,
+    pub(crate) kind: ListenerKind,
+    pub(crate) place: Place,
 }
 
-struct TcpAccepted {
-    socket: std::net::TcpStream,
-    address: IpAddr,
-    kind: ListenerKind,
-    place: Place,
+/// How a client's bytes come.
+pub(crate) enum ClientSocket {
+    /// Directly.
+    Tcp(std::net::TcpStream),
+    /// On the local socket.
+    Local(std::os::unix::net::UnixStream),
+    /// From another instance of the group, to which the client came.
+    Relayed(Box<LinkStream>),
 }
 
 /// The threads that serve connections; they end with the process.
 pub(crate) struct IoThreads {
     senders: Vec<mpsc::Sender<Accepted>>,
+    turn: AtomicUsize,
 }
 
 impl IoThreads {
@@ -105,31 +115,66 @@ impl IoThreads {
             })?;
             senders.push(sender);
         }
-        Ok(IoThreads { senders })
+        Ok(IoThreads { senders, turn: AtomicUsize::new(0) })
     }
 
     /// Accepts on `listening` until the returned future is dropped.
     pub(crate) async fn accept(&self, listening: Listening, admission: Arc<Admission>) {
-        let mut turn = 0_usize;
-        let (tcp, local, kind) = match listening {
-            Listening::Tcp(listener, kind) => (TcpListener::from_std(listener).ok(), None, kind),
-            Listening::Local(listener, kind) => (None, UnixListener::from_std(listener).ok(), kind),
-        };
+        let Some(acceptor) = Acceptor::new(listening) else { return };
         loop {
-            let accepted = match (&tcp, &local) {
-                (Some(listener), _) => accept_tcp(listener, &kind, &admission).await,
-                (_, Some(listener)) => accept_local(listener, &kind, &admission).await,
-                (None, None) => return,
-            };
-            match accepted {
-                Ok(Some(accepted)) => {
-                    turn = (turn + 1) % self.senders.len();
-                    if let Some(sender) = self.senders.get(turn)
-                        && sender.send(accepted).await.is_err()
-                    {
-                        return;
-                    }
-                }
+            let accepted = acceptor.next(&admission).await;
+            if !self.serve(accepted).await {
+                return;
+            }
+        }
+    }
+
+    /// Serves a client on the next thread. False when the threads are gone.
+    pub(crate) async fn serve(&self, accepted: Accepted) -> bool {
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed) % self.senders.len();
+        match self.senders.get(turn) {
+            Some(sender) => sender.send(accepted).await.is_ok(),
+            None => false,
+        }
+    }
+}
+
+/// Takes clients from one socket.
+pub(crate) struct Acceptor {
+    socket: AcceptingSocket,
+    kind: ListenerKind,
+}
+
+enum AcceptingSocket {
+    Tcp(TcpListener),
+    Local(UnixListener),
+}
+
+impl Acceptor {
+    /// Gives the socket to the runtime in which it is called; `None` when that does not take it.
+    pub(crate) fn new(listening: Listening) -> Option<Acceptor> {
+        let (socket, kind) = match listening {
+            Listening::Tcp(listener, kind) => {
+                (TcpListener::from_std(listener).map(AcceptingSocket::Tcp), kind)
+            }
+            Listening::Local(listener, kind) => {
+                (UnixListener::from_std(listener).map(AcceptingSocket::Local), kind)
+            }
+        };
+        match socket {
+            Ok(socket) => Some(Acceptor { socket, kind }),
+            Err(error) => {
+                log(&ACCEPT_FAILED, &[&error.to_string()]);
+                None
+            }
+        }
+    }
+
+    /// The next client for whom there is a place.
+    pub(crate) async fn next(&self, admission: &Arc<Admission>) -> Accepted {
+        loop {
+            match self.accept(admission).await {
+                Ok(Some(accepted)) => return accepted,
                 Ok(None) => {}
                 Err(error) => {
                     // Most often no descriptor is left: accepting again at once would only spin.
@@ -139,39 +184,41 @@ impl IoThreads {
             }
         }
     }
+
+    async fn accept(&self, admission: &Arc<Admission>) -> io::Result<Option<Accepted>> {
+        let kind = self.kind.clone();
+        match &self.socket {
+            AcceptingSocket::Tcp(listener) => {
+                let (socket, address) = listener.accept().await?;
+                let address = Some(address.ip());
+                let Some(place) = admit(admission, address) else { return Ok(None) };
+                let socket = ClientSocket::Tcp(socket.into_std()?);
+                Ok(Some(Accepted { socket, address, kind, place }))
+            }
+            AcceptingSocket::Local(listener) => {
+                let (socket, _) = listener.accept().await?;
+                let Some(place) = admit(admission, None) else { return Ok(None) };
+                let socket = ClientSocket::Local(socket.into_std()?);
+                Ok(Some(Accepted { socket, address: None, kind, place }))
+            }
+        }
+    }
 }
 
-async fn accept_tcp(
-    listener: &TcpListener,
-    kind: &ListenerKind,
-    admission: &Arc<Admission>,
-) -> io::Result<Option<Accepted>> {
-    let (socket, address) = listener.accept().await?;
-    let Some(place) = admit(admission, Some(address.ip())) else { return Ok(None) };
-    let socket = socket.into_std()?;
-    let (kind, address) = (kind.clone(), address.ip());
-    Ok(Some(Accepted::Tcp(TcpAccepted { socket, address, kind, place })))
-}
-
-async fn accept_local(
-    listener: &UnixListener,
-    kind: &ListenerKind,
-    admission: &Arc<Admission>,
-) -> io::Result<Option<Accepted>> {
-    let (socket, _) = listener.accept().await?;
-    let Some(place) = admit(admission, None) else { return Ok(None) };
-    Ok(Some(Accepted::Local(socket.into_std()?, kind.clone(), place)))
-}
-
-fn admit(admission: &Arc<Admission>, address: Option<IpAddr>) -> Option<Place> {
+/// A place for a client from `address` (`None`: the local socket); that there is none is told.
+pub(crate) fn admit(admission: &Arc<Admission>, address: Option<IpAddr>) -> Option<Place> {
     match admission.admit(address) {
         Ok(place) => Some(place),
         Err(limit) => {
-            let from = address.map_or_else(|| "this machine".to_owned(), |from| from.to_string());
-            log(&TOO_MANY_CONNECTIONS, &[&from, limit]);
+            log(&TOO_MANY_CONNECTIONS, &[&called(address), limit]);
             None
         }
     }
+}
+
+/// A client's address, for people.
+pub(crate) fn called(address: Option<IpAddr>) -> String {
+    address.map_or_else(|| "this machine".to_owned(), |from| from.to_string())
 }
 
 async fn serve(mut accepted: mpsc::Receiver<Accepted>, door: Arc<Door>) {
@@ -189,46 +236,63 @@ async fn serve(mut accepted: mpsc::Receiver<Accepted>, door: Arc<Door>) {
 }
 
 async fn serve_one(accepted: Accepted, door: Arc<Door>) {
-    match accepted {
-        Accepted::Tcp(accepted) => {
-            if let Err(error) = serve_tcp(accepted, door).await {
-                log(&ACCEPT_FAILED, &[&error.to_string()]);
+    let Accepted { socket, address, kind, place } = accepted;
+    let served = match socket {
+        ClientSocket::Tcp(socket) => match TcpStream::from_std(socket) {
+            Ok(socket) => {
+                let tuned = socket.set_nodelay(true);
+                if tuned.is_ok() {
+                    enter(socket, address, kind, place, door).await;
+                }
+                tuned
             }
-        }
-        Accepted::Local(socket, kind, place) => match UnixStream::from_std(socket) {
-            Ok(socket) => run(socket, Peer::Local, &kind, place, door).await,
-            Err(error) => log(&ACCEPT_FAILED, &[&error.to_string()]),
+            Err(error) => Err(error),
         },
+        ClientSocket::Local(socket) => match UnixStream::from_std(socket) {
+            Ok(socket) => {
+                enter(socket, address, kind, place, door).await;
+                Ok(())
+            }
+            Err(error) => Err(error),
+        },
+        ClientSocket::Relayed(mut stream) => {
+            let settled = stream.settle();
+            if settled.is_ok() {
+                enter(stream, address, kind, place, door).await;
+            }
+            settled
+        }
+    };
+    if let Err(error) = served {
+        log(&ACCEPT_FAILED, &[&error.to_string()]);
     }
 }
 
-async fn serve_tcp(accepted: TcpAccepted, door: Arc<Door>) -> io::Result<()> {
-    let TcpAccepted { socket, address, kind, place } = accepted;
-    let socket = TcpStream::from_std(socket)?;
-    socket.set_nodelay(true)?;
+/// Shakes hands in TLS if the listener has it, then serves the client to its end.
+async fn enter<S>(
+    socket: S,
+    address: Option<IpAddr>,
+    kind: ListenerKind,
+    place: Place,
+    door: Arc<Door>,
+) where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let Some(address) = address else {
+        return run(socket, Peer::Local, &kind, place, door).await;
+    };
     let Some(settings) = &kind.tls else {
-        run(
-            socket,
-            Peer::Tcp { address, tls_identity: None, encrypted: false },
-            &kind,
-            place,
-            door,
-        )
-        .await;
-        return Ok(());
+        let peer = Peer::Tcp { address, tls_identity: None, encrypted: false };
+        return run(socket, peer, &kind, place, door).await;
     };
     let handshake = TlsAcceptor::from(Arc::clone(settings)).accept(socket);
     let shaken = tokio::time::timeout(kind.doorman.login_timeout(), handshake).await;
     let socket = match shaken.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
         Ok(socket) => socket,
-        Err(error) => {
-            log(&TLS_FAILED, &[&address.to_string(), &error.to_string()]);
-            return Ok(());
-        }
+        Err(error) => return log(&TLS_FAILED, &[&address.to_string(), &error.to_string()]),
     };
     let tls_identity = crate::identity::certificate_name(socket.get_ref().1.peer_certificates());
     run(socket, Peer::Tcp { address, tls_identity, encrypted: true }, &kind, place, door).await;
-    Ok(())
 }
 
 async fn run<S>(socket: S, peer: Peer, kind: &ListenerKind, place: Place, door: Arc<Door>)

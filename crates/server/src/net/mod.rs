@@ -5,7 +5,7 @@ mod arrivals;
 mod comparing;
 mod connection;
 mod listener;
-mod scratch;
+pub(crate) mod scratch;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -13,5 +13,7 @@ mod tls;
 pub(crate) use admission::Admission;
 pub(crate) use arrivals::Arrivals;
 pub(crate) use comparing::Comparing;
-pub(crate) use listener::{IoThreads, ListenerKind, Listening, bind};
+pub(crate) use listener::{
+    Accepted, Acceptor, ClientSocket, IoThreads, ListenerKind, Listening, admit, bind, called,
+};
 pub(crate) use tls::server_settings;

@@ -1,0 +1,230 @@
+//! `[group]`: the instances of one queue manager, how they find, trust and watch each other.
+//!
+//! Not here: what a certificate must say (`link::papers`), what the times mean for elections
+//! (`group`).
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::within;
+
+/// Instances of a group. Two of three are the quorum.
+const MEMBERS: usize = 3;
+/// Bytes of a name of a group or an instance: it becomes part of a certificate's common name, which
+/// has room for 64 (RFC 5280, ub-common-name).
+const NAME_BYTES_MAX: usize = 48;
+/// The longest frame that may be left uncompressed by the threshold.
+const COMPRESSION_THRESHOLD_MAX: u64 = 1 << 30;
+
+/// `[group]`
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct GroupConfig {
+    /// Name of the group.
+    pub name: String,
+    /// Which member this instance is; empty when the command line says it.
+    #[serde(default)]
+    pub instance: String,
+    /// All instances, this one too, in the same order everywhere.
+    pub member: Vec<MemberConfig>,
+    /// PEM file with this instance's certificate chain.
+    pub certificate: PathBuf,
+    /// PEM file with its private key.
+    pub private_key: PathBuf,
+    /// PEM file with the authorities whose certificates the members have.
+    pub authorities: PathBuf,
+    /// HeartbeatInterval: milliseconds between signs of life.
+    #[serde(default = "heartbeat_interval_ms")]
+    pub heartbeat_interval_ms: u64,
+    /// HeartbeatTimeout: milliseconds of silence after which an instance counts as gone.
+    #[serde(default = "heartbeat_timeout_ms")]
+    pub heartbeat_timeout_ms: u64,
+    /// RetryInterval: milliseconds before a link is tried again; doubles up to a second.
+    #[serde(default = "retry_interval_ms")]
+    pub retry_interval_ms: u64,
+    /// QuorumConnectivityTimeout: milliseconds without a quorum after which the active steps down;
+    /// 0: as HeartbeatTimeout.
+    #[serde(default)]
+    pub quorum_connectivity_timeout_ms: u64,
+    /// CompressionThreshold: bytes from which on what goes over a link is compressed; 0: never.
+    #[serde(default = "compression_threshold")]
+    pub compression_threshold: u64,
+}
+
+/// `[[group.member]]`
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct MemberConfig {
+    /// Name of the instance.
+    pub name: String,
+    /// Host and port where its links come in.
+    pub address: String,
+}
+
+fn heartbeat_interval_ms() -> u64 {
+    250
+}
+
+fn heartbeat_timeout_ms() -> u64 {
+    2_000
+}
+
+fn retry_interval_ms() -> u64 {
+    50
+}
+
+fn compression_threshold() -> u64 {
+    64
+}
+
+impl GroupConfig {
+    /// See `heartbeat_interval_ms`.
+    #[must_use]
+    pub fn heartbeat_interval(&self) -> Duration {
+        Duration::from_millis(self.heartbeat_interval_ms)
+    }
+
+    /// See `heartbeat_timeout_ms`.
+    #[must_use]
+    pub fn heartbeat_timeout(&self) -> Duration {
+        Duration::from_millis(self.heartbeat_timeout_ms)
+    }
+
+    /// See `retry_interval_ms`.
+    #[must_use]
+    pub fn retry_interval(&self) -> Duration {
+        Duration::from_millis(self.retry_interval_ms)
+    }
+
+    /// See `quorum_connectivity_timeout_ms`.
+    #[must_use]
+    pub fn quorum_connectivity_timeout(&self) -> Duration {
+        match self.quorum_connectivity_timeout_ms {
+            0 => self.heartbeat_timeout(),
+            milliseconds => Duration::from_millis(milliseconds),
+        }
+    }
+
+    /// Position of the instance `name` among the members.
+    #[must_use]
+    pub fn position(&self, name: &str) -> Option<usize> {
+        self.member.iter().position(|member| member.name == name)
+    }
+
+    /// Checks ranges, and that the members are three different ones.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn check(&self) -> Result<(), String> {
+        name("group.name", &self.name)?;
+        if self.member.len() != MEMBERS {
+            return Err(format!(
+                "group.member stands {} times: a group has {MEMBERS} instances, this one included",
+                self.member.len()
+            ));
+        }
+        for (at, member) in self.member.iter().enumerate() {
+            name("group.member.name", &member.name)?;
+            address(member)?;
+            let before = self.member.get(..at).unwrap_or_default();
+            if before.iter().any(|other| other.name == member.name) {
+                return Err(format!("group.member.name = '{}' stands twice", member.name));
+            }
+            if before.iter().any(|other| other.address == member.address) {
+                return Err(format!("group.member.address = '{}' stands twice", member.address));
+            }
+        }
+        if !self.instance.is_empty() && self.position(&self.instance).is_none() {
+            return Err(format!("group.instance = '{}' is no group.member", self.instance));
+        }
+        within("group.heartbeat_interval_ms", self.heartbeat_interval_ms, 10, 10_000)?;
+        let least = self.heartbeat_interval_ms.saturating_mul(3);
+        within("group.heartbeat_timeout_ms", self.heartbeat_timeout_ms, least, 60_000)?;
+        within("group.retry_interval_ms", self.retry_interval_ms, 1, 1_000)?;
+        let quorum = self.quorum_connectivity_timeout_ms;
+        within("group.quorum_connectivity_timeout_ms", quorum, 0, 60_000)?;
+        let threshold = self.compression_threshold;
+        within("group.compression_threshold", threshold, 0, COMPRESSION_THRESHOLD_MAX)
+    }
+}
+
+fn name(key: &str, value: &str) -> Result<(), String> {
+    let fits = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+    if value.is_empty() || value.len() > NAME_BYTES_MAX || !value.chars().all(fits) {
+        return Err(format!(
+            "{key} = '{value}': must be 1 to {NAME_BYTES_MAX} letters, digits, '-', '_' or '.'"
+        ));
+    }
+    Ok(())
+}
+
+fn address(member: &MemberConfig) -> Result<(), String> {
+    let port = member.address.rsplit_once(':').filter(|(host, _)| !host.is_empty());
+    let port = port.and_then(|(_, port)| port.parse::<u16>().ok());
+    if port.is_none_or(|port| port == 0) {
+        let MemberConfig { name, address } = member;
+        return Err(format!("group.member.address = '{address}' of {name}: must be host:port"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Config;
+
+    const PAPERS: &str = "certificate = \"a.pem\"\nprivate_key = \"a-key.pem\"\n\
+                          authorities = \"authority.pem\"\n";
+
+    fn text(keys: &str, members: &[(&str, &str)]) -> String {
+        let mut text = format!("[group]\nname = \"G\"\n{PAPERS}{keys}\n");
+        for (name, address) in members {
+            text.push_str(&format!(
+                "[[group.member]]\nname = \"{name}\"\naddress = \"{address}\"\n"
+            ));
+        }
+        text
+    }
+
+    const THREE: &[(&str, &str)] = &[("a", "h1:1"), ("b", "h2:1"), ("c", "[::1]:1")];
+
+    #[test]
+    fn a_group_has_its_defaults() {
+        let config = Config::parse(&text("instance = \"b\"", THREE)).unwrap();
+        let group = config.group.unwrap();
+        assert_eq!(group.position(&group.instance), Some(1));
+        assert_eq!(group.heartbeat_interval().as_millis(), 250);
+        assert_eq!(group.heartbeat_timeout().as_millis(), 2_000);
+        assert_eq!(group.quorum_connectivity_timeout().as_millis(), 2_000);
+        assert_eq!((group.retry_interval_ms, group.compression_threshold), (50, 64));
+    }
+
+    #[test]
+    fn a_group_that_cannot_work_is_refused() {
+        for (text, why) in [
+            (text("", &THREE[..2]), "a group has 3 instances"),
+            (text("instance = \"d\"", THREE), "is no group.member"),
+            (text("", &[("a", "h:1"), ("a", "h:2"), ("c", "h:3")]), "stands twice"),
+            (text("", &[("a", "h:1"), ("b", "h:1"), ("c", "h:3")]), "stands twice"),
+            (text("", &[("a", "h"), ("b", "h:2"), ("c", "h:3")]), "must be host:port"),
+            (text("", &[("a", "h:0"), ("b", "h:2"), ("c", "h:3")]), "must be host:port"),
+            (text("", &[("a b", "h:1"), ("b", "h:2"), ("c", "h:3")]), "letters, digits"),
+            (text("heartbeat_timeout_ms = 749", THREE), "must be 750 to 60000"),
+            (text("retry_interval_ms = 0", THREE), "must be 1 to 1000"),
+            (text("heartbeat_interval = 1", THREE), "did you mean"),
+            ("[group]\nname = \"G\"".to_owned(), "missing field"),
+        ] {
+            let refusal = Config::parse(&text).unwrap_err().to_string();
+            assert!(refusal.contains(why), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_key_of_a_member_is_refused_with_line_and_suggestion() {
+        let text = text("", THREE).replace("address = \"h2:1\"", "adress = \"h2:1\"");
+        let refusal = Config::parse(&text).unwrap_err().to_string();
+        assert!(refusal.contains("line 12: unknown key 'adress'"), "{refusal}");
+        assert!(refusal.contains("[group.member]; did you mean 'address'?"), "{refusal}");
+    }
+}

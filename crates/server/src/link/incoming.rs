@@ -1,0 +1,336 @@
+//! What peers dial: handshakes within bounds, then frames, which are read here, or a stream, which
+//! goes to the inbox.
+//!
+//! Whoever reaches the port can begin a handshake, so unfinished ones are bounded in number and time.
+//! Streams are shaken hands with on their own thread: a thousand clients that come over at once must
+//! not keep a heartbeat waiting. For that a connection says what it is for in the first message of TLS.
+//!
+//! Invariants: nothing reaches the inbox before certificate and hello name the same other member of
+//! the same group; of one peer one connection for frames is read at a time, the newest.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
+use tokio_rustls::server::TlsStream;
+use tokio_rustls::{LazyConfigAcceptor, StartHandshake};
+use towline_admin::catalogue::{ACCEPT_FAILED, LINK_REFUSED};
+
+use super::dial::{HANDSHAKE_MAX, own_certificate, tune};
+use super::frame::{self, Encoder, FrameBody, PING, PONG};
+use super::hello::{self, Greeting, Hello, Matter};
+use super::outgoing::{broken, silence};
+use super::papers::{ALPN_STREAM, reason};
+use super::stream::LinkStream;
+use super::{Peer, Shared, names};
+use crate::logging::log;
+
+/// Handshakes under way at once. When there are more the next ones wait in the system's queue.
+const UNFINISHED_MAX: usize = 32;
+/// How long a handshake may take while others wait for its place.
+const UNFINISHED_FOR: Duration = Duration::from_secs(1);
+/// How long a peer that was refused has to read why.
+const PARTING: Duration = Duration::from_secs(1);
+/// Bytes that are read from it meanwhile, and thrown away.
+const PARTING_BYTES_MAX: usize = 64 * 1024;
+/// Room made for each read of frames.
+const READ_BYTES: usize = 64 * 1024;
+
+/// Handshakes under way, the oldest first.
+struct Unfinished {
+    places: Arc<Semaphore>,
+    begun: VecDeque<(Instant, Arc<Notify>)>,
+}
+
+/// A handshake's place; given back when dropped.
+struct Place {
+    _permit: OwnedSemaphorePermit,
+    /// Others need the place.
+    pushed_out: Arc<Notify>,
+    address: SocketAddr,
+    deadline: Instant,
+}
+
+impl Unfinished {
+    /// Waits for a place; pushes out who has had one for long.
+    async fn place(&mut self) -> Option<(OwnedSemaphorePermit, Arc<Notify>)> {
+        // Who else holds the notice is the handshake itself: it is over otherwise.
+        self.begun.retain(|(_, notice)| Arc::strong_count(notice) > 1);
+        loop {
+            let places = Arc::clone(&self.places);
+            let Some((begun, oldest)) = self.begun.front() else {
+                return Some((places.acquire_owned().await.ok()?, Arc::default()));
+            };
+            tokio::select! {
+                biased;
+                permit = places.acquire_owned() => return Some((permit.ok()?, Arc::default())),
+                () = sleep_until(*begun + UNFINISHED_FOR) => {
+                    oldest.notify_one();
+                    self.begun.pop_front();
+                }
+            }
+        }
+    }
+}
+
+/// Accepts until the runtime ends.
+pub(super) async fn accept(shared: Arc<Shared>, listener: TcpListener) {
+    let listener = match tokio::net::TcpListener::from_std(listener) {
+        Ok(listener) => listener,
+        Err(error) => return log(&ACCEPT_FAILED, &[&error.to_string()]),
+    };
+    let places = Arc::new(Semaphore::new(UNFINISHED_MAX));
+    let mut unfinished = Unfinished { places, begun: VecDeque::new() };
+    loop {
+        let Some((permit, pushed_out)) = unfinished.place().await else { return };
+        match listener.accept().await {
+            Ok((socket, address)) => {
+                let now = Instant::now();
+                unfinished.begun.push_back((now, Arc::clone(&pushed_out)));
+                let deadline = now + HANDSHAKE_MAX;
+                let place = Place { _permit: permit, pushed_out, address, deadline };
+                tokio::spawn(first_message(Arc::clone(&shared), socket, place));
+            }
+            Err(error) => {
+                // Most often no descriptor is left: accepting again at once would only spin.
+                log(&ACCEPT_FAILED, &[&error.to_string()]);
+                sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+/// Runs a part of a handshake within its bounds.
+async fn bounded<T>(place: &Place, part: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    let late = |what: &str| io::Error::new(io::ErrorKind::TimedOut, what.to_owned());
+    tokio::select! {
+        biased;
+        done = timeout_at(place.deadline, part) => {
+            done.unwrap_or_else(|_| Err(late("the handshake took too long")))
+        }
+        () = place.pushed_out.notified() => Err(late("too many handshakes, and this one was slow")),
+    }
+}
+
+/// Reads the first message of TLS, which says which thread goes on.
+async fn first_message(shared: Arc<Shared>, socket: TcpStream, place: Place) {
+    let longest = shared.settings.heartbeat_timeout;
+    let begun = async {
+        tune(&socket, longest)?;
+        LazyConfigAcceptor::new(rustls::server::Acceptor::default(), socket).await
+    };
+    let start = match bounded(&place, begun).await {
+        Ok(start) => start,
+        Err(error) => return refuse(&place, &reason(&error)),
+    };
+    let for_stream = start.client_hello().alpn().is_some_and(|mut names| {
+        // A client that names both is none of ours; the hello decides what it gets.
+        names.any(|name| name == ALPN_STREAM)
+    });
+    if !for_stream {
+        return shake_hands(shared, start, place).await;
+    }
+    let (accepted, socket) = (start.accepted, start.io);
+    let moved = socket.into_std();
+    let streams = shared.streams.clone();
+    streams.spawn(async move {
+        match moved.and_then(TcpStream::from_std) {
+            Ok(socket) => {
+                let start = StartHandshake::from_parts(accepted, socket);
+                shake_hands(shared, start, place).await;
+            }
+            Err(error) => refuse(&place, &error.to_string()),
+        }
+    });
+}
+
+fn refuse(place: &Place, why: &str) {
+    log(&LINK_REFUSED, &[&place.address.to_string(), why]);
+}
+
+async fn shake_hands(shared: Arc<Shared>, start: StartHandshake<TcpStream>, place: Place) {
+    let config = Arc::clone(&shared.papers().server);
+    let shaken = async { Ok(start.into_stream(config).into_fallible().await) };
+    let mut stream = match bounded(&place, shaken).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err((error, socket))) => {
+            refuse(&place, &reason(&error));
+            drop(place);
+            return part(socket).await;
+        }
+        Err(error) => return refuse(&place, &error.to_string()),
+    };
+    let hello = match bounded(&place, hello::hear(&mut stream, false)).await {
+        Ok(hello) => hello,
+        Err(error) => return refuse(&place, &reason(&error)),
+    };
+    let judged = judge(&shared, &stream, &hello);
+    let matter = match &judged {
+        Ok(_) => Matter::Frames,
+        Err(why) => Matter::Refused(why.clone()),
+    };
+    let answer = Hello::of(&shared.settings, shared.inbox.standing(), matter);
+    let said = bounded(&place, hello::say(&mut stream, &answer)).await;
+    match (judged, said) {
+        (Ok((peer, version)), Ok(())) => {
+            drop(place);
+            welcome(shared, peer, stream, hello, version).await;
+        }
+        (Ok(_), Err(error)) => refuse(&place, &reason(&error)),
+        (Err(why), _) => {
+            refuse(&place, &why);
+            drop(place);
+            part(stream).await;
+        }
+    }
+}
+
+/// Which member it is, and the version to speak with it.
+fn judge(
+    shared: &Shared,
+    stream: &TlsStream<TcpStream>,
+    hello: &Hello,
+) -> Result<(Peer, u16), String> {
+    let settings = &shared.settings;
+    let version = hello.version()?;
+    let here = [&*settings.queue_manager, &*settings.group];
+    if [&hello.queue_manager, &hello.group] != here {
+        let [queue_manager, group] = here;
+        return Err(format!("this is group '{group}' of queue manager '{queue_manager}'"));
+    }
+    let said = hello.instance.escape_default();
+    let peer = settings.other(&hello.instance);
+    let peer = peer.ok_or_else(|| format!("'{said}' is no other instance of this group"))?;
+    let certificate = own_certificate(stream.get_ref().1.peer_certificates());
+    let certificate = certificate.ok_or("no certificate was shown")?;
+    names::belongs(certificate, &settings.names(peer))?;
+    if let Matter::Stream(purpose) = &hello.matter {
+        shared.inbox.admits(peer, purpose)?;
+    }
+    Ok((peer, version))
+}
+
+async fn welcome(
+    shared: Arc<Shared>,
+    peer: Peer,
+    stream: TlsStream<TcpStream>,
+    hello: Hello,
+    version: u16,
+) {
+    let greeting = hello.greeting(version);
+    match hello.matter {
+        // Only answers carry it.
+        Matter::Refused(_) => {}
+        Matter::Frames => serve(&shared, peer, stream, &greeting).await,
+        Matter::Stream(purpose) => shared.inbox.stream(peer, purpose, LinkStream::new(stream)),
+    }
+}
+
+/// Ends a connection so that the peer can read why: a socket that is closed with unread bytes in it
+/// is reset, which may take back what the peer has not read.
+async fn part(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
+    let parting = async {
+        stream.shutdown().await?;
+        let mut left = PARTING_BYTES_MAX;
+        let mut thrown_away = vec![0; 1_024];
+        while left > 0 {
+            match stream.read(&mut thrown_away).await? {
+                0 => break,
+                bytes => left = left.saturating_sub(bytes),
+            }
+        }
+        io::Result::Ok(())
+    };
+    match timeout(PARTING, parting).await {
+        Ok(Ok(())) | Err(_) => {}
+        Ok(Err(error)) => tracing::trace!(%error, "a peer did not wait for the end"),
+    }
+}
+
+/// Reads frames until the connection ends, or a newer one of the same peer comes.
+async fn serve(shared: &Shared, peer: Peer, stream: TlsStream<TcpStream>, greeting: &Greeting) {
+    let lane = shared.lane(peer);
+    let newer = Arc::new(Notify::new());
+    if let Some(before) = lane.incoming.newest.lock().replace(Arc::clone(&newer)) {
+        before.notify_one();
+    }
+    let turn = lane.incoming.turn.lock().await;
+    lane.meter.connected_in(true);
+    shared.inbox.opened(peer, true, greeting);
+    lane.kick.notify_one();
+    let why = tokio::select! {
+        biased;
+        () = newer.notified() => "it made a new one".to_owned(),
+        why = read(shared, peer, stream) => why,
+    };
+    tracing::debug!(peer = shared.settings.name(peer), why, "a connection for frames ended");
+    lane.meter.connected_in(false);
+    shared.inbox.closed(peer, true);
+    drop(turn);
+}
+
+async fn read(shared: &Shared, peer: Peer, mut stream: TlsStream<TcpStream>) -> String {
+    let lane = shared.lane(peer);
+    let longest = shared.settings.heartbeat_timeout;
+    let mut deadline = Instant::now() + longest;
+    let mut input = BytesMut::new();
+    loop {
+        // Never more than twice what has come, whatever a header says.
+        let room = frame::missing(&input).min(input.len()).max(READ_BYTES);
+        input.reserve(room);
+        // What has arrived counts before the deadline: it may be we who were late.
+        let read = tokio::select! {
+            biased;
+            read = stream.read_buf(&mut input) => read,
+            () = sleep_until(deadline) => return silence(longest),
+        };
+        match read {
+            Ok(0) => return "it ended the connection".to_owned(),
+            Ok(_) => deadline = Instant::now() + longest,
+            Err(error) => return broken(&error),
+        }
+        loop {
+            let frame = match frame::decode(&mut input) {
+                Ok(None) => break,
+                Ok(Some(frame)) => frame,
+                Err(error) => {
+                    let why = error.to_string();
+                    log(&LINK_REFUSED, &[shared.settings.name(peer), &why]);
+                    return why;
+                }
+            };
+            if frame.kind == PING {
+                if let Err(error) = answer(&mut stream, frame, longest).await {
+                    return broken(&error);
+                }
+                continue;
+            }
+            lane.meter.received(frame.body.len(), frame.wire_bytes);
+            // Kinds of the links that a later version may add are for nobody here.
+            if !frame::OWN_KINDS.contains(&frame.kind) {
+                shared.inbox.frame(peer, frame.kind, frame.body);
+            }
+        }
+    }
+}
+
+async fn answer(
+    stream: &mut TlsStream<TcpStream>,
+    ping: frame::Frame,
+    longest: Duration,
+) -> io::Result<()> {
+    let mut pieces = Vec::new();
+    Encoder::new(0).encode(PONG, FrameBody::from(ping.body.to_vec()), &mut pieces);
+    let writing = async {
+        stream.write_all(&pieces.concat()).await?;
+        stream.flush().await
+    };
+    timeout(longest, writing).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}

@@ -1,0 +1,192 @@
+//! The connection to each peer on which frames are sent: dialled, kept, dialled again.
+//!
+//! Each peer has one task. It writes what waits in the peer's queue, and a ping each heartbeat
+//! interval; it reads nothing but the answers to those. When they stay away for the heartbeat timeout
+//! the network is dead; when the socket ends the process is.
+//!
+//! Not here: what is sent. Invariant: `Inbox::closed` follows each `Inbox::opened`, and the queue is
+//! open exactly in between.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
+use towline_admin::catalogue::{LINK_DOWN, LINK_UNREACHABLE, LINK_UP};
+
+use super::frame::{self, Encoder, FrameBody, PING, PONG};
+use super::hello::Greeting;
+use super::papers::reason;
+use super::{Lane, Peer, Shared, dial};
+use crate::logging::log;
+
+/// The longest pause before a peer is dialled again.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// Pieces given to one vectored write.
+const WRITE_PIECES_MAX: usize = 64;
+
+/// Starts a task for each peer.
+pub(super) fn start(shared: &Arc<Shared>) {
+    for peer in (0..shared.settings.members.len()).filter(|peer| *peer != shared.settings.this) {
+        tokio::spawn(keep(Arc::clone(shared), peer));
+    }
+}
+
+async fn keep(shared: Arc<Shared>, peer: Peer) {
+    let lane = shared.lane(peer);
+    let first = shared.settings.retry_interval;
+    let mut pause = first;
+    let mut told = String::new();
+    loop {
+        match dial::frames(&shared, peer).await {
+            Ok((stream, greeting)) => {
+                (pause, told) = (first, String::new());
+                serve(&shared, peer, stream, &greeting).await;
+            }
+            Err(error) => {
+                let why = error.to_string();
+                // Once for each reason: it is tried every second.
+                if why != told {
+                    let settings = &shared.settings;
+                    log(&LINK_UNREACHABLE, &[settings.name(peer), settings.address(peer), &why]);
+                    told = why;
+                }
+            }
+        }
+        tokio::select! {
+            () = sleep(pause) => pause = (pause * 2).min(PAUSE_MAX),
+            // It dialled us, so it lives.
+            () = lane.kick.notified() => pause = first,
+        }
+    }
+}
+
+async fn serve(
+    shared: &Shared,
+    peer: Peer,
+    stream: impl AsyncRead + AsyncWrite,
+    greeting: &Greeting,
+) {
+    let lane = shared.lane(peer);
+    let settings = &shared.settings;
+    lane.queue.open();
+    lane.meter.connected_out(true);
+    log(&LINK_UP, &[settings.name(peer), settings.address(peer), &greeting.build]);
+    shared.inbox.opened(peer, false, greeting);
+    let (reader, writer) = tokio::io::split(stream);
+    let why = tokio::select! {
+        biased;
+        why = listen(shared, lane, reader) => why,
+        why = write(shared, lane, writer) => why,
+    };
+    lane.queue.close();
+    lane.meter.connected_out(false);
+    log(&LINK_DOWN, &[settings.name(peer), &why]);
+    shared.inbox.closed(peer, false);
+}
+
+/// Reads the answers to pings until the connection ends; why it did is returned.
+async fn listen(shared: &Shared, lane: &Lane, mut reader: impl AsyncRead + Unpin) -> String {
+    let longest = shared.settings.heartbeat_timeout;
+    let mut deadline = Instant::now() + longest;
+    let mut input = BytesMut::with_capacity(256);
+    loop {
+        input.reserve(frame::HEADER_BYTES + 8);
+        // What has arrived counts before the deadline: it may be we who were late.
+        let read = tokio::select! {
+            biased;
+            read = reader.read_buf(&mut input) => read,
+            () = sleep_until(deadline) => return silence(longest),
+        };
+        match read {
+            Ok(0) => return "it ended the connection".to_owned(),
+            Ok(_) => deadline = Instant::now() + longest,
+            Err(error) => return broken(&error),
+        }
+        loop {
+            match frame::decode(&mut input) {
+                Ok(None) => break,
+                Ok(Some(frame)) if frame.kind == PONG => {
+                    let sent = frame.body.clone().try_get_u64().unwrap_or_default();
+                    let now = shared.began.elapsed();
+                    lane.meter.round_trip(now.saturating_sub(Duration::from_micros(sent)));
+                }
+                Ok(Some(_)) => return "it sent a frame on the wrong connection".to_owned(),
+                Err(error) => return error.to_string(),
+            }
+        }
+    }
+}
+
+pub(super) fn silence(longest: Duration) -> String {
+    format!("nothing came from it for {} ms", longest.as_millis())
+}
+
+pub(super) fn broken(error: &io::Error) -> String {
+    match error.kind() {
+        // A process that dies has no time for TLS's word for the end.
+        io::ErrorKind::UnexpectedEof => "it ended the connection".to_owned(),
+        _ => reason(error),
+    }
+}
+
+/// Writes what waits until the connection breaks; why it did is returned.
+async fn write(shared: &Shared, lane: &Lane, mut writer: impl AsyncWrite + Unpin) -> String {
+    let mut encoder = Encoder::new(shared.settings.compression_threshold);
+    let mut ping = interval(shared.settings.heartbeat_interval);
+    ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut waiting = Vec::new();
+    let mut pieces = VecDeque::new();
+    loop {
+        let taken = tokio::select! {
+            biased;
+            _ = ping.tick() => {
+                let now = u64::try_from(shared.began.elapsed().as_micros()).unwrap_or(u64::MAX);
+                let body = FrameBody::from(now.to_be_bytes().to_vec());
+                encoder.encode(PING, body, &mut pieces);
+                0
+            }
+            taken = lane.queue.take(&mut waiting) => taken,
+        };
+        let (frames, mut bytes, mut wire_bytes) = (waiting.len(), 0, 0);
+        for waiting in waiting.drain(..) {
+            bytes += waiting.body.len();
+            wire_bytes += encoder.encode(waiting.kind, waiting.body, &mut pieces);
+        }
+        lane.meter.compressed(encoder.take_spent());
+        if let Err(error) = write_pieces(&mut writer, &mut pieces).await {
+            return broken(&error);
+        }
+        lane.queue.written(taken);
+        if frames > 0 {
+            lane.meter.sent(frames, bytes, wire_bytes);
+        }
+    }
+}
+
+async fn write_pieces(
+    writer: &mut (impl AsyncWrite + Unpin),
+    pieces: &mut VecDeque<Bytes>,
+) -> io::Result<()> {
+    pieces.retain(|piece| !piece.is_empty());
+    while !pieces.is_empty() {
+        let slices: Vec<IoSlice<'_>> =
+            pieces.iter().take(WRITE_PIECES_MAX).map(|piece| IoSlice::new(piece)).collect();
+        let mut written = writer.write_vectored(&slices).await?;
+        if written == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        while let Some(piece) = pieces.front_mut() {
+            if piece.len() > written {
+                piece.advance(written);
+                break;
+            }
+            written -= piece.len();
+            pieces.pop_front();
+        }
+    }
+    writer.flush().await
+}

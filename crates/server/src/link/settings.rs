@@ -1,0 +1,106 @@
+//! What the links of one instance are told: the members, which of them we are, certificates, times.
+//!
+//! Not here: the checks of ranges (`config::group`).
+
+use std::io;
+use std::net::{TcpListener, ToSocketAddrs};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Peer;
+use super::names::Names;
+use super::papers::PaperFiles;
+use crate::config::GroupConfig;
+
+/// What [`super::Links::start`] needs.
+pub(crate) struct LinkSettings {
+    /// Name of the queue manager.
+    pub(crate) queue_manager: Arc<str>,
+    /// Name of the group.
+    pub(crate) group: Arc<str>,
+    /// All members, in the order of the configuration.
+    pub(crate) members: Vec<Member>,
+    /// Which of them we are.
+    pub(crate) this: Peer,
+    /// Certificate, key, authorities.
+    pub(crate) papers: PaperFiles,
+    /// Where links come in; `None`: only dialled ones.
+    pub(crate) listener: Option<TcpListener>,
+    /// Between two pings of a link.
+    pub(crate) heartbeat_interval: Duration,
+    /// Silence after which a connection counts as dead.
+    pub(crate) heartbeat_timeout: Duration,
+    /// The first pause before a peer is dialled again; doubles up to a second.
+    pub(crate) retry_interval: Duration,
+    /// Bytes from which on a body is compressed; 0: never.
+    pub(crate) compression_threshold: usize,
+}
+
+/// One instance.
+#[derive(Clone, Debug)]
+pub(crate) struct Member {
+    /// Its name.
+    pub(crate) name: Arc<str>,
+    /// Host and port.
+    pub(crate) address: Arc<str>,
+}
+
+impl LinkSettings {
+    /// The settings of the instance `this` of a checked configuration.
+    pub(crate) fn of(
+        queue_manager: &str,
+        config: &GroupConfig,
+        this: Peer,
+        listener: Option<TcpListener>,
+    ) -> LinkSettings {
+        assert!(this < config.member.len(), "this instance is a member");
+        let members = config.member.iter().map(|member| Member {
+            name: Arc::from(member.name.as_str()),
+            address: Arc::from(member.address.as_str()),
+        });
+        LinkSettings {
+            queue_manager: Arc::from(queue_manager),
+            group: Arc::from(config.name.as_str()),
+            members: members.collect(),
+            this,
+            papers: PaperFiles::of(config),
+            listener,
+            heartbeat_interval: config.heartbeat_interval(),
+            heartbeat_timeout: config.heartbeat_timeout(),
+            retry_interval: config.retry_interval(),
+            compression_threshold: usize::try_from(config.compression_threshold)
+                .unwrap_or(usize::MAX),
+        }
+    }
+
+    /// What the certificate of a member may call it.
+    pub(super) fn names(&self, peer: Peer) -> Names {
+        Names::of(&self.queue_manager, &self.group, self.name(peer))
+    }
+
+    pub(super) fn name(&self, peer: Peer) -> &str {
+        self.members.get(peer).map_or("", |member| &member.name)
+    }
+
+    pub(super) fn address(&self, peer: Peer) -> &str {
+        self.members.get(peer).map_or("", |member| &member.address)
+    }
+
+    /// Which other member has this name.
+    pub(super) fn other(&self, name: &str) -> Option<Peer> {
+        let peer = self.members.iter().position(|member| &*member.name == name)?;
+        (peer != self.this).then_some(peer)
+    }
+}
+
+/// Binds the socket on which links come in. `address` is host and port, and the host must be of this
+/// machine.
+///
+/// # Errors
+/// When the host is not known or the port is taken.
+pub(crate) fn bind(address: &str) -> io::Result<TcpListener> {
+    let addresses: Vec<_> = address.to_socket_addrs()?.collect();
+    let listener = TcpListener::bind(addresses.as_slice())?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}

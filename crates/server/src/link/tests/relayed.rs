@@ -1,0 +1,252 @@
+//! Clients that come to an instance that is not active.
+
+use std::net::IpAddr;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::{mpsc, watch};
+
+use super::*;
+use crate::attempts::Attempts;
+use crate::config::{LimitsConfig, ListenerConfig};
+use crate::identity::Doorman;
+use crate::link::relay::{Here, Reception, Where};
+use crate::net::{self, Accepted, Admission, ClientSocket, ListenerKind, Listening};
+use crate::users::Users;
+
+/// Hands clients to the test.
+struct Counter(mpsc::UnboundedSender<Accepted>);
+
+impl Here for Counter {
+    async fn serve(&self, client: Accepted) {
+        self.0.send(client).ok();
+    }
+}
+
+/// One instance's reception.
+struct Desk {
+    links: Arc<Links>,
+    recorder: Arc<Recorder>,
+    reception: Arc<Reception<Counter>>,
+    active: watch::Sender<Where>,
+    clients: mpsc::UnboundedReceiver<Accepted>,
+    admission: Arc<Admission>,
+}
+
+fn kind() -> ListenerKind {
+    let users = Arc::new(Users::of("alice", "right"));
+    let address = "127.0.0.1:0".parse().unwrap();
+    let listener = ListenerConfig { allow_anonymous: true, ..ListenerConfig::plain(address) };
+    let limits = LimitsConfig::default();
+    let doorman = Doorman::new("QM1", &listener, &limits, &users, &Arc::<Attempts>::default());
+    ListenerKind { tls: None, doorman: Arc::new(doorman.unwrap()) }
+}
+
+impl Desk {
+    fn new(bench: &Bench, this: Peer, connections_max: usize) -> Desk {
+        let (links, recorder) = bench.start(this);
+        let links = Arc::new(links);
+        let (active, watched) = watch::channel(Where::Nobody);
+        let (counter, clients) = mpsc::unbounded_channel();
+        let limits = LimitsConfig { connections_max, logins_pending_max: 1, ..Default::default() };
+        let admission = Admission::new(limits);
+        let here = Arc::new(Counter(counter));
+        let reception = Reception::new(links.clone(), watched, here, admission.clone());
+        Desk { links, recorder, reception, active, clients, admission }
+    }
+
+    /// Listens; clients may come to the address.
+    fn listen(&self) -> String {
+        let (listening, address) = net::bind("127.0.0.1:0".parse().unwrap(), kind()).unwrap();
+        tokio::spawn(Arc::clone(&self.reception).serve(Some(0), listening));
+        address.to_string()
+    }
+
+    /// Takes the next stream as the daemon does.
+    async fn take_stream(&self, from: Peer) {
+        let is_stream = |told: &Told| match told {
+            Told::Stream(peer, StreamPurpose::Relay { listener, client }) if *peer == from => {
+                Some((*listener, *client))
+            }
+            _ => None,
+        };
+        let client = until(|| {
+            let mut told = self.recorder.told.lock();
+            let found = told.iter().position(|told| is_stream(told).is_some())?;
+            is_stream(&told.remove(found))
+        })
+        .await;
+        let stream = self.recorder.streams.lock().remove(0);
+        self.reception.relayed(&[kind()], &kind(), from, client, stream).await;
+    }
+
+    async fn relayed_client(&mut self) -> (LinkStream, Accepted) {
+        let mut client = self.clients.recv().await.unwrap();
+        let local = ClientSocket::Local(std::os::unix::net::UnixStream::pair().unwrap().0);
+        match std::mem::replace(&mut client.socket, local) {
+            ClientSocket::Relayed(mut stream) => {
+                stream.settle().unwrap();
+                (*stream, client)
+            }
+            _ => panic!("it was not relayed"),
+        }
+    }
+}
+
+/// Looks until there is something, and lets others run meanwhile.
+async fn until<T>(mut found: impl FnMut() -> Option<T>) -> T {
+    loop {
+        if let Some(found) = found() {
+            return found;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+#[test]
+fn a_client_waits_for_the_active_and_then_talks_to_it_both_ways() {
+    let bench = Bench::new(2);
+    run(async {
+        let (replica, mut active) = (Desk::new(&bench, 0, 10), Desk::new(&bench, 1, 10));
+        let address = replica.listen();
+        let mut client = TcpStream::connect(&address).await.unwrap();
+        client.write_all(b"question").await.unwrap();
+        until(|| (replica.admission.connections() == 1).then_some(())).await;
+        assert!(active.recorder.streams.lock().is_empty(), "nobody is active");
+        replica.active.send(Where::At(1)).unwrap();
+        active.take_stream(0).await;
+        let (mut stream, accepted) = active.relayed_client().await;
+        assert_eq!(accepted.address, Some(IpAddr::from([127, 0, 0, 1])));
+        let mut question = [0; 8];
+        stream.read_exact(&mut question).await.unwrap();
+        assert_eq!(&question, b"question");
+        client.shutdown().await.unwrap();
+        assert_eq!(stream.read(&mut question).await.unwrap(), 0);
+        stream.write_all(b"answer").await.unwrap();
+        stream.shutdown().await.unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.unwrap();
+        assert_eq!(answer, "answer");
+        until(|| (replica.admission.connections() == 0).then_some(())).await;
+    });
+}
+
+#[test]
+fn when_the_active_goes_its_relayed_clients_are_let_go() {
+    let bench = Bench::new(2);
+    run(async {
+        let (replica, mut active) = (Desk::new(&bench, 0, 10), Desk::new(&bench, 1, 10));
+        let address = replica.listen();
+        replica.active.send(Where::At(1)).unwrap();
+        let mut client = TcpStream::connect(&address).await.unwrap();
+        active.take_stream(0).await;
+        let (stream, _) = active.relayed_client().await;
+        drop(stream);
+        let mut end = Vec::new();
+        client.read_to_end(&mut end).await.ok();
+        assert!(end.is_empty());
+        until(|| (replica.admission.connections() == 0).then_some(())).await;
+    });
+}
+
+#[test]
+fn clients_that_wait_are_served_here_when_this_becomes_the_active() {
+    let bench = Bench::new(2);
+    run(async {
+        let mut desk = Desk::new(&bench, 0, 10);
+        let address = desk.listen();
+        let _waiting = TcpStream::connect(&address).await.unwrap();
+        until(|| (desk.admission.connections() == 1).then_some(())).await;
+        desk.active.send(Where::Here).unwrap();
+        let _later = TcpStream::connect(&address).await.unwrap();
+        for _ in 0..2 {
+            let client = desk.clients.recv().await.unwrap();
+            assert!(matches!(client.socket, ClientSocket::Tcp(_)));
+        }
+    });
+}
+
+#[test]
+fn an_instance_that_is_active_no_longer_is_asked_until_the_new_one_is_known() {
+    let bench = Bench::new(3);
+    run(async {
+        let replica = Desk::new(&bench, 0, 10);
+        let (former, mut active) = (Desk::new(&bench, 1, 10), Desk::new(&bench, 2, 10));
+        *former.recorder.refusal.lock() = Some("it is not active".into());
+        let address = replica.listen();
+        replica.active.send(Where::At(1)).unwrap();
+        let mut client = TcpStream::connect(&address).await.unwrap();
+        client.write_all(b"x").await.unwrap();
+        until(|| (replica.admission.connections() == 1).then_some(())).await;
+        replica.active.send(Where::At(2)).unwrap();
+        active.take_stream(0).await;
+        let (mut stream, _) = active.relayed_client().await;
+        assert_eq!(stream.read_u8().await.unwrap(), b'x');
+        assert!(former.recorder.streams.lock().is_empty());
+    });
+}
+
+#[test]
+fn no_more_clients_wait_than_may_come_in_but_logins_are_not_counted_here() {
+    let bench = Bench::new(2);
+    run(async {
+        // One login under way at once is the bound: it is for the active to count.
+        let replica = Desk::new(&bench, 0, 3);
+        let address = replica.listen();
+        let mut waiting = Vec::new();
+        for count in 1..=3 {
+            waiting.push(TcpStream::connect(&address).await.unwrap());
+            until(|| (replica.admission.connections() == count).then_some(())).await;
+        }
+        let mut one_more = TcpStream::connect(&address).await.unwrap();
+        assert_eq!(one_more.read(&mut [0]).await.unwrap_or(0), 0, "it was let in");
+        assert_eq!(replica.admission.connections(), 3);
+    });
+}
+
+#[test]
+fn a_relayed_client_counts_at_the_active_and_must_fit_a_listener() {
+    let bench = Bench::new(2);
+    run(async {
+        let (replica, mut active) = (Desk::new(&bench, 0, 10), Desk::new(&bench, 1, 1));
+        let loopback = Some(IpAddr::from([127, 0, 0, 1]));
+        let far = Some(IpAddr::from([192, 0, 2, 1]));
+        // No such listener, no local one, from afar to a listener on loopback.
+        for (listener, client) in [(1, loopback), (0, None), (u16::MAX, loopback), (0, far)] {
+            let purpose = StreamPurpose::Relay { listener, client };
+            let mut stream = replica.links.open_stream(1, purpose).await.unwrap();
+            active.take_stream(0).await;
+            assert_eq!(stream.read(&mut [0]).await.unwrap_or(0), 0, "{listener} {client:?}");
+        }
+        let fits = StreamPurpose::Relay { listener: 0, client: loopback };
+        let _first = replica.links.open_stream(1, fits.clone()).await.unwrap();
+        active.take_stream(0).await;
+        let (_stream, accepted) = active.relayed_client().await;
+        let mut second = replica.links.open_stream(1, fits).await.unwrap();
+        active.take_stream(0).await;
+        assert_eq!(second.read(&mut [0]).await.unwrap_or(0), 0, "one connection is the bound");
+        drop(accepted);
+        assert_eq!(active.admission.connections(), 0);
+        let local = StreamPurpose::Relay { listener: u16::MAX, client: None };
+        let _local = replica.links.open_stream(1, local).await.unwrap();
+        active.take_stream(0).await;
+        assert_eq!(active.relayed_client().await.1.address, None);
+    });
+}
+
+#[test]
+fn the_local_socket_is_relayed_too() {
+    let bench = Bench::new(2);
+    run(async {
+        let (replica, mut active) = (Desk::new(&bench, 0, 10), Desk::new(&bench, 1, 10));
+        let path = bench.folder.path().join("t.sock");
+        let listening = Listening::local(&path, kind()).unwrap();
+        tokio::spawn(Arc::clone(&replica.reception).serve(None, listening));
+        replica.active.send(Where::At(1)).unwrap();
+        let mut client = tokio::net::UnixStream::connect(&path).await.unwrap();
+        client.write_all(b"x").await.unwrap();
+        active.take_stream(0).await;
+        let (mut stream, accepted) = active.relayed_client().await;
+        assert_eq!(accepted.address, None);
+        assert_eq!(stream.read_u8().await.unwrap(), b'x');
+    });
+}
