@@ -74,17 +74,21 @@ impl<'a> Appender<'a> {
     /// end. A run without records ends where the log ends.
     ///
     /// # Errors
-    /// [`LogError::Full`], [`LogError::Failed`], [`LogError::Stopped`]: nothing of the run will be
-    /// seen by replay.
+    /// [`LogError::Full`], [`LogError::Failed`], [`LogError::Stopped`], [`LogError::Following`]:
+    /// nothing of the run will be seen by replay.
     pub fn commit(mut self, urgency: Urgency) -> Result<Lsn, LogError> {
         match self.failed {
             None => {}
             Some(Opened::Full) => return Err(LogError::Full),
             Some(Opened::Stopped) => return Err(LogError::Stopped),
+            Some(Opened::Following) => return Err(LogError::Following),
             Some(Opened::Failed | Opened::Yes) => return Err(LogError::Failed),
         }
         if self.state.as_ref().is_none_or(|state| state.phase == Phase::Failed) {
             return Err(LogError::Failed);
+        }
+        if self.state.as_ref().is_some_and(|state| state.role.is_following()) {
+            return Err(LogError::Following);
         }
         let Some(mut state) = self.state.take() else { return Err(LogError::Failed) };
         let first_lazy = match &mut state.open {
@@ -155,6 +159,7 @@ impl<'a> Appender<'a> {
         let target = self.shared.options.batch_bytes_target;
         let Some(state) = self.state.as_ref() else { return false };
         match state.phase {
+            Phase::Running if state.role.is_following() => self.failed = Some(Opened::Following),
             Phase::Running => {}
             Phase::Closing | Phase::Stopped => self.failed = Some(Opened::Stopped),
             Phase::Failed => self.failed = Some(Opened::Failed),

@@ -34,6 +34,8 @@ pub(crate) struct Batch {
     newest: Option<usize>,
     /// Whether the run of the newest record is unfinished.
     pub(crate) inside_run: bool,
+    /// Whether the group hears of it when it is written; only a log of a group asks.
+    pub(crate) is_told: bool,
 }
 
 /// A record that turned out longer than the batch has room for.
@@ -55,7 +57,20 @@ impl Batch {
         let header = buffer.append_to().len() + BATCH_HEADER_BYTES;
         buffer.append_to().resize(header, 0);
         let (forced, lazy_since, newest, inside_run) = (0, None, None, false);
-        Batch { lsn, index, extent, offset, buffer, limit, forced, lazy_since, newest, inside_run }
+        let is_told = true;
+        Batch {
+            lsn,
+            index,
+            extent,
+            offset,
+            buffer,
+            limit,
+            forced,
+            lazy_since,
+            newest,
+            inside_run,
+            is_told,
+        }
     }
 
     /// Bytes of content, header included.

@@ -12,6 +12,8 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::Bytes;
 use towline_types::{BodyLocation, Lsn};
 
+use crate::format::size;
+
 /// Ends of read-ahead blocks that are remembered as places where a batch begins.
 const STARTS_MAX: usize = 64;
 
@@ -26,6 +28,8 @@ pub(crate) struct Cache {
     order: VecDeque<(Lsn, u64)>,
     inserted: u64,
     starts: VecDeque<Lsn>,
+    /// How often a part of the log was cut off.
+    cuts: u64,
     pub(crate) hits: u64,
     pub(crate) misses: u64,
 }
@@ -48,6 +52,7 @@ impl Cache {
             order: VecDeque::new(),
             inserted: 0,
             starts: VecDeque::new(),
+            cuts: 0,
             hits: 0,
             misses: 0,
         }
@@ -56,6 +61,33 @@ impl Cache {
     /// Bytes of memory held.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// To be asked before the disk is read, for [`Cache::insert_read`].
+    pub(crate) fn cuts(&self) -> u64 {
+        self.cuts
+    }
+
+    /// Puts in a piece that was read from disk, unless some of the log was cut off since `cuts` was
+    /// asked: it may be what is no longer there.
+    pub(crate) fn insert_read(&mut self, (lsn, cuts): (Lsn, u64), bytes: Bytes, cost: usize) {
+        if cuts == self.cuts {
+            let end = lsn.after(bytes.len() as u64);
+            self.insert(lsn, bytes, cost);
+            self.remember_start(end);
+        }
+    }
+
+    /// Forgets all behind `end`: that part of the log was cut off.
+    pub(crate) fn cut(&mut self, end: Lsn) {
+        self.cuts += 1;
+        self.starts.retain(|start| *start <= end);
+        for (_, block) in self.blocks.split_off(&end) {
+            self.bytes -= block.cost;
+        }
+        for (lsn, block) in &mut self.blocks {
+            block.bytes.truncate(size(end.0 - lsn.0));
+        }
     }
 
     /// Puts in a piece of the log that begins at `lsn`.

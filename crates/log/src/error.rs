@@ -57,6 +57,19 @@ pub enum LogError {
     Failed,
     /// The log was shut down.
     Stopped,
+    /// The log takes batches of a leader; nothing can be appended.
+    Following,
+    /// The log appends; it takes nothing from another instance.
+    Leading,
+    /// A batch does not belong where it is said to lie; nothing was changed.
+    OutOfPlace {
+        /// Its index, or that of the batch concerned.
+        index: u64,
+        /// Its position.
+        lsn: Lsn,
+        /// What is wrong with it.
+        what: &'static str,
+    },
     /// The place asked for is in an extent that was reclaimed or never written.
     Gone {
         /// The position asked for.
@@ -186,6 +199,11 @@ impl fmt::Display for LogError {
             LogError::Full => write!(out, "the log has no room left, its reserve included"),
             LogError::Failed => write!(out, "the log failed earlier and accepts nothing more"),
             LogError::Stopped => write!(out, "the log was shut down"),
+            LogError::Following => write!(out, "the log of a replica takes no work of its own"),
+            LogError::Leading => write!(out, "the log of a leader takes no batches of others"),
+            LogError::OutOfPlace { index, lsn, what } => {
+                write!(out, "batch {index} at {lsn} does not fit this log: {what}")
+            }
             LogError::Gone { lsn } => write!(out, "the log no longer holds {lsn}"),
             LogError::Options { what } => write!(out, "log options: {what}"),
         }
@@ -204,6 +222,9 @@ impl std::error::Error for LogError {
             | LogError::Full
             | LogError::Failed
             | LogError::Stopped
+            | LogError::Following
+            | LogError::Leading
+            | LogError::OutOfPlace { .. }
             | LogError::Gone { .. }
             | LogError::Options { .. } => None,
         }
@@ -225,6 +246,9 @@ impl LogError {
             | LogError::OtherLog { .. }
             | LogError::Failed
             | LogError::Stopped
+            | LogError::Following
+            | LogError::Leading
+            | LogError::OutOfPlace { .. }
             | LogError::Gone { .. }
             | LogError::Options { .. } => false,
         }

@@ -83,6 +83,11 @@ impl Extents {
                 Some(_) | None => Room::Wait,
             };
         }
+        self.room_behind()
+    }
+
+    /// Whether the next extent can be gone on to.
+    fn room_behind(&self) -> Room {
         if self.filled_to < self.extent_bytes {
             // An extent that is left has its full length: recovery counts on it.
             Room::Wait
@@ -93,6 +98,37 @@ impl Extents {
         } else {
             Room::Nowhere
         }
+    }
+
+    /// Whether a batch of `bytes` bytes can be put at this extent and offset, which lie at the
+    /// position or at the beginning of the next extent.
+    pub(crate) fn room_at(&self, (sequence, offset): (u64, u64), bytes: u64) -> Room {
+        if sequence == self.current.sequence {
+            assert_eq!(offset, self.position, "a batch goes where the one before it ends");
+            return match self.filled_to.checked_sub(offset) {
+                Some(limit) if limit >= bytes => Room::Here { limit },
+                Some(_) | None => Room::Wait,
+            };
+        }
+        assert_eq!(sequence, self.current.sequence + 1, "extents follow each other");
+        self.room_behind()
+    }
+
+    /// Goes back: to `position` of an earlier extent, which is whole, those behind it being ready
+    /// again; or of this one.
+    pub(crate) fn go_back(&mut self, to: Arc<Extent>, behind: Vec<Arc<Extent>>, position: u64) {
+        assert!(position <= self.extent_bytes, "the position is inside the extent");
+        if to.sequence < self.current.sequence {
+            assert_eq!(self.filled_to, self.extent_bytes, "an extent was left whole");
+        }
+        assert!(to.sequence >= self.first, "the log is there from its first extent on");
+        self.current = to;
+        self.position = position;
+        for extent in behind.into_iter().rev() {
+            self.ready.push_front(extent);
+        }
+        let next = self.ready.front().map_or(self.current.sequence + 1, |next| next.sequence);
+        assert_eq!(next, self.current.sequence + 1, "extents follow each other");
     }
 
     /// Goes on in the next extent.

@@ -38,6 +38,8 @@ pub(crate) fn write(shared: &Shared, mark: Mark, bytes: &[u8]) -> Result<(), Log
         seam: Some(mark.seam()),
     };
     let mut housekeeping = hold(&shared.housekeeping);
+    // What waited for this lock may have been cut off meanwhile.
+    assert!(at <= shared.durable(), "an image covers what stays");
     let disk = shared.disk.as_ref();
     let name = image_name(at);
     let named = write_file(disk, header, bytes);

@@ -3,14 +3,14 @@
 //! In: opaque records in runs (a unit of work is one run). Out: the word that a run is durable,
 //! bodies read back by position, and after a restart the newest image and all runs since.
 //!
-//! This room knows nothing of the meaning of its bytes, of queues, of AMQP, of replicas; it has no
-//! async code. It alone names `std::fs`, behind [`Disk`].
+//! This room knows nothing of the meaning of its bytes, of queues, of AMQP, of who leads a group; it
+//! has no async code. It alone names `std::fs`, behind [`Disk`].
 //!
 //! Reading order: [`disk`] (the seam), `format` (the bytes), `log` (the handle); on the way in
 //! `append`, `batch`, `record`, `shared` (the state), `rule` (when to write), `writer`, `extents`
 //! and `keeper` (where to write); on the way back `cache`, `read`; `image`, `reclaim`; `pages`
 //! (what is written in place, beside the log); `recover`
-//! (start); [`offline`] (looking at a log at rest); [`backup`] (a copy of it, and back); `stats`,
+//! (start); `member` (the log of an instance of a group); [`offline`] (looking at a log at rest); [`backup`] (a copy of it, and back); `stats`,
 //! `histogram`.
 
 #![forbid(unsafe_code)]
@@ -30,6 +30,7 @@ mod image;
 mod keeper;
 mod log;
 mod mark;
+mod member;
 pub mod offline;
 mod options;
 mod pages;
@@ -51,6 +52,7 @@ pub use error::{Damage, Finding, LogError};
 pub use format::{FORMAT_VERSION, LogId};
 pub use log::{Listener, Log, Space, Urgency};
 pub use mark::Mark;
+pub use member::{FeedError, Replicator, RunStream};
 pub use options::{EXTENT_BYTES_MIN, Options, RECORD_BYTES_MAX};
 pub use pages::{PageStats, Pages};
 pub use recover::{Begin, Image, Recovery, ReplayError, Report};

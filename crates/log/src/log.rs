@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
 use bytes::Bytes;
-use towline_types::{BodyLocation, Lsn};
+use towline_types::{Batch, BatchPlace, BodyLocation, Lsn};
 
 use crate::append::Appender;
 use crate::error::LogError;
@@ -18,7 +18,7 @@ use crate::format::BATCH_HEADER_BYTES;
 use crate::mark::Mark;
 use crate::shared::{Opened, Phase, Shared, hold};
 use crate::stats::Stats;
-use crate::{image, keeper, read, reclaim, stats, writer};
+use crate::{image, keeper, member, read, reclaim, stats, writer};
 
 /// How soon a run must be durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,8 +35,12 @@ pub enum Urgency {
 /// thread that appends, but not for anything to become durable. What is appended while all writers
 /// are in `durable` may pass the bound of what waits for them (16 MiB).
 pub trait Listener: Send + Sync {
-    /// All that ends at or before `upto` is durable. Ascends from call to call.
+    /// All that ends at or before `upto` is durable. Ascends from call to call (but see `cut`).
     fn durable(&self, upto: Lsn);
+    /// Some of the log was cut off, because the group decided otherwise: what `durable` says from now
+    /// on is about what came instead of what lay behind `upto`, and begins again from there. Called by
+    /// [`Log::receive`], between two calls of `durable`; must not wait for who called that.
+    fn cut(&self, _upto: Lsn) {}
     /// A write or a sync failed. Called once; `durable` is never called after it.
     fn failed(&self, error: &LogError);
     /// The room changed. The log begins as [`Space::Ample`]. A change that is over before it could
@@ -109,6 +113,50 @@ impl Log {
         read::read(self.shared(), body)
     }
 
+    /// Takes batches of a leader as they are: index, term, position and payload. They follow each
+    /// other and the log's last one, or begin earlier: those that the log has already (same index and
+    /// term) are passed over; from the first that it has otherwise on, its own are cut off, durably,
+    /// before the others are taken. Blocks while more than 16 MiB wait for the disk, while the keeper
+    /// makes room, and (when something is cut off) until all is written and the listener is told. That
+    /// they are durable is told by [`Listener::durable`]. One call at a time; not from the listener.
+    ///
+    /// # Errors
+    /// [`LogError::OutOfPlace`]: one of them does not fit (index, term, position, length, records; or
+    /// what conflicts is in an image, or longer ago than 65,000 batches); nothing was changed.
+    /// [`LogError::Full`]: some may have been taken; the same can be given again when there is room.
+    /// [`LogError::Leading`], [`LogError::Stopped`], [`LogError::Failed`], [`LogError::Io`].
+    pub fn receive(&self, batches: &[Batch]) -> Result<(), LogError> {
+        member::receive(self.shared(), batches)
+    }
+
+    /// From now on this instance appends, under `term`. Waits until all that was received is durable.
+    /// Begins with a batch without records, which is returned: it is given to the disk, and not told
+    /// to the [`Replicator`]. A run that was unfinished is given up. There is no way back.
+    ///
+    /// # Errors
+    /// [`LogError::OutOfPlace`] when `term` is not higher than that of the last batch, or not below
+    /// 2^32; [`LogError::Full`]; the log follows still. [`LogError::Leading`] when it leads already;
+    /// [`LogError::Stopped`], [`LogError::Failed`].
+    pub fn lead(&self, term: u64) -> Result<Batch, LogError> {
+        member::lead(self.shared(), term)
+    }
+
+    /// The first batches of `places`, up to `bytes_max` bytes, one at least: from memory when they are
+    /// not durable yet, else read from disk, up to 4 MiB at a time, and checked. A batch that is given
+    /// out may keep that much in memory. Blocks.
+    ///
+    /// # Errors
+    /// [`LogError::Gone`] when a place lies in an extent that was reclaimed, behind the end, or some
+    /// was cut off meanwhile; [`LogError::OutOfPlace`] when another batch is there;
+    /// [`LogError::Damaged`]; [`LogError::Io`].
+    pub fn read_batches(
+        &self,
+        places: &[BatchPlace],
+        bytes_max: usize,
+    ) -> Result<Vec<Batch>, LogError> {
+        member::read_batches(self.shared(), places, bytes_max)
+    }
+
     /// Bytes appended and not yet durable: the signal for back-pressure. Reads one atomic.
     #[must_use]
     pub fn unsynced_bytes(&self) -> u64 {
@@ -148,7 +196,7 @@ impl Log {
         reclaim::reclaim(self.shared(), keep_from)
     }
 
-    /// End of the last run committed.
+    /// End of the last run committed; of a log that follows, of the last batch received.
     #[must_use]
     pub fn tail(&self) -> Lsn {
         Lsn(self.shared().tail.load(Ordering::Acquire))
@@ -207,12 +255,15 @@ impl Log {
             while (state.appending || !state.is_quiet()) && state.phase == Phase::Closing {
                 state = shared.wait_as_appender(state);
             }
-            state.drop_empty();
-            let (opened, result) = shared.open_batch(state, BATCH_HEADER_BYTES);
-            state = opened;
-            if result == Opened::Yes {
-                state.seal();
-                shared.writers.notify_one();
+            // A replica has no batches of its own.
+            if !state.role.is_following() {
+                state.drop_empty();
+                let (opened, result) = shared.open_batch(state, BATCH_HEADER_BYTES);
+                state = opened;
+                if result == Opened::Yes {
+                    state.seal();
+                    shared.writers.notify_one();
+                }
             }
             while !state.is_quiet() && state.phase == Phase::Closing {
                 state = shared.wait_as_appender(state);

@@ -60,6 +60,18 @@ impl Seams {
         Seams { seams: VecDeque::from([first]) }
     }
 
+    /// Those of a log that was read: none is lost that may be needed again.
+    pub(crate) fn of(seams: impl Iterator<Item = Seam>) -> Seams {
+        let mut all = Seams { seams: VecDeque::new() };
+        seams.for_each(|seam| all.push(seam));
+        all
+    }
+
+    /// Forgets all behind `end`: that part of the log was cut off.
+    pub(crate) fn cut(&mut self, end: Lsn) {
+        self.seams.retain(|seam| seam.end <= end);
+    }
+
     /// Adds the end of a batch that became durable.
     pub(crate) fn push(&mut self, seam: Seam) {
         assert!(self.seams.back().is_none_or(|last| last.end < seam.end), "seams ascend");

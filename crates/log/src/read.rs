@@ -28,7 +28,11 @@ const SEARCH_BYTES: u64 = 128 * 1024;
 pub(crate) fn read(shared: &Shared, body: BodyLocation) -> Result<Bytes, LogError> {
     let end = body.lsn.after(u64::from(body.bytes));
     assert!(end <= shared.durable(), "a body that is read back is durable");
-    if let Some(bytes) = hold(&shared.cache).get(body) {
+    let (found, cuts) = {
+        let mut cache = hold(&shared.cache);
+        (cache.get(body), cache.cuts())
+    };
+    if let Some(bytes) = found {
         return Ok(bytes);
     }
     let gone = LogError::Gone { lsn: body.lsn };
@@ -37,7 +41,7 @@ pub(crate) fn read(shared: &Shared, body: BodyLocation) -> Result<Bytes, LogErro
         return Err(gone);
     }
     let found = match shared.handles.get(sequence) {
-        Ok(file) => Search { shared, sequence, file: file.as_ref(), body }.run(),
+        Ok(file) => Search { shared, sequence, file: file.as_ref(), body, cuts }.run(),
         Err(error) => Err(error),
     };
     // Reclaimed meanwhile: what was read may have been written over.
@@ -49,6 +53,8 @@ struct Search<'a> {
     sequence: u64,
     file: &'a dyn DiskFile,
     body: BodyLocation,
+    /// See [`crate::cache::Cache::cuts`].
+    cuts: u64,
 }
 
 /// A piece of the extent in memory.
@@ -150,9 +156,7 @@ impl Search<'_> {
             (piece.bytes.into_bytes(whole), cost)
         };
         let body = bytes.slice(offset..end);
-        let mut cache = hold(&self.shared.cache);
-        cache.insert(begin, bytes, cost);
-        cache.remember_start(begin.after(whole as u64));
+        hold(&self.shared.cache).insert_read((begin, self.cuts), bytes, cost);
         Some(body)
     }
 

@@ -10,6 +10,7 @@
 //! log goes on with a higher term, so that no byte left behind can pass for a continuation.
 
 pub(crate) mod files;
+mod member;
 mod progress;
 mod repair;
 mod replay;
@@ -32,7 +33,9 @@ use crate::error::{Damage, Finding, LogError};
 use crate::format::{ImageHeader, LogId, extent_name};
 use crate::keeper;
 use crate::log::{Listener, Log};
+use crate::member::Known;
 use crate::options::Options;
+use crate::record::Receiver;
 use files::{Files, Folder, Images};
 use progress::Progress;
 use scan::{Link, Place, Scan};
@@ -59,6 +62,9 @@ pub struct Recovery {
     /// The oldest extent whose header was checked.
     checked_from: u64,
     opened: Duration,
+    keeps_places: bool,
+    /// The batches that replay read, the place where it began before them; empty when nobody asked.
+    known: Vec<Known>,
     tail: Option<Tail>,
 }
 
@@ -200,6 +206,8 @@ impl Recovery {
             damaged_images: images.damaged,
             findings: images.findings,
             opened: Duration::ZERO,
+            keeps_places: false,
+            known: Vec::new(),
             tail: None,
         };
         recovery.check_covered()?;
@@ -334,12 +342,14 @@ impl Recovery {
                 (Scan::new(&self.files, self.files.first()), Lsn::ZERO)
             }
         };
+        let mut known = self.keeps_places.then(|| Vec::from_iter(scan.begun()));
         let mut progress = Progress::new(scan.lsn(scan.place), &self.files, progress);
         let mut report = Report { opening: self.opened, ..Report::default() };
         // No more than bodies may take later.
         let bytes_max = self.options.cache_bytes.min(RUN_BYTES_MAX);
         let (from, limits) = ((&mut scan, &self.files), (upto, bytes_max));
-        let again = replay::yield_runs(from, limits, &mut record, &mut report, &mut progress)?;
+        let receivers = (&mut record as &mut Receiver<'_, E>, known.as_mut());
+        let again = replay::yield_runs(from, limits, receivers, &mut report, &mut progress)?;
         report.replaying = began.elapsed();
         let began = Instant::now();
         let image_at = self.image.as_ref().map(|(header, _)| header.at);
@@ -360,6 +370,7 @@ impl Recovery {
                 self.repair(place, &ghosts).map_err(ReplayError::Log)?;
             }
         }
+        self.known = known.unwrap_or_default();
         self.tail = Some(Tail { place, link, end, batch_bytes });
         progress.end();
         report.tail = end;
@@ -392,15 +403,21 @@ impl Recovery {
     /// # Errors
     /// [`LogError`].
     pub fn start(mut self, listener: Arc<dyn Listener>) -> Result<Log, LogError> {
-        if self.tail.is_none() {
-            let nothing = |_: Lsn, _: &[u8]| Ok::<(), std::convert::Infallible>(());
-            match self.replay(nothing) {
-                Ok(_) => {}
-                Err(ReplayError::Log(error)) => return Err(error),
-                Err(ReplayError::Record { error, .. }) => match error {},
-            }
+        self.replay_into_nothing()?;
+        let role = repair::Begins::Writing;
+        Log::run(Arc::new(self.into_shared(listener, role)?))
+    }
+
+    fn replay_into_nothing(&mut self) -> Result<(), LogError> {
+        if self.tail.is_some() {
+            return Ok(());
         }
-        Log::run(Arc::new(self.into_shared(listener)?))
+        let nothing = |_: Lsn, _: &[u8]| Ok::<(), std::convert::Infallible>(());
+        match self.replay(nothing) {
+            Ok(_) => Ok(()),
+            Err(ReplayError::Log(error)) => Err(error),
+            Err(ReplayError::Record { error, .. }) => match error {},
+        }
     }
 }
 

@@ -24,6 +24,7 @@ use crate::handles::Handles;
 use crate::histogram::Written;
 use crate::log::{Listener, Space};
 use crate::mark::{Seam, Seams};
+use crate::member::{Copied, Member, Role};
 use crate::options::Options;
 use crate::rule::{self, Decision, Facts, TypicalWrite};
 use crate::stats::Needs;
@@ -37,8 +38,9 @@ pub(crate) struct Shared {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) options: Options,
     pub(crate) log_id: LogId,
-    pub(crate) term: u32,
     pub(crate) listener: Arc<dyn Listener>,
+    /// What the log of an instance of a group has besides.
+    pub(crate) member: Option<Member>,
     pub(crate) state: Mutex<State>,
     /// Idle writers wait here.
     pub(crate) writers: Condvar,
@@ -103,6 +105,7 @@ pub(crate) enum Phase {
 #[derive(Debug)]
 pub(crate) struct Flight {
     pub(crate) index: u64,
+    pub(crate) term: u32,
     pub(crate) end: Lsn,
     pub(crate) bytes: u64,
     pub(crate) forced: u64,
@@ -118,7 +121,10 @@ pub(crate) struct Flight {
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) phase: Phase,
-    /// A run is being appended.
+    pub(crate) role: Role,
+    /// Term of the batches that are opened here.
+    pub(crate) term: u32,
+    /// A run is being appended, or what came from a leader entered: one at a time.
     pub(crate) appending: bool,
     /// A run was given up whose beginning had left the open batch: say so before the next record.
     pub(crate) given_up: bool,
@@ -151,7 +157,8 @@ pub(crate) struct State {
 /// What a writer does next.
 #[derive(Debug)]
 pub(crate) enum Job {
-    Write { batch: Batch, unsynced: u32 },
+    Write { batch: Batch, unsynced: u32, term: u32 },
+    Copy(Copied),
     Wait(Option<Instant>),
     Stop,
 }
@@ -181,19 +188,22 @@ impl Shared {
             let options = &self.options;
             let facts = state.facts(self.options.slow_write);
             match rule::decide(&facts, options.batch_bytes_target, options.lazy_delay, now) {
+                Decision::Take if state.role.is_following() => {
+                    let copied = state.take_received(options.batch_bytes_hard_max(), now);
+                    self.wake_appenders(state);
+                    return Job::Copy(copied);
+                }
                 Decision::Take => state.seal(),
                 Decision::Wait => return Job::Wait(None),
                 Decision::WaitUntil(due) => return Job::Wait(Some(due)),
             }
         }
         let Some(batch) = state.sealed.pop_front() else { return Job::Wait(None) };
-        let bytes = batch.bytes();
+        let (bytes, term) = (batch.bytes(), state.term);
         state.sealed_bytes -= bytes;
-        let unsynced = u32::try_from(state.flights.len()).unwrap_or(u32::MAX);
-        let first = state.flights.front().map_or(batch.index, |flight| flight.index);
-        assert_eq!(first + u64::from(unsynced), batch.index, "flights follow each other");
-        state.flights.push_back(Flight {
+        let unsynced = state.take_off(Flight {
             index: batch.index,
+            term,
             end: batch.end(),
             bytes: bytes as u64,
             forced: batch.forced,
@@ -202,7 +212,7 @@ impl Shared {
             done: None,
         });
         self.wake_appenders(state);
-        Job::Write { batch, unsynced }
+        Job::Write { batch, unsynced, term }
     }
 
     /// Wakes a writer when the rule would let it take something.
@@ -308,6 +318,8 @@ pub(crate) enum Opened {
     Full,
     Stopped,
     Failed,
+    /// Only what comes from a leader is taken.
+    Following,
 }
 
 impl State {
@@ -315,13 +327,14 @@ impl State {
     fn facts(&self, slow_write: Duration) -> Facts {
         let out = self.flights.iter().filter(|flight| flight.done.is_none());
         let open = self.open.as_ref().filter(|batch| !batch.is_empty());
+        let (waiting_bytes, waiting) = self.role.waiting();
         let disk_is_slow = self.typical_write.is_slow(slow_write);
         // On a fast disk the writer that reports is back before another would be awake, and what its
         // report brings travels in one batch.
         let coming_back = if disk_is_slow { 0 } else { self.reporting };
         Facts {
-            open_bytes: open.map_or(0, Batch::bytes),
-            open_forced: open.map_or(0, |batch| batch.forced),
+            open_bytes: open.map_or(waiting_bytes, Batch::bytes),
+            open_forced: open.map_or(waiting, |batch| batch.forced),
             lazy_since: open.and_then(|batch| batch.lazy_since),
             in_flight: out.clone().count() + coming_back,
             in_flight_forced: out.map(|flight| flight.forced).sum(),
@@ -390,28 +403,32 @@ impl State {
         dropped
     }
 
-    /// Enters that the batch `index` of this checksum and term is on disk; returns how many bytes
-    /// became durable.
-    pub(crate) fn written(
-        &mut self,
-        (index, checksum): (u64, u32),
-        term: u32,
-        took: Duration,
-    ) -> u64 {
-        self.typical_write.enter(took);
+    /// Enters a batch that is handed to the disk; returns how many before it are there and not back.
+    pub(crate) fn take_off(&mut self, flight: Flight) -> u32 {
+        let unsynced = u32::try_from(self.flights.len()).unwrap_or(u32::MAX);
+        let first = self.flights.front().map_or(flight.index, |flight| flight.index);
+        assert_eq!(first + u64::from(unsynced), flight.index, "flights follow each other");
+        self.flights.push_back(flight);
+        unsynced
+    }
+
+    /// Enters that the batch `index` of this checksum is on disk; returns how many bytes became
+    /// durable.
+    pub(crate) fn written(&mut self, (index, checksum): (u64, u32)) -> u64 {
         assert!(self.phase != Phase::Failed, "nothing becomes durable after a failure");
         let flight = self.flights.iter_mut().find(|flight| flight.index == index);
         assert!(flight.is_some(), "a batch comes back that was in flight");
         if let Some(flight) = flight {
             flight.done = Some(checksum);
         }
+        self.role.written(index, checksum);
         let mut bytes = 0;
         while let Some(first) = self.flights.pop_front_if(|flight| flight.done.is_some()) {
             assert!(first.end > self.durable, "durability only grows");
             self.durable = first.end;
             bytes += first.bytes;
             if let (true, Some(checksum)) = (first.is_seam, first.done) {
-                let (end, index) = (first.end, first.index);
+                let (end, index, term) = (first.end, first.index, first.term);
                 let bytes = u32::try_from(first.bytes).unwrap_or(u32::MAX);
                 self.seams.push(Seam { end, index, checksum, term, bytes });
             }
@@ -431,6 +448,7 @@ impl State {
     pub(crate) fn is_quiet(&self) -> bool {
         self.flights.is_empty()
             && self.sealed.is_empty()
+            && self.role.waiting().1 == 0
             && self.open.as_ref().is_none_or(Batch::is_empty)
     }
 }
@@ -446,6 +464,13 @@ impl Chain {
     /// `next_index` is the first batch to come, `checksum` that of the batch before it.
     pub(crate) fn new(next_index: u64, checksum: u32) -> Chain {
         Chain { link: Mutex::new((next_index, checksum)), linked: Condvar::new() }
+    }
+
+    /// Goes back: `next_index` is the next batch to come, behind one with this checksum.
+    pub(crate) fn reset(&self, next_index: u64, checksum: u32) {
+        let mut link = hold(&self.link);
+        assert!(next_index <= link.0, "a chain is not skipped forward");
+        *link = (next_index, checksum);
     }
 
     /// Waits for the turn of `index`; `finish` makes its checksum from that of the one before it.

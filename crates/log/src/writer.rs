@@ -15,23 +15,31 @@ use bytes::Bytes;
 use towline_types::Lsn;
 
 use crate::batch::Batch;
+use crate::block::Aligned;
 use crate::error::LogError;
-use crate::format::{BATCH_HEADER_BYTES, BatchHeader, extent_name, payload_sum};
+use crate::format::{BATCH_HEADER_BYTES, BatchHeader, extent_name, payload_sum, size};
+use crate::member::Copied;
 use crate::shared::{Job, Phase, Shared, State, hold, wait};
 
 /// Body of a writer thread.
 pub(crate) fn run(shared: &Arc<Shared>) {
     let mut reported = false;
-    while let Some((batch, unsynced)) = next(shared, reported) {
-        let name = batch.extent.sequence;
-        let (index, lsn) = (batch.index, batch.lsn);
+    while let Some(work) = next(shared, reported) {
         let began = Instant::now();
-        match write(shared, batch, unsynced) {
-            Ok(done) => {
-                let took = began.elapsed();
-                hold(&shared.written).enter(done.bytes, done.padded_bytes, took);
-                reported = finish(shared, index, lsn, took, done);
+        let (name, done) = match work {
+            Work::Own { batch, unsynced, term } => {
+                let (name, index) = (batch.extent.sequence, batch.index);
+                let done = write(shared, batch, unsynced, term);
+                (name, done.map(|done| finish(shared, &[(index, done.checksum)], began, done)))
             }
+            Work::Copied(copied) => {
+                let name = copied.batches.first().map_or(0, |batch| batch.extent.sequence);
+                let done = copy(shared, copied);
+                (name, done.map(|(checksums, done)| finish(shared, &checksums, began, done)))
+            }
+        };
+        match done {
+            Ok(found) => reported = found,
             Err(error) => {
                 fail(shared, &LogError::io("write a batch", &extent_name(name), error));
                 reported = false;
@@ -40,11 +48,20 @@ pub(crate) fn run(shared: &Arc<Shared>) {
     }
 }
 
-/// What a written batch leaves behind.
+/// What a writer has to do.
+enum Work {
+    Own { batch: Batch, unsynced: u32, term: u32 },
+    Copied(Copied),
+}
+
+/// What a write leaves behind.
 struct Done {
-    /// Header and records.
+    /// Position of its first byte.
+    lsn: Lsn,
+    /// Headers and records.
     bytes: u64,
     padded_bytes: u64,
+    /// Of the last batch.
     checksum: u32,
     content: Bytes,
     /// Memory that `content` keeps alive.
@@ -54,17 +71,21 @@ struct Done {
 }
 
 /// The next batch to write. `reported`: this writer comes back from reporting.
-fn next(shared: &Shared, reported: bool) -> Option<(Batch, u32)> {
+fn next(shared: &Shared, reported: bool) -> Option<Work> {
     let mut state = shared.state();
     if reported {
         state.reporting -= 1;
     }
     loop {
         match shared.next_job(&mut state, Instant::now()) {
-            Job::Write { batch, unsynced } => {
+            Job::Write { batch, unsynced, term } => {
                 // There may be more for another writer.
                 shared.wake_writer(&state);
-                return Some((batch, unsynced));
+                return Some(Work::Own { batch, unsynced, term });
+            }
+            Job::Copy(copied) => {
+                shared.wake_writer(&state);
+                return Some(Work::Copied(copied));
             }
             Job::Stop => return None,
             Job::Wait(due) => {
@@ -84,57 +105,167 @@ fn next(shared: &Shared, reported: bool) -> Option<(Batch, u32)> {
     }
 }
 
-fn write(shared: &Shared, batch: Batch, unsynced: u32) -> io::Result<Done> {
-    let Batch { lsn, index, extent, offset, mut buffer, .. } = batch;
+/// Content of a batch of ours on its way to the disk.
+enum Kept {
+    Buffer(Aligned),
+    /// In use elsewhere too.
+    Shared(Bytes),
+}
+
+impl Kept {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Kept::Buffer(buffer) => buffer.bytes(),
+            Kept::Shared(bytes) => bytes,
+        }
+    }
+}
+
+fn write(shared: &Shared, batch: Batch, unsynced: u32, term: u32) -> io::Result<Done> {
+    let Batch { lsn, index, extent, offset, buffer, is_told, .. } = batch;
     let bytes = buffer.len();
     let payload = buffer.bytes().get(BATCH_HEADER_BYTES..).unwrap_or(&[]);
     let payload_sum = payload_sum(shared.log_id, payload);
-    let mut header = BatchHeader {
-        payload_bytes: u32::try_from(payload.len()).unwrap_or(u32::MAX),
-        checksum: 0,
-        previous: 0,
-        lsn,
-        term: shared.term,
-        unsynced,
-        index,
+    let payload_bytes = u32::try_from(payload.len()).unwrap_or(u32::MAX);
+    let (checksum, previous) = (0, 0);
+    let mut header = BatchHeader { payload_bytes, checksum, previous, lsn, term, unsynced, index };
+    let held = shared.options.batch_bytes_hard_max();
+    let is_small = bytes < held / 2;
+    let copy = |buffer: &Aligned| {
+        let content = buffer.bytes().get(..bytes);
+        is_small.then(|| Bytes::copy_from_slice(content.unwrap_or(&[])))
     };
+    // The group hears of it before it is written, so its content must be there by then.
+    let mut content = shared.member.as_ref().and_then(|_| copy(&buffer));
+    let mut kept = Kept::Buffer(buffer);
     shared.chain.link(index, |previous| {
         header.previous = previous;
         header.checksum = header.sum(payload_sum);
+        let Some(member) = &shared.member else { return header.checksum };
+        let whole = match &content {
+            Some(content) => content.clone(),
+            None => share(&mut kept, &header),
+        };
+        member.leaves((index, term, lsn), whole.slice(BATCH_HEADER_BYTES..bytes), is_told);
         header.checksum
     });
+    if let Kept::Buffer(buffer) = &mut kept {
+        put_header(buffer, &header);
+    }
+    extent.file.write_at(kept.bytes(), offset)?;
+    extent.file.sync_data()?;
+    let padded_bytes = kept.bytes().len() as u64;
+    let (bytes, checksum) = (bytes as u64, header.checksum);
+    let done =
+        |content, cost, memory| Done { lsn, bytes, padded_bytes, checksum, content, cost, memory };
+    Ok(match kept {
+        Kept::Shared(whole) => done(whole.slice(..size(bytes)), held, None),
+        Kept::Buffer(buffer) => match content.take().or_else(|| copy(&buffer)) {
+            Some(content) => done(content, size(bytes), Some(buffer.into_memory())),
+            None => done(buffer.into_bytes(size(bytes)), held, None),
+        },
+    })
+}
+
+/// Makes the batch ready to be written: header and padding.
+fn put_header(buffer: &mut Aligned, header: &BatchHeader) {
     if let Some(place) = buffer.bytes_mut().get_mut(..BATCH_HEADER_BYTES) {
         place.copy_from_slice(&header.encode());
     }
     buffer.pad();
+}
+
+/// Makes the batch ready to be written from memory that others look at too.
+fn share(kept: &mut Kept, header: &BatchHeader) -> Bytes {
+    let shared = match std::mem::replace(kept, Kept::Shared(Bytes::new())) {
+        Kept::Shared(shared) => shared,
+        Kept::Buffer(mut buffer) => {
+            put_header(&mut buffer, header);
+            let bytes = buffer.len();
+            buffer.into_bytes(bytes)
+        }
+    };
+    *kept = Kept::Shared(shared.clone());
+    shared
+}
+
+/// Writes batches of a leader that lie one behind the other: each with a header of its own, all
+/// with one write and one sync. Returns index and checksum of each.
+fn copy(shared: &Shared, copied: Copied) -> io::Result<(Vec<(u64, u32)>, Done)> {
+    let Copied { batches, mut unsynced, memory } = copied;
+    let Some((extent, offset, lsn)) =
+        batches.first().map(|first| (Arc::clone(&first.extent), first.offset, first.batch.lsn))
+    else {
+        return Err(io::Error::other("a writer took no batch"));
+    };
+    let held = shared.options.batch_bytes_hard_max();
+    let memory = memory.map_or_else(|| Aligned::with_capacity(held), Aligned::reuse);
+    let (mut buffer, mut bytes, mut logical) = (memory, 0, 0);
+    let mut checksums = Vec::with_capacity(batches.len());
+    for received in &batches {
+        let payload = &received.batch.payload;
+        let payload_sum = payload_sum(shared.log_id, payload);
+        let mut header = BatchHeader {
+            payload_bytes: u32::try_from(payload.len()).unwrap_or(u32::MAX),
+            checksum: 0,
+            previous: 0,
+            lsn: received.batch.lsn,
+            term: received.term,
+            unsynced,
+            index: received.batch.index,
+        };
+        shared.chain.link(header.index, |previous| {
+            header.previous = previous;
+            header.checksum = header.sum(payload_sum);
+            header.checksum
+        });
+        assert_eq!(received.offset, offset + buffer.len() as u64, "batches lie together");
+        let memory = buffer.append_to();
+        memory.extend_from_slice(&header.encode());
+        memory.extend_from_slice(payload);
+        bytes = buffer.len();
+        buffer.pad();
+        logical += received.bytes();
+        checksums.push((header.index, header.checksum));
+        unsynced = unsynced.saturating_add(1);
+    }
     extent.file.write_at(buffer.bytes(), offset)?;
     extent.file.sync_data()?;
     let padded_bytes = buffer.len() as u64;
-    let held = shared.options.batch_bytes_hard_max();
     let (content, cost, memory) = if bytes < held / 2 {
         let content = Bytes::copy_from_slice(buffer.bytes().get(..bytes).unwrap_or(&[]));
         (content, bytes, Some(buffer.into_memory()))
     } else {
         (buffer.into_bytes(bytes), held, None)
     };
-    let (bytes, checksum) = (bytes as u64, header.checksum);
-    Ok(Done { bytes, padded_bytes, checksum, content, cost, memory })
+    let checksum = checksums.last().map_or(0, |last| last.1);
+    Ok((checksums, Done { lsn, bytes: logical, padded_bytes, checksum, content, cost, memory }))
 }
 
-/// True when it reported.
-fn finish(shared: &Shared, index: u64, lsn: Lsn, took: Duration, done: Done) -> bool {
-    hold(&shared.cache).insert(lsn, done.content, done.cost);
+/// Enters that batches of these indexes and checksums are on disk. True when it reported.
+fn finish(shared: &Shared, batches: &[(u64, u32)], began: Instant, done: Done) -> bool {
+    let took = began.elapsed();
+    hold(&shared.written).enter(done.bytes, done.padded_bytes, took);
+    hold(&shared.cache).insert(done.lsn, done.content, done.cost);
     {
         let mut state = shared.state();
         if state.phase == Phase::Failed {
             return false;
         }
-        let bytes = state.written((index, done.checksum), shared.term, took);
+        state.typical_write.enter(took);
+        let bytes = batches.iter().map(|batch| state.written(*batch)).sum();
         if let Some(memory) = done.memory {
             state.pool_up(memory, shared.options.writes_in_flight_max + 1);
         }
         shared.unsynced.fetch_sub(bytes, Ordering::Relaxed);
         shared.durable.store(state.durable.0, Ordering::Release);
+        if let Some(member) = &shared.member {
+            member.durable(state.durable);
+        }
+        // Who leads, or cuts something off, waits until all is back.
+        if state.role.is_following() {
+            shared.wake_appenders(&state);
+        }
         if bytes == 0 {
             return false;
         }

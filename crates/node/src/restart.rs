@@ -184,6 +184,15 @@ impl Restart {
         Ok(())
     }
 
+    /// All runs that end at or before `at` were given, and no other: images may be taken of it.
+    ///
+    /// # Panics
+    /// Inside a run.
+    pub fn reached(&mut self, at: Lsn) {
+        assert!(self.run.is_empty(), "a position that was reached lies between runs");
+        self.instance.resume_at(at);
+    }
+
     /// The log is read to its end.
     #[must_use]
     pub fn finish(mut self, tail: Lsn) -> Instance {

@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use towline_admin::catalogue::{HOUSEKEEPING_FAILED, UNIT_ENDED_FOR_LOG};
 use towline_core::{CarryCursor, FoundOld};
-use towline_log::{LogError, Space, Stats};
+use towline_log::{Log, LogError, Space, Stats};
 use towline_node::OldBody;
 use towline_types::{Lsn, limits};
 
 use crate::bodies;
 use crate::config::Config;
 use crate::door::Door;
-use crate::images::Images;
+use crate::images::{Images, Stand};
 use crate::logging::log as say;
 
 /// How often the node is told that time passes (expiry scans, ages of units of work).
@@ -169,8 +169,7 @@ const EXTENTS_PER_IMAGE: u64 = 2;
 pub(crate) async fn reclaim(door: Arc<Door>, images: Arc<Images>, policy: Policy) {
     let mut interval = tokio::time::interval(GLANCE_INTERVAL);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut last =
-        LastImage { at: door.log().image_at().unwrap_or(Lsn::ZERO), taken: Instant::now() };
+    let mut last = LastImage::begin(&door.log());
     let mut looked = Instant::now();
     loop {
         interval.tick().await;
@@ -184,7 +183,7 @@ pub(crate) async fn reclaim(door: Arc<Door>, images: Arc<Images>, policy: Policy
         let done = tokio::task::spawn_blocking(move || {
             carry_if_due(&worker, &taker, policy.extent_bytes);
             note_time(&worker, &taker);
-            image_if_due(&worker, &taker, policy, last)
+            image_if_due(worker.as_ref(), &taker, policy, last)
         });
         match done.await {
             Ok(Ok(now)) => last = now,
@@ -205,14 +204,26 @@ fn note_time(door: &Door, images: &Images) {
     }
 }
 
+/// The newest image, as who takes them knows it.
 #[derive(Clone, Copy, Debug)]
-struct LastImage {
+pub(crate) struct LastImage {
     at: Lsn,
     taken: Instant,
 }
 
-fn image_if_due(
-    door: &Door,
+impl LastImage {
+    /// As it is at the start of a process.
+    pub(crate) fn begin(log: &Log) -> LastImage {
+        LastImage { at: log.image_at().unwrap_or(Lsn::ZERO), taken: Instant::now() }
+    }
+}
+
+/// Takes an image when so much was logged, or so much time passed, or room is wanting.
+///
+/// # Errors
+/// The older image is still there.
+pub(crate) fn image_if_due(
+    door: &impl Stand,
     images: &Images,
     policy: Policy,
     last: LastImage,

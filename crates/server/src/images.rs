@@ -11,11 +11,54 @@ use std::time::Duration;
 
 use towline_log::times::Times;
 use towline_log::{Log, LogError, Mark, Pages};
-use towline_node::ImagePlan;
-use towline_types::{Lsn, PageRef};
+use towline_node::{ImagePlan, Instance};
+use towline_types::{Lsn, PageRef, Time};
 
+use crate::clock::Clock;
 use crate::door::Door;
 use crate::pager;
+
+/// Who holds the instance of which images are taken: the door of an active one, or a replica.
+pub(crate) trait Stand {
+    /// Runs `look` on the instance.
+    fn look<R>(&self, look: impl FnOnce(&mut Instance) -> R) -> R;
+    /// The same, if all that is applied ends with a whole run now.
+    fn look_between_runs<R>(&self, look: impl FnOnce(&mut Instance) -> R) -> Option<R>;
+    /// The log.
+    fn log(&self) -> Log;
+    /// The clock.
+    fn clock(&self) -> Clock;
+    /// What is on the disk is not known any more.
+    fn log_failed(&self, error: &LogError);
+    /// An image was taken.
+    fn image_taken(&self, taken: &Taken, now: Time);
+}
+
+impl Stand for Door {
+    fn look<R>(&self, look: impl FnOnce(&mut Instance) -> R) -> R {
+        Door::look(self, look)
+    }
+
+    fn look_between_runs<R>(&self, look: impl FnOnce(&mut Instance) -> R) -> Option<R> {
+        Some(Door::look(self, look))
+    }
+
+    fn log(&self) -> Log {
+        Door::log(self)
+    }
+
+    fn clock(&self) -> Clock {
+        Door::clock(self)
+    }
+
+    fn log_failed(&self, error: &LogError) {
+        Door::log_failed(self, error);
+    }
+
+    fn image_taken(&self, taken: &Taken, now: Time) {
+        Door::image_taken(self, taken, now);
+    }
+}
 
 /// What came of taking an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,15 +164,15 @@ impl Images {
     /// # Errors
     /// The older image is still there and the queue manager goes on. A failed sync of the page file
     /// ends the process: it is not known what is on the disk.
-    pub(crate) fn take(&self, door: &Door) -> Result<Option<Taken>, LogError> {
+    pub(crate) fn take(&self, door: &impl Stand) -> Result<Option<Taken>, LogError> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let began = door.clock().now();
         let log = door.log();
-        let planned = door.look(|instance| {
+        let planned = door.look_between_runs(|instance| {
             let mark = log.mark_at(instance.applied())?;
             Some((mark, instance.plan_image()))
         });
-        let Some((mark, mut plan)) = planned else { return Ok(None) };
+        let Some(Some((mark, mut plan))) = planned else { return Ok(None) };
         let obsolete = plan.take_obsolete();
         let (pages, bytes) = match self.write(door, &log, mark, &plan) {
             Ok(written) => written,
@@ -161,7 +204,7 @@ impl Images {
     ///
     /// # Errors
     /// Some of the room may have been made.
-    pub(crate) fn keep_only_the_newest(&self, door: &Door) -> Result<(), LogError> {
+    pub(crate) fn keep_only_the_newest(&self, door: &impl Stand) -> Result<(), LogError> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let log = door.log();
         let keep_from = door.look(|instance| instance.keep_from());
@@ -178,7 +221,7 @@ impl Images {
     /// Yields how many pages it took, and the length of the image.
     fn write(
         &self,
-        door: &Door,
+        door: &impl Stand,
         log: &Log,
         mark: Mark,
         plan: &ImagePlan,

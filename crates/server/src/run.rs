@@ -86,7 +86,7 @@ pub fn run(args: &RunArgs) -> Result<(), RunError> {
         .build()
         .map_err(RunError::System)?;
     let served = runtime.block_on(serve(args, &config, &users, (&door, &images)));
-    if let Err(error) = images.take(&door) {
+    if let Err(error) = images.take(door.as_ref()) {
         // The next start reads a longer tail.
         log(&HOUSEKEEPING_FAILED, &[&error.to_string()]);
     }

@@ -2,7 +2,7 @@
 //! queue manager starts with.
 
 use std::os::unix::fs::DirBuilderExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
@@ -18,14 +18,14 @@ use towline_log::{
     Begin, Damage, DelayDisk, Disk, LinuxDisk, LogError, LogId, Options, Pages, Recovery, Report,
 };
 use towline_node::{Chore, Fetch, Instance, Restart, RestartError};
-use towline_types::limits;
+use towline_types::{Lsn, limits};
 
 use crate::clerk::Clerk;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::door::{Chores, Door};
 use crate::fetcher::Fetcher;
-use crate::images::Images;
+use crate::images::{Images, Stand};
 use crate::logging::log;
 use crate::pager::{self, Pager};
 use crate::status::Surroundings;
@@ -94,6 +94,92 @@ pub(crate) fn open(
     sync_delay: Duration,
     clock: Clock,
 ) -> Result<Opened, StartError> {
+    let new_id = LogId(u128::from_le_bytes(crate::random::bytes()));
+    let found = bring_back(name, data, config, sync_delay, (new_id, None))?;
+    let Found { restart, recovery, pages, status, marker, tail, disk } = found;
+    let instance = restart.finish(tail);
+    let extent_bytes = recovery.extent_bytes();
+    let made = Door::make(instance, (config, extent_bytes, status), &pages, &marker, clock);
+    let listener: Arc<dyn towline_log::Listener> = made.door.clone();
+    let running = recovery.start(listener).map_err(StartError::Log)?;
+    made.door.set_log(running);
+    let images = images_of(disk, made.door.log().durable(), pages);
+    remove_marker(&marker, &images, made.door.as_ref());
+    let Made { door, fetches, page_requests, chores } = made;
+    Ok(Opened { door, fetches, page_requests, chores, images })
+}
+
+/// An instance behind its door, and what its threads need.
+pub(crate) struct Made {
+    pub(crate) door: Arc<Door>,
+    pub(crate) fetches: Receiver<Fetch>,
+    pub(crate) page_requests: Receiver<PageRequest>,
+    pub(crate) chores: Receiver<Chore>,
+}
+
+impl Door {
+    /// A door in front of `instance`, which has no log yet.
+    pub(crate) fn make(
+        instance: Instance,
+        (config, extent_bytes, restart): (&Config, u64, RestartStatus),
+        pages: &Pages,
+        marker: &Path,
+        clock: Clock,
+    ) -> Made {
+        let (fetcher, fetches) = Fetcher::new();
+        let (pager, page_requests) = Pager::new();
+        let surroundings = Surroundings {
+            started_at: clock.started_at(),
+            cache_bytes_max: config.log.cache_bytes,
+            log_bytes_nearly_max: log_bytes_max(config).saturating_sub(2 * extent_bytes),
+            restart,
+            ..Surroundings::default()
+        };
+        assert!(surroundings.pages.set(pages.clone()).is_ok(), "the page file is opened once");
+        let (clerk, chores) = Clerk::new();
+        let for_it = Chores { fetcher, pager, clerk, rebuild_marker: marker.to_owned() };
+        let door = Arc::new(Door::new(instance, for_it, surroundings, clock));
+        Made { door, fetches, page_requests, chores }
+    }
+}
+
+/// Who takes images, and the table of times beside the log.
+pub(crate) fn images_of(disk: Arc<dyn Disk>, durable: Lsn, pages: Pages) -> Arc<Images> {
+    let times = match Times::open(disk, durable) {
+        Ok(times) => Some(times),
+        Err(error) => {
+            // A restore to a time of day will be less exact; nothing else needs it.
+            tracing::warn!(%error, "the table of times cannot be read");
+            None
+        }
+    };
+    Arc::new(Images::new(pages, times))
+}
+
+/// After a rebuild: from the next image on, images tell what the pages hold.
+pub(crate) fn remove_marker(marker: &Path, images: &Images, stand: &impl Stand) {
+    if !marker.exists() {
+        return;
+    }
+    images.remove_with_next(marker.to_owned());
+    // When none can be taken now (the disk may be full), gets must be served all the same.
+    if let Err(error) = images.take(stand) {
+        log(&HOUSEKEEPING_FAILED, &[&error.to_string()]);
+    }
+}
+
+/// Reads what there is in `data`: the newest image and the log behind it, and applies it, but for runs
+/// from `known` on, if that is given. A log that does not exist is made, with the id that is given.
+///
+/// # Errors
+/// When the folder, the log or its content cannot be used; nothing is changed then.
+pub(crate) fn bring_back(
+    name: &str,
+    data: &Path,
+    config: &Config,
+    sync_delay: Duration,
+    (new_id, known): (LogId, Option<Lsn>),
+) -> Result<Found, StartError> {
     let folder = data.join("log");
     // Messages and the administrator's socket are nobody else's.
     make_folder(&folder).map_err(StartError::Folder)?;
@@ -107,54 +193,18 @@ pub(crate) fn open(
         Arc::new(DelayDisk::new(Arc::new(disk), sync_delay))
     };
     let marker = data.join(REBUILD_MARKER);
-    let back = Back { name, config, disk: Arc::clone(&disk), marker: &marker };
-    let Found { instance, recovery, pages, status } = if marker.exists() {
-        log(&REBUILDING, &["an earlier start, or run, found that pages cannot be used"]);
-        back.bring(Trust::Ignored)?
-    } else {
-        match back.bring(Trust::Whole) {
-            Err(error) if error.is_of_pages() => {
-                log(&REBUILDING, &[&error.to_string()]);
-                back.bring(Trust::Ignored)?
-            }
-            other => other?,
-        }
-    };
-    let extent_bytes = recovery.extent_bytes();
-    let (fetcher, fetches) = Fetcher::new();
-    let (pager, page_requests) = Pager::new();
-    let surroundings = Surroundings {
-        started_at: clock.started_at(),
-        cache_bytes_max: config.log.cache_bytes,
-        log_bytes_nearly_max: log_bytes_max(config).saturating_sub(2 * extent_bytes),
-        restart: status,
-        ..Surroundings::default()
-    };
-    assert!(surroundings.pages.set(pages.clone()).is_ok(), "the page file is opened once");
-    let (clerk, chores_asked) = Clerk::new();
-    let chores = Chores { fetcher, pager, clerk, rebuild_marker: marker.clone() };
-    let door = Arc::new(Door::new(instance, chores, surroundings, clock));
-    let listener: Arc<dyn towline_log::Listener> = door.clone();
-    let running = recovery.start(listener).map_err(StartError::Log)?;
-    door.set_log(running);
-    let times = match Times::open(disk, door.log().durable()) {
-        Ok(times) => Some(times),
-        Err(error) => {
-            // A restore to a time of day will be less exact; nothing else needs it.
-            tracing::warn!(%error, "the table of times cannot be read");
-            None
-        }
-    };
-    let images = Arc::new(Images::new(pages, times));
+    let back = Back { name, config, disk, marker: &marker, new_id, known };
     if marker.exists() {
-        // From the next image on, images tell what the pages hold. When none can be taken now (the
-        // disk may be full), gets must be served all the same.
-        images.remove_with_next(marker);
-        if let Err(error) = images.take(&door) {
-            log(&HOUSEKEEPING_FAILED, &[&error.to_string()]);
-        }
+        log(&REBUILDING, &["an earlier start, or run, found that pages cannot be used"]);
+        return back.bring(Trust::Ignored);
     }
-    Ok(Opened { door, fetches, page_requests, chores: chores_asked, images })
+    match back.bring(Trust::Whole) {
+        Err(error) if error.is_of_pages() => {
+            log(&REBUILDING, &[&error.to_string()]);
+            back.bring(Trust::Ignored)
+        }
+        other => other,
+    }
 }
 
 /// The name of the file that says: do not trust the pages.
@@ -169,14 +219,17 @@ struct Back<'a> {
     disk: Arc<dyn Disk>,
     /// See [`mark_rebuild`].
     marker: &'a Path,
+    /// Of a log that is made.
+    new_id: LogId,
+    /// Runs from here on are not applied.
+    known: Option<Lsn>,
 }
 
 impl Back<'_> {
     fn bring(&self, trust: Trust) -> Result<Found, StartError> {
         let began = Instant::now();
-        let new_id = LogId(u128::from_le_bytes(crate::random::bytes()));
         let disk = Arc::clone(&self.disk);
-        let recovery = Recovery::open(Arc::clone(&disk), options(self.config), new_id);
+        let recovery = Recovery::open(Arc::clone(&disk), options(self.config), self.new_id);
         let mut recovery = recovery.map_err(StartError::Log)?;
         let extent_bytes = recovery.extent_bytes();
         let image = recovery.image();
@@ -203,7 +256,7 @@ impl Back<'_> {
             (Some(image), false) if image.version > 1 => Begin::Oldest,
             (_, _) => Begin::Image,
         };
-        let pages = Pages::open(disk, restart.pages()).map_err(StartError::Pages)?;
+        let pages = Pages::open(Arc::clone(&disk), restart.pages()).map_err(StartError::Pages)?;
         let mut records = 0_u64;
         let mut has_room = true;
         let replayed = recovery.replay_from(
@@ -214,6 +267,9 @@ impl Back<'_> {
                     has_room = make_room(&mut restart, &pages);
                 }
                 let read = |page| pages.read(page).ok();
+                if self.known.is_some_and(|known| lsn >= known) {
+                    return Ok(());
+                }
                 restart.record(lsn, record, &read)
             },
             Progress::default().line(),
@@ -222,16 +278,16 @@ impl Back<'_> {
             towline_log::ReplayError::Log(error) => StartError::Log(error),
             towline_log::ReplayError::Record { error, .. } => refused(error),
         })?;
-        let instance = restart.finish(report.tail);
         tell(&report, began.elapsed());
         let rebuilt = matches!(begin, Begin::Oldest);
         let status = restart_status(&report, rebuilt, image_made, began.elapsed());
-        Ok(Found { instance, recovery, pages, status })
+        let (marker, tail) = (self.marker.to_owned(), report.tail);
+        Ok(Found { restart, recovery, pages, status, marker, tail, disk })
     }
 }
 
 /// Why the content of the log is refused; for what a later version wrote, with the file.
-fn refusal(error: RestartError, image_at: towline_types::Lsn, extent_bytes: u64) -> StartError {
+fn refusal(error: RestartError, image_at: Lsn, extent_bytes: u64) -> StartError {
     match error {
         RestartError::Newer { lsn, found, supported } => {
             let place = match lsn {
@@ -247,12 +303,17 @@ fn refusal(error: RestartError, image_at: towline_types::Lsn, extent_bytes: u64)
     }
 }
 
-/// An instance, and what it stands on.
-struct Found {
-    instance: Instance,
-    recovery: Recovery,
-    pages: Pages,
-    status: RestartStatus,
+/// An instance that is nearly back, and what it stands on.
+pub(crate) struct Found {
+    pub(crate) restart: Restart,
+    pub(crate) recovery: Recovery,
+    pub(crate) pages: Pages,
+    pub(crate) status: RestartStatus,
+    /// The file that asks for a rebuild, whether or not it is there.
+    pub(crate) marker: PathBuf,
+    /// Where the log ends.
+    pub(crate) tail: Lsn,
+    pub(crate) disk: Arc<dyn Disk>,
 }
 
 /// Tells how far a long start is, at most once in a second.
@@ -312,7 +373,7 @@ pub(crate) fn mark_rebuild(marker: &Path) -> std::io::Result<()> {
 
 /// Moves out of memory what replay does not need there. False: pages cannot be written (the disk may
 /// be full), which must not keep a queue manager from starting: gets are what makes room.
-fn make_room(restart: &mut Restart, pages: &Pages) -> bool {
+pub(crate) fn make_room(restart: &mut Restart, pages: &Pages) -> bool {
     let instance = restart.instance();
     while instance.wants_eviction() {
         let jobs = instance.plan_eviction(64);

@@ -162,7 +162,7 @@ fn opened(disk: &Arc<dyn Disk>, restored: Restored, term: u32) -> Vec<Record> {
     assert!(pages.read_all(&used).iter().all(Result::is_ok));
     let watch = Watch::new();
     let log = recovery.start(Arc::clone(&watch) as Arc<dyn crate::log::Listener>).unwrap();
-    assert!(log.shared().term > term + 1, "nothing of the old log can follow");
+    assert!(log.shared().state().term > term + 1, "nothing of the old log can follow");
     let (_, end) = append(&log, &[b"goes on".to_vec()], Urgency::Forced);
     watch.wait_durable(end);
     records

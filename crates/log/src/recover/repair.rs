@@ -23,9 +23,41 @@ use crate::histogram::Written;
 use crate::image;
 use crate::log::Listener;
 use crate::mark::{Seam, Seams};
+use crate::member::{Follower, Known, Member, Replicator, Role};
 use crate::rule::TypicalWrite;
 use crate::shared::{Chain, Housekeeping, ImagePlace, Phase, Reported, Shared, State};
 use crate::stats::Needs;
+
+/// As what a log begins.
+pub(super) enum Begins {
+    /// It appends, with a term of its own.
+    Writing,
+    /// It takes what a leader sends.
+    Following(Arc<dyn Replicator>),
+}
+
+impl Begins {
+    /// What depends on it: `known` are the batches that replay read, `last` is the newest.
+    fn state(
+        self,
+        known: Vec<Known>,
+        last: Seam,
+    ) -> Result<(Role, Option<Member>, u32, Seams), LogError> {
+        match self {
+            Begins::Writing => {
+                let term = last.term.checked_add(1);
+                let term = term.ok_or(LogError::Options { what: "the log has no terms left" })?;
+                Ok((Role::Writing, None, term, Seams::new(last)))
+            }
+            Begins::Following(replicator) => {
+                let known = if known.is_empty() { vec![Known::of_seam(last)] } else { known };
+                let seams = Seams::of(known.iter().filter(|batch| batch.is_seam).map(Known::seam));
+                let role = Role::Following(Box::new(Follower::new(known.into_iter())));
+                Ok((role, Some(Member::new(replicator)), last.term, seams))
+            }
+        }
+    }
+}
 
 impl Recovery {
     /// Erases batches behind the tail and puts useless files away.
@@ -89,21 +121,27 @@ impl Recovery {
     }
 
     /// The state of the running log.
-    pub(super) fn into_shared(self, listener: Arc<dyn Listener>) -> Result<Shared, LogError> {
+    pub(super) fn into_shared(
+        mut self,
+        listener: Arc<dyn Listener>,
+        begins: Begins,
+    ) -> Result<Shared, LogError> {
+        let known = std::mem::take(&mut self.known);
         let tail = self.tail.as_ref();
         assert!(tail.is_some(), "a log is started after replay");
         let Some(tail) = tail else { return Err(LogError::Stopped) };
-        let term = tail.link.term.checked_add(1);
-        let term = term.ok_or(LogError::Options { what: "the log has no terms left" })?;
         let (link, end) = (tail.link, tail.end);
         let extents = self.extents_of(tail)?;
         let images = self.image_places()?;
-        let Link { checksum, index, term: last_term } = link;
-        let seam = Seam { end, index, checksum, term: last_term, bytes: tail.batch_bytes };
+        let Link { checksum, index, term } = link;
+        let seam = Seam { end, index, checksum, term, bytes: tail.batch_bytes };
+        let (role, member, term, seams) = begins.state(known, seam)?;
         let log_id = self.files.identity().log_id;
         let first = Lsn(self.files.first() * self.options.extent_bytes);
         let state = State {
             phase: Phase::Running,
+            role,
+            term,
             appending: false,
             given_up: false,
             open: None,
@@ -114,7 +152,7 @@ impl Recovery {
             reporting: 0,
             next_index: link.index + 1,
             durable: end,
-            seams: Seams::new(seam),
+            seams,
             sealed_end: end,
             tail: end,
             commits: 0,
@@ -129,8 +167,8 @@ impl Recovery {
             disk: self.disk,
             options: self.options,
             log_id,
-            term,
             listener,
+            member,
             state: Mutex::new(state),
             writers: Condvar::new(),
             appenders: Condvar::new(),

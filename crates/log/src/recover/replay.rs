@@ -14,6 +14,7 @@ use super::window::Cost;
 use super::{ReplayError, Report, finding};
 use crate::error::{Damage, LogError};
 use crate::format::{BATCH_HEADER_BYTES, extent_name};
+use crate::member::Known;
 use crate::record::{Halt, Kind, Receiver, Records, Runs};
 
 /// Where the run begins that is not finished yet.
@@ -24,11 +25,12 @@ struct Start {
 }
 
 /// Reads batches to the end of the chain and yields the runs in them that end behind `upto`; of an
-/// unfinished run it holds `bytes_max` bytes. Returns what reading again cost.
+/// unfinished run it holds `bytes_max` bytes. Adds each batch to `known`. Returns what reading again
+/// cost.
 pub(super) fn yield_runs<E>(
     (scan, files): (&mut Scan<'_>, &Files),
     (upto, bytes_max): (Lsn, usize),
-    record: &mut Receiver<'_, E>,
+    (record, mut known): (&mut Receiver<'_, E>, Option<&mut Vec<Known>>),
     report: &mut Report,
     progress: &mut Progress<impl FnMut(u64, u64)>,
 ) -> Result<Cost, ReplayError<E>> {
@@ -58,6 +60,9 @@ pub(super) fn yield_runs<E>(
                 let finding = finding(place, header.lsn, Damage::Records);
                 return Err(ReplayError::Log(LogError::Damaged(finding)));
             }
+        }
+        if let Some(known) = &mut known {
+            known.push(Known::of(&header, runs.began().is_none()));
         }
         match runs.began() {
             None => start = None,

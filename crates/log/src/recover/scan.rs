@@ -19,6 +19,7 @@ use crate::format::{
     size,
 };
 use crate::mark::Seam;
+use crate::member::Known;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
@@ -137,6 +138,13 @@ impl<'a> Scan<'a> {
                 && header.batch_bytes() == u64::from(seam.bytes)
                 && Link::of(&header) == Link::of_seam(seam)
         }))
+    }
+
+    /// The batch before the place where reading begins, if that is known.
+    pub(crate) fn begun(&self) -> Option<Known> {
+        let Link { checksum, index, term } = self.link?;
+        let (end, bytes) = (self.end, self.batch_bytes);
+        Some(Known::of_seam(Seam { end, index, checksum, term, bytes }))
     }
 
     /// What reading cost so far.

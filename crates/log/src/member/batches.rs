@@ -1,0 +1,157 @@
+//! Batches read back whole, for a replica that lags behind.
+//!
+//! Not here: which ones it needs. Invariant: what is given out is what the place says: index, term,
+//! position and length, under a right checksum.
+
+use bytes::Bytes;
+use towline_types::{Batch, BatchPlace, Lsn};
+
+use crate::block::Aligned;
+use crate::error::{Damage, Finding, LogError};
+use crate::format::{BATCH_HEADER_BYTES, BatchHeader, extent_name, padded, payload_sum, size};
+use crate::shared::{Shared, hold};
+
+/// Bytes read at a time: also what one batch given out may keep in memory.
+const READ_BYTES: u64 = 4 * 1024 * 1024;
+
+pub(crate) fn read_batches(
+    shared: &Shared,
+    places: &[BatchPlace],
+    bytes_max: usize,
+) -> Result<Vec<Batch>, LogError> {
+    let cuts = shared.member.as_ref().map(super::Member::cuts);
+    let wanted = within(places, bytes_max);
+    let mut batches = Vec::with_capacity(wanted.len());
+    let mut rest = wanted;
+    while let Some(place) = rest.first() {
+        if let Some(batch) = young(shared, place) {
+            batches.push(batch);
+            rest = rest.get(1..).unwrap_or(&[]);
+            continue;
+        }
+        let (piece, behind) = rest.split_at(together(shared, rest)?);
+        read_piece(shared, piece, &mut batches)?;
+        rest = behind;
+    }
+    if shared.member.as_ref().map(super::Member::cuts) != cuts {
+        let lsn = wanted.first().map_or(Lsn::ZERO, |place| place.lsn);
+        return Err(LogError::Gone { lsn });
+    }
+    Ok(batches)
+}
+
+/// The first places, of at most `bytes_max` bytes, one at least.
+fn within(places: &[BatchPlace], bytes_max: usize) -> &[BatchPlace] {
+    let mut bytes = 0_u64;
+    let fits = |place: &&BatchPlace| {
+        bytes = bytes.saturating_add(place.end.0.saturating_sub(place.lsn.0));
+        bytes <= bytes_max as u64
+    };
+    let count = places.iter().take_while(fits).count().max(1);
+    places.get(..count).unwrap_or(places)
+}
+
+/// The batch, if it is not durable yet.
+fn young(shared: &Shared, place: &BatchPlace) -> Option<Batch> {
+    let young = hold(&shared.member.as_ref()?.young);
+    let count = place.index.checked_sub(young.front()?.index)?;
+    young.get(usize::try_from(count).ok()?).filter(|batch| batch.place() == *place).cloned()
+}
+
+/// How many of the places, one at least, are read at once: they lie in one extent, in order, not
+/// far from each other, and are durable.
+///
+/// # Errors
+/// [`LogError::Gone`], [`LogError::OutOfPlace`] when the first cannot be read.
+fn together(shared: &Shared, places: &[BatchPlace]) -> Result<usize, LogError> {
+    let extent_bytes = shared.options.extent_bytes;
+    let durable = shared.durable();
+    let Some(first) = places.first() else { return Ok(0) };
+    let bytes = first.end.0.checked_sub(first.lsn.0);
+    let refuse = |what| Err(LogError::OutOfPlace { index: first.index, lsn: first.lsn, what });
+    let offset = first.lsn.0 % extent_bytes;
+    match bytes {
+        Some(bytes) if bytes < BATCH_HEADER_BYTES as u64 || bytes > extent_bytes - offset => {
+            return refuse("no batch has such a place");
+        }
+        None => return refuse("no batch has such a place"),
+        Some(_) if first.end > durable || offset != padded(offset) => {
+            return Err(LogError::Gone { lsn: first.lsn });
+        }
+        Some(_) => {}
+    }
+    let limit = first.lsn.0.saturating_add(READ_BYTES.min(extent_bytes - offset));
+    let limit = Lsn(limit.min(durable.0));
+    let mut before = first.end;
+    let mut count = 1;
+    for place in places.get(1..).unwrap_or(&[]) {
+        if place.lsn < before || place.end < place.lsn || place.end > limit {
+            break;
+        }
+        before = place.end;
+        count += 1;
+    }
+    Ok(count)
+}
+
+fn read_piece(
+    shared: &Shared,
+    places: &[BatchPlace],
+    batches: &mut Vec<Batch>,
+) -> Result<(), LogError> {
+    let (Some(first), Some(last)) = (places.first(), places.last()) else { return Ok(()) };
+    let extent_bytes = shared.options.extent_bytes;
+    let sequence = first.lsn.0 / extent_bytes;
+    let gone = LogError::Gone { lsn: first.lsn };
+    if !shared.state().extents.holds(sequence) {
+        return Err(gone);
+    }
+    let bytes = load(shared, sequence, (first.lsn, last.end));
+    // Let go meanwhile: what was read may have been written over.
+    if !shared.state().extents.holds(sequence) {
+        return Err(gone);
+    }
+    let bytes = bytes?;
+    for place in places {
+        let from = size(place.lsn.0 - first.lsn.0);
+        let until = size(place.end.0 - first.lsn.0);
+        let batch = if until <= bytes.len() { bytes.slice(from..until) } else { Bytes::new() };
+        batches.push(checked(shared, place, &batch)?);
+    }
+    Ok(())
+}
+
+fn load(shared: &Shared, sequence: u64, (from, until): (Lsn, Lsn)) -> Result<Bytes, LogError> {
+    let file = shared.handles.get(sequence)?;
+    let mut bytes = Aligned::zeroed(size(padded(until.0 - from.0)));
+    let offset = from.0 % shared.options.extent_bytes;
+    let count = file.read_at(bytes.bytes_mut(), offset);
+    let count = count.map_err(|e| LogError::io("read batches", &extent_name(sequence), e))?;
+    Ok(bytes.into_bytes(count))
+}
+
+/// The batch in `bytes`, which were read from its place.
+fn checked(shared: &Shared, place: &BatchPlace, bytes: &Bytes) -> Result<Batch, LogError> {
+    let header = BatchHeader::decode(bytes).filter(|header| header.lsn == place.lsn);
+    let payload = bytes.slice(BATCH_HEADER_BYTES.min(bytes.len())..);
+    let there = header.map(|header| (header, payload_sum(shared.log_id, &payload)));
+    match there {
+        Some((header, _))
+            if (header.index, u64::from(header.term)) != (place.index, place.term)
+                || header.batch_bytes() != bytes.len() as u64 =>
+        {
+            let what = "another batch is in that place";
+            Err(LogError::OutOfPlace { index: place.index, lsn: place.lsn, what })
+        }
+        Some((header, sum)) if header.sum(sum) == header.checksum => {
+            Ok(Batch { index: place.index, term: place.term, lsn: place.lsn, payload })
+        }
+        Some(_) | None => {
+            let extent = place.lsn.0 / shared.options.extent_bytes;
+            let offset = place.lsn.0 % shared.options.extent_bytes;
+            let file = extent_name(extent);
+            let what = Damage::Batch;
+            Err(LogError::Damaged(Finding { file, extent, offset, lsn: place.lsn, what }))
+        }
+    }
+}

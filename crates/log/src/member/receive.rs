@@ -1,0 +1,242 @@
+//! Batches of a leader on their way into a following log.
+//!
+//! Not here: cutting off what conflicts (`cut`), writing (`writer`).
+//!
+//! Invariants: what arrives is judged whole before any of it is entered or anything is cut off; a
+//! batch is entered at the place at which it says it lies, or not at all; one call at a time.
+
+use std::sync::MutexGuard;
+use std::sync::atomic::Ordering;
+
+use towline_types::{BATCH_HEADER_BYTES, Batch, Lsn};
+
+use super::cut::cut;
+use super::follower::{Known, Received};
+use super::{Follower, Role};
+use crate::error::LogError;
+use crate::extents::Room;
+use crate::format::{BLOCK_BYTES, EXTENT_HEADER_BYTES, padded};
+use crate::record::{Kind, Records};
+use crate::shared::{Phase, SEALED_BYTES_MAX, Shared, State};
+
+pub(crate) fn receive(shared: &Shared, batches: &[Batch]) -> Result<(), LogError> {
+    let _turn = Turn::take(shared);
+    let (behind, batches) = fresh(shared, batches)?;
+    let judged = judge(shared, behind, batches)?;
+    if judged.is_empty() {
+        return Ok(());
+    }
+    let is_conflict = with_follower(&mut shared.state(), |follower| {
+        Ok(follower.last().is_some_and(|last| last.index > behind.index))
+    })?;
+    if is_conflict {
+        cut(shared, behind)?;
+    }
+    enter(shared, judged)
+}
+
+/// The right to change where the log ends: appenders and other calls wait meanwhile.
+pub(super) struct Turn<'a>(&'a Shared);
+
+impl<'a> Turn<'a> {
+    pub(super) fn take(shared: &'a Shared) -> Turn<'a> {
+        let mut state = shared.state();
+        while state.appending {
+            state = shared.wait_as_appender(state);
+        }
+        state.appending = true;
+        Turn(shared)
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.appending = false;
+        self.0.wake_appenders(&state);
+    }
+}
+
+/// Whether the log is used still.
+pub(super) fn check_phase(state: &State) -> Result<(), LogError> {
+    match state.phase {
+        Phase::Running => Ok(()),
+        Phase::Closing | Phase::Stopped => Err(LogError::Stopped),
+        Phase::Failed => Err(LogError::Failed),
+    }
+}
+
+/// Does something with the state of a log that follows.
+pub(super) fn with_follower<T>(
+    state: &mut State,
+    with: impl FnOnce(&mut Follower) -> Result<T, LogError>,
+) -> Result<T, LogError> {
+    check_phase(state)?;
+    match &mut state.role {
+        Role::Writing => Err(LogError::Leading),
+        Role::Following(follower) => with(follower),
+    }
+}
+
+/// A batch that fits, and what was found in it.
+struct Judged<'b> {
+    batch: &'b Batch,
+    term: u32,
+    sequence: u64,
+    offset: u64,
+    is_seam: bool,
+    runs: u64,
+}
+
+fn out_of_place(batch: &Batch, what: &'static str) -> LogError {
+    LogError::OutOfPlace { index: batch.index, lsn: batch.lsn, what }
+}
+
+/// Passes over what the log has already. Returns the rest and the batch that it follows.
+fn fresh<'b>(shared: &Shared, batches: &'b [Batch]) -> Result<(Known, &'b [Batch]), LogError> {
+    let mut state = shared.state();
+    with_follower(&mut state, |follower| {
+        let Some(mut behind) = follower.last() else { return Err(LogError::Failed) };
+        for (count, batch) in batches.iter().enumerate() {
+            let rest = batches.get(count..).unwrap_or(&[]);
+            let before = batch.index.checked_sub(1).and_then(|before| follower.find(before));
+            behind = before.ok_or_else(|| {
+                out_of_place(batch, "its index is not that of a next batch, or one too old")
+            })?;
+            match follower.find(batch.index) {
+                None => return Ok((behind, rest)),
+                Some(there) if u64::from(there.term) != batch.term => return Ok((behind, rest)),
+                Some(there) if there.lsn != batch.lsn || there.end != checked_end(batch)? => {
+                    return Err(out_of_place(batch, "another batch has this index and term"));
+                }
+                Some(there) => behind = there,
+            }
+        }
+        Ok((behind, &[]))
+    })
+}
+
+fn checked_end(batch: &Batch) -> Result<Lsn, LogError> {
+    let bytes = BATCH_HEADER_BYTES.checked_add(batch.payload.len() as u64);
+    let end = bytes.and_then(|bytes| batch.lsn.0.checked_add(bytes));
+    end.map(Lsn).ok_or_else(|| out_of_place(batch, "its place is no position"))
+}
+
+/// Checks that each batch follows the one before it, the first the batch `behind`.
+fn judge<'b>(
+    shared: &Shared,
+    mut behind: Known,
+    batches: &'b [Batch],
+) -> Result<Vec<Judged<'b>>, LogError> {
+    let extent_bytes = shared.options.extent_bytes;
+    let bytes_max = shared.options.batch_bytes_hard_max() as u64;
+    let mut judged = Vec::with_capacity(batches.len());
+    for batch in batches {
+        let refuse = |what| Err(out_of_place(batch, what));
+        if behind.index.checked_add(1) != Some(batch.index) {
+            return refuse("its index does not follow");
+        }
+        let Ok(term) = u32::try_from(batch.term) else { return refuse("its term is too high") };
+        if term < behind.term {
+            return refuse("its term is lower than that of the batch before it");
+        }
+        let end = checked_end(batch)?;
+        let (sequence, offset) = (batch.lsn.0 / extent_bytes, batch.lsn.0 % extent_bytes);
+        let next = next_place(behind, extent_bytes);
+        if (sequence, offset) != next
+            && (sequence, offset) != (next.0 + 1, EXTENT_HEADER_BYTES as u64)
+        {
+            return refuse("its position is not where the next batch goes");
+        }
+        let bytes = end.0 - batch.lsn.0;
+        if bytes > bytes_max || bytes > extent_bytes - offset {
+            return refuse("it is longer than a batch may be, or crosses an extent");
+        }
+        let mut is_seam = true;
+        let mut runs = 0;
+        for record in Records::new(&batch.payload) {
+            let Ok(record) = record else { return refuse("its records do not add up") };
+            is_seam = record.kind != Kind::More;
+            runs += u64::from(record.kind == Kind::Last);
+        }
+        // No run goes on over a batch without records: it begins a term, or ends a log.
+        judged.push(Judged { batch, term, sequence, offset, is_seam, runs });
+        let (index, lsn) = (batch.index, batch.lsn);
+        behind = Known { index, term, lsn, end, checksum: 0, is_seam };
+    }
+    Ok(judged)
+}
+
+/// Extent and offset at which a batch goes that follows this one in its extent.
+pub(super) fn next_place(behind: Known, extent_bytes: u64) -> (u64, u64) {
+    // A batch may end with its extent.
+    let sequence = behind.end.0.saturating_sub(1) / extent_bytes;
+    let offset = padded(behind.end.0 - sequence * extent_bytes);
+    (sequence, offset.max(EXTENT_HEADER_BYTES as u64))
+}
+
+/// Enters what was judged, waiting for room and for writers.
+fn enter(shared: &Shared, judged: Vec<Judged<'_>>) -> Result<(), LogError> {
+    let mut state = shared.state();
+    for found in judged {
+        state = wait_for_room(shared, state, &found)?;
+        let Judged { batch, term, offset, is_seam, runs, .. } = found;
+        let extent = std::sync::Arc::clone(&state.extents.current);
+        assert_eq!(state.next_index, batch.index, "batches follow each other");
+        let received = Received { batch: batch.clone(), term, extent, offset, is_seam };
+        let bytes = received.bytes();
+        if let Some(member) = &shared.member {
+            member.came(batch);
+        }
+        with_follower(&mut state, |follower| {
+            follower.push(received);
+            Ok(())
+        })?;
+        let end = batch.end();
+        state.extents.position = offset + padded(bytes);
+        state.next_index += 1;
+        state.commits += runs;
+        (state.sealed_end, state.tail) = (end, end);
+        shared.tail.store(end.0, Ordering::Release);
+        shared.unsynced.fetch_add(bytes, Ordering::Relaxed);
+    }
+    if state.extents.space() != state.space {
+        shared.keeper.notify_one();
+    }
+    shared.wake_writer(&state);
+    Ok(())
+}
+
+/// Waits until the current extent is that of the batch and has room for it, and until writers are
+/// not too far behind.
+fn wait_for_room<'a>(
+    shared: &'a Shared,
+    mut state: MutexGuard<'a, State>,
+    found: &Judged<'_>,
+) -> Result<MutexGuard<'a, State>, LogError> {
+    let bytes = found.batch.end().0 - found.batch.lsn.0;
+    loop {
+        check_phase(&state)?;
+        let behind = state.role.waiting().0 > SEALED_BYTES_MAX;
+        match state.extents.room_at((found.sequence, found.offset), bytes) {
+            Room::Here { .. } if !behind => return Ok(state),
+            Room::Here { .. } | Room::Wait => {
+                shared.keeper.notify_one();
+                shared.wake_writer(&state);
+                state = shared.wait_as_appender(state);
+            }
+            Room::Next => {
+                state.extents.advance();
+                shared.keeper.notify_one();
+            }
+            Room::Nowhere => {
+                shared.keeper.notify_one();
+                shared.wake_writer(&state);
+                return Err(LogError::Full);
+            }
+        }
+    }
+}
+
+const _: () = assert!(BATCH_HEADER_BYTES == crate::format::BATCH_HEADER_BYTES as u64);
+const _: () = assert!(EXTENT_HEADER_BYTES == BLOCK_BYTES);

@@ -1,0 +1,67 @@
+//! This instance leads, and all that the group committed is applied: it ends the restart and serves
+//! clients. From here on it is what a single instance is, but for what "durable" means.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use towline_admin::catalogue::GROUP_ACTIVE;
+use towline_node::Restart;
+use towline_types::BatchPlace;
+
+use super::driver::Driver;
+use super::start::Opened;
+use crate::config::Config;
+use crate::door::{Door, GroupView};
+use crate::link::relay::Here;
+use crate::logging::log as say;
+use crate::net::{Accepted, IoThreads};
+use crate::start::Made;
+use crate::{clerk, fetcher, pager};
+
+/// The threads that serve clients, once there are any.
+#[derive(Default)]
+pub(crate) struct Serving {
+    threads: OnceLock<IoThreads>,
+}
+
+impl Here for Serving {
+    async fn serve(&self, client: Accepted) {
+        // `Where::Here` is said when the threads are there.
+        if let Some(threads) = self.threads.get() {
+            threads.serve(client).await;
+        }
+    }
+}
+
+/// Makes this instance active.
+///
+/// # Errors
+/// When the system has no thread for it.
+pub(crate) fn open_door(
+    (name, config): (&str, &Config),
+    opened: &Opened,
+    (restart, tail): (Restart, BatchPlace),
+    serving: &Serving,
+    (listeners, group): (Vec<String>, Arc<dyn GroupView>),
+) -> std::io::Result<Arc<Door>> {
+    let began = Instant::now();
+    let driver: &Arc<Driver> = &opened.driver;
+    let instance = restart.finish(tail.end);
+    let about = (config, opened.extent_bytes, opened.restart.clone());
+    let made = Door::make(instance, about, &opened.pages, &opened.marker, driver.clock());
+    let Made { door, fetches, page_requests, chores } = made;
+    door.set_log(driver.log().clone());
+    door.set_listeners(listeners);
+    door.set_group(group);
+    fetcher::start(fetches, Arc::clone(&door))?;
+    pager::start(page_requests, Arc::clone(&door), opened.pages.clone())?;
+    clerk::start(name, chores, &door, &opened.images)?;
+    let threads = IoThreads::start(crate::run::io_threads(config), &door)?;
+    assert!(serving.threads.set(threads).is_ok(), "an instance becomes active once");
+    driver.set_door(Arc::clone(&door));
+    door.define_defaults();
+    door.load_first_pages();
+    let (term, took) = (tail.term.to_string(), began.elapsed().as_micros().to_string());
+    say(&GROUP_ACTIVE, &[&term, &took]);
+    Ok(door)
+}

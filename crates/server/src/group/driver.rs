@@ -1,0 +1,496 @@
+//! Drives a member of the group: whoever has news (the links, the log's writers, the ticker) steps it
+//! under one short lock, and carries out what it says.
+//!
+//! Not here: applying what is committed (`replica` before this instance leads, the door after it);
+//! what a connection between instances is (`link`).
+//!
+//! Invariants: what must be kept is durable before a message leaves; the member never hears of a
+//! position of the log that it remembers from before a cut: positions are read under the lock; the
+//! log's writers never wait for this lock while its holder may wait for the log.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use tokio::sync::watch;
+use towline_admin::catalogue::{GROUP_LED_BY, GROUP_LOST, GROUP_REFUSED_LOG};
+use towline_group::{FetchOrder, Input, Kept, Member, MemberId, Message, Output, Progress, Role};
+use towline_log::{Listener, Log, LogError, Replicator, Space};
+use towline_types::{Batch, BatchPlace, Lsn};
+
+use super::kept_file::KeptFile;
+use super::{KIND_CONSENSUS, Where, member_of, peer_of};
+use crate::clock::Clock;
+use crate::door::Door;
+use crate::link::{FrameBody, Links, Peer, Standing};
+use crate::logging::log as say;
+
+/// See the module.
+pub(crate) struct Driver {
+    core: Mutex<Core>,
+    clock: Clock,
+    log: OnceLock<Log>,
+    links: OnceLock<Links>,
+    door: OnceLock<Arc<Door>>,
+    /// The log became durable further than the member was told.
+    durable_news: AtomicBool,
+    /// End of the newest batch that may be applied.
+    committed: AtomicU64,
+    /// Who waits for something to apply, or to lead.
+    progress: Mutex<Seen>,
+    changed: Condvar,
+    place: watch::Sender<Where>,
+    fetches: std::sync::mpsc::Sender<FetchOrder>,
+    /// Called once, when this instance leads no more or must be brought by a copy.
+    over: OnceLock<Box<dyn Fn(Over) + Send + Sync>>,
+    names: Vec<String>,
+}
+
+/// Why this process cannot go on as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Over {
+    /// It was the leader and is not any more.
+    LeadsNoMore,
+    /// It lags so far behind that it needs a copy of this peer's log.
+    NeedsCopy(Peer),
+}
+
+/// What the applying thread looks at.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Seen {
+    /// Index of the newest batch that may be applied.
+    pub(crate) committed: u64,
+    /// The first batch of this instance's term as leader.
+    pub(crate) leads_from: Option<u64>,
+    /// The process ends.
+    pub(crate) ending: bool,
+}
+
+struct Core {
+    member: Member,
+    out: Output,
+    kept_file: KeptFile,
+    /// What each peer said of itself when it came.
+    standings: Vec<Option<Standing>>,
+    leader: Option<MemberId>,
+    led: bool,
+    is_over: bool,
+}
+
+impl Driver {
+    pub(crate) fn new(
+        member: Member,
+        kept_file: KeptFile,
+        clock: Clock,
+        names: Vec<String>,
+        fetches: std::sync::mpsc::Sender<FetchOrder>,
+    ) -> Driver {
+        let standings = names.iter().map(|_| None).collect();
+        let seen = Seen { committed: member.committed(), ..Seen::default() };
+        let core = Core {
+            member,
+            out: Output::default(),
+            kept_file,
+            standings,
+            leader: None,
+            led: false,
+            is_over: false,
+        };
+        Driver {
+            core: Mutex::new(core),
+            clock,
+            log: OnceLock::new(),
+            links: OnceLock::new(),
+            door: OnceLock::new(),
+            durable_news: AtomicBool::new(false),
+            committed: AtomicU64::new(0),
+            progress: Mutex::new(seen),
+            changed: Condvar::new(),
+            place: watch::Sender::new(Where::Nobody),
+            fetches,
+            over: OnceLock::new(),
+            names,
+        }
+    }
+
+    /// The log, once it runs.
+    pub(crate) fn set_log(&self, log: Log) {
+        assert!(self.log.set(log).is_ok(), "a member has one log");
+    }
+
+    /// The links, once they are there. Until then nothing is sent.
+    pub(crate) fn set_links(&self, links: Links) {
+        assert!(self.links.set(links).is_ok(), "a member has its links once");
+    }
+
+    /// This instance serves clients from now on.
+    pub(crate) fn set_door(&self, door: Arc<Door>) {
+        let upto = Lsn(self.committed.load(Ordering::SeqCst));
+        assert!(self.door.set(Arc::clone(&door)).is_ok(), "an instance becomes active once");
+        door.durable(upto);
+        self.place.send_replace(Where::Here);
+    }
+
+    /// What to do when this process cannot go on as it is.
+    pub(crate) fn set_over(&self, over: impl Fn(Over) + Send + Sync + 'static) {
+        assert!(self.over.set(Box::new(over)).is_ok(), "the end is set once");
+    }
+
+    pub(crate) fn log(&self) -> &Log {
+        self.log.wait()
+    }
+
+    pub(crate) fn links(&self) -> Option<&Links> {
+        self.links.get()
+    }
+
+    pub(crate) fn door(&self) -> Option<&Arc<Door>> {
+        self.door.get()
+    }
+
+    /// Waits until this instance is active.
+    pub(crate) fn wait_for_door(&self) -> &Arc<Door> {
+        self.door.wait()
+    }
+
+    /// Whether the process ends.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.progress.lock().ending
+    }
+
+    pub(crate) fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// Names of all members, in the order of the configuration.
+    pub(crate) fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// Which member this is.
+    pub(crate) fn this(&self) -> Peer {
+        peer_of(self.core.lock().member.id())
+    }
+
+    /// Who serves clients.
+    pub(crate) fn whereabouts(&self) -> watch::Receiver<Where> {
+        self.place.subscribe()
+    }
+
+    /// The group as this member sees it.
+    pub(crate) fn group(&self) -> Progress {
+        self.core.lock().member.progress()
+    }
+
+    /// What a peer said of itself.
+    pub(crate) fn standing_of(&self, peer: Peer) -> Option<Standing> {
+        self.core.lock().standings.get(peer).cloned().flatten()
+    }
+
+    /// Where this instance is in the log, as peers are told.
+    pub(crate) fn standing(&self) -> Standing {
+        let core = self.core.lock();
+        let last = core.member.last();
+        let blank = !core.member.may_vote();
+        Standing { blank, last_index: last.index, last_term: last.term }
+    }
+
+    /// Time passed.
+    pub(crate) fn tick(&self) {
+        self.step(Input::Tick);
+    }
+
+    /// When a step is wanted, at the latest, before the next tick.
+    pub(crate) fn next_try(&self) -> Option<Duration> {
+        let at = self.core.lock().member.next_try()?;
+        Some(at.since(self.clock.now()))
+    }
+
+    /// A message came in.
+    pub(crate) fn frame(&self, body: &Bytes) {
+        match Message::decode(body) {
+            Ok(message) => self.step(Input::Message(message)),
+            Err(error) => tracing::warn!(%error, "a frame between instances"),
+        }
+    }
+
+    /// A connection with a peer stands.
+    pub(crate) fn opened(&self, peer: Peer, standing: Standing) {
+        let last_index = standing.last_index;
+        let mut core = self.core.lock();
+        if let Some(place) = core.standings.get_mut(peer) {
+            *place = Some(standing);
+        }
+        self.run(&mut core, Input::PeerOpened(member_of(peer), last_index));
+        if self.nobody_has_a_log(&core) {
+            self.run(&mut core, Input::Form);
+        }
+        drop(core);
+        self.after();
+    }
+
+    /// A new group: all have said so, or that nothing is in their log.
+    fn nobody_has_a_log(&self, core: &Core) -> bool {
+        let others = core.standings.iter().enumerate();
+        let empty = others.clone().filter(|(_, standing)| {
+            standing.as_ref().is_some_and(|standing| standing.last_index == 0)
+        });
+        empty.count() + 1 == core.standings.len() && core.member.last().index == 0
+    }
+
+    /// The connection from a peer ended: its process may be gone.
+    pub(crate) fn closed(&self, peer: Peer) {
+        self.step(Input::PeerClosed(member_of(peer)));
+    }
+
+    /// What was asked for was read.
+    pub(crate) fn fetched(&self, order: u64, batches: Vec<Batch>) {
+        self.step(Input::Fetched(order, batches));
+    }
+
+    /// Hands leadership to a peer.
+    pub(crate) fn transfer(&self, to: Peer) {
+        self.step(Input::Transfer(member_of(to)));
+    }
+
+    /// Up to this batch all is applied here and no run is unfinished.
+    pub(crate) fn seam(&self, place: BatchPlace) {
+        self.step(Input::Seam(place));
+    }
+
+    /// Writes down how far the log is known to be committed: a start then need not ask.
+    pub(crate) fn note_committed(&self) -> std::io::Result<()> {
+        let core = self.core.lock();
+        core.kept_file.note(&core.member.kept())
+    }
+
+    /// Places of batches before this position are not needed any more.
+    pub(crate) fn forget(&self, before: Lsn) {
+        self.step(Input::Forget(before));
+    }
+
+    /// Batches from behind `index` on that may be applied, of about `bytes_max` bytes; those that are
+    /// in memory. When the first is not, its place and those of what follows.
+    pub(crate) fn committed_behind(&self, index: u64, bytes_max: usize) -> Applicable {
+        let core = self.core.lock();
+        let member = &core.member;
+        let (mut batches, mut bytes) = (Vec::new(), 0);
+        for next in index + 1..=member.committed() {
+            let Some(batch) = member.batch(next) else { break };
+            bytes += batch.payload.len() + 64;
+            batches.push(batch);
+            if bytes >= bytes_max {
+                break;
+            }
+        }
+        if !batches.is_empty() {
+            return Applicable::Batches(batches);
+        }
+        let until = member.committed().min(index + PLACES_AT_ONCE);
+        Applicable::Places((index + 1..=until).map_while(|next| member.place(next)).collect())
+    }
+
+    /// Waits until there is something to apply behind `applied`, or until it may lead, or `most` passed.
+    pub(crate) fn wait(&self, applied: u64, most: Duration) -> Seen {
+        let mut seen = self.progress.lock();
+        let ready = |seen: &Seen| {
+            seen.ending
+                || seen.committed > applied
+                || seen.leads_from.is_some_and(|from| applied >= from)
+        };
+        if !ready(&seen) {
+            self.changed.wait_for(&mut seen, most);
+        }
+        *seen
+    }
+
+    /// Ends those who wait.
+    pub(crate) fn end(&self) {
+        self.progress.lock().ending = true;
+        self.changed.notify_all();
+    }
+
+    pub(crate) fn step(&self, input: Input) {
+        let mut core = self.core.lock();
+        self.run(&mut core, input);
+        drop(core);
+        self.after();
+    }
+
+    /// Takes over what the log's threads left, and tells those who wait for commits.
+    fn after(&self) {
+        self.take_durable_news();
+        if let Some(door) = self.door.get() {
+            door.durable(Lsn(self.committed.load(Ordering::SeqCst)));
+        }
+    }
+
+    /// Tells the member what became durable; whoever holds the lock meanwhile does it when he leaves.
+    fn take_durable_news(&self) {
+        loop {
+            // Pairs with the fence of the other side: either we see its news, or it finds the lock free.
+            fence(Ordering::SeqCst);
+            if !self.durable_news.load(Ordering::SeqCst) {
+                return;
+            }
+            let Some(mut core) = self.core.try_lock() else { return };
+            self.durable_news.store(false, Ordering::SeqCst);
+            let upto = self.log().durable();
+            self.run(&mut core, Input::Durable(upto));
+        }
+    }
+
+    fn run(&self, core: &mut MutexGuard<'_, Core>, input: Input) {
+        let now = self.clock.now();
+        let mut next = Some(input);
+        while let Some(input) = next.take() {
+            let Core { member, out, .. } = &mut **core;
+            member.step(now, input, out);
+            next = self.carry_out(core);
+        }
+        let committed = core.member.committed();
+        let end = core.member.place(committed).map_or(Lsn::ZERO, |place| place.end);
+        if self.committed.fetch_max(end.0, Ordering::SeqCst) < end.0 {
+            let mut seen = self.progress.lock();
+            seen.committed = seen.committed.max(committed);
+            drop(seen);
+            self.changed.notify_all();
+        }
+    }
+
+    /// Carries out what the member said; yields what it must be told of that.
+    fn carry_out(&self, core: &mut MutexGuard<'_, Core>) -> Option<Input> {
+        let out = std::mem::take(&mut core.out);
+        if let Some(kept) = out.keep {
+            self.keep(core, &kept);
+        }
+        if !out.receive.is_empty()
+            && let Err(error) = self.log().receive(&out.receive)
+        {
+            self.refused_by_log(&error);
+        }
+        for (to, message) in out.send {
+            self.send(to, &message);
+        }
+        for order in out.fetch {
+            // The thread ends with the process.
+            self.fetches.send(order).ok();
+        }
+        if let Some(peer) = out.copy_from.map(peer_of) {
+            self.is_over(core, Over::NeedsCopy(peer));
+        }
+        if core.led && out.role.is_some_and(|role| role != Role::Leader) {
+            say(&GROUP_LOST, &[&core.member.progress().term.to_string()]);
+            self.is_over(core, Over::LeadsNoMore);
+        }
+        self.tell_leader(core);
+        let term = out.lead?;
+        core.led = true;
+        match self.log().lead(term) {
+            Ok(first) => {
+                let mut seen = self.progress.lock();
+                seen.leads_from = Some(first.index);
+                drop(seen);
+                self.changed.notify_all();
+                Some(Input::Leading(first.place()))
+            }
+            Err(error) => self.refused_by_log(&error),
+        }
+    }
+
+    fn keep(&self, core: &Core, kept: &Kept) {
+        if let Err(error) = core.kept_file.write(kept) {
+            // A vote that is not durable must not be given.
+            let error = LogError::io("keep the state of the group", "group-state", error);
+            Listener::failed(self, &error);
+        }
+    }
+
+    fn send(&self, to: MemberId, message: &Message) {
+        let Some(links) = self.links.get() else { return };
+        let (head, parts) = message.encode();
+        // What finds no place is lost as on any network: the algorithm repeats it.
+        let _taken = links.send(
+            peer_of(to),
+            KIND_CONSENSUS,
+            message.is_urgent(),
+            FrameBody { head, parts },
+        );
+    }
+
+    fn tell_leader(&self, core: &mut MutexGuard<'_, Core>) {
+        let leader = core.member.leader();
+        if leader == core.leader {
+            return;
+        }
+        core.leader = leader;
+        let this = core.member.id();
+        let place = match leader {
+            // Only when its door is open: see `set_door`.
+            Some(leader) if leader == this => return,
+            Some(leader) => {
+                let name = self.names.get(peer_of(leader)).map_or("", String::as_str);
+                say(&GROUP_LED_BY, &[name, &core.member.progress().term.to_string()]);
+                Where::At(peer_of(leader))
+            }
+            None => Where::Nobody,
+        };
+        self.place.send_replace(place);
+    }
+
+    fn is_over(&self, core: &mut MutexGuard<'_, Core>, why: Over) {
+        if !std::mem::replace(&mut core.is_over, true)
+            && let Some(over) = self.over.get()
+        {
+            over(why);
+        }
+    }
+
+    /// The log does not take what the group decided: this instance cannot go on with it.
+    fn refused_by_log(&self, error: &LogError) -> ! {
+        say(&GROUP_REFUSED_LOG, &[&error.to_string()]);
+        std::process::exit(crate::EXIT_LOG_FAILED);
+    }
+}
+
+/// Places given out at once.
+const PLACES_AT_ONCE: u64 = 1_024;
+
+/// What [`Driver::committed_behind`] found.
+pub(crate) enum Applicable {
+    /// In memory.
+    Batches(Vec<Batch>),
+    /// To be read. Empty: there is nothing.
+    Places(Vec<BatchPlace>),
+}
+
+impl Listener for Driver {
+    fn durable(&self, _upto: Lsn) {
+        self.durable_news.store(true, Ordering::SeqCst);
+        self.take_durable_news();
+        if let Some(door) = self.door.get() {
+            door.durable(Lsn(self.committed.load(Ordering::SeqCst)));
+        }
+    }
+
+    fn failed(&self, error: &LogError) {
+        say(&towline_admin::catalogue::LOG_WRITE_FAILED, &[&error.to_string()]);
+        std::process::exit(crate::EXIT_LOG_FAILED);
+    }
+
+    fn space(&self, space: Space) {
+        if let Some(door) = self.door.get() {
+            door.space(space);
+        }
+    }
+}
+
+impl Replicator for Driver {
+    fn leaves(&self, batch: Batch) {
+        // Under a lock of the log: the holder of ours never waits for the log while this one leads.
+        let mut core = self.core.lock();
+        self.run(&mut core, Input::Left(batch));
+    }
+}

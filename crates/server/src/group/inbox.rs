@@ -1,0 +1,91 @@
+//! What the links bring: messages for the member, wishes for the active instance, streams.
+
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use towline_admin::catalogue::{GROUP_INSTANCE_CAME, GROUP_INSTANCE_WENT};
+
+use super::driver::Driver;
+use super::switch::Wish;
+use super::{KIND_CONSENSUS, KIND_WISH};
+use crate::images::Images;
+use crate::link::{Greeting, Inbox, LinkStream, Peer, Standing, StreamPurpose};
+use crate::logging::log as say;
+
+/// Takes relayed clients.
+pub(crate) type TakeClient = dyn Fn(StreamPurpose, LinkStream) + Send + Sync;
+
+/// See the module.
+pub(crate) struct GroupInbox {
+    pub(crate) driver: Arc<Driver>,
+    pub(crate) images: Arc<Images>,
+    /// Where relayed clients go, once it is known.
+    pub(crate) clients: Arc<OnceLock<Box<TakeClient>>>,
+    /// Builds of the peers, for the status.
+    pub(crate) builds: Arc<parking_lot::Mutex<Vec<String>>>,
+    pub(crate) data: PathBuf,
+}
+
+impl Inbox for GroupInbox {
+    fn standing(&self) -> Standing {
+        self.driver.standing()
+    }
+
+    fn opened(&self, peer: Peer, incoming: bool, greeting: &Greeting) {
+        if let Some(place) = self.builds.lock().get_mut(peer) {
+            *place = greeting.build.to_string();
+        }
+        if !incoming {
+            let name = self.driver.names().get(peer).map_or("", String::as_str);
+            say(&GROUP_INSTANCE_CAME, &[name, &greeting.build]);
+            self.driver.opened(peer, greeting.standing.clone());
+        }
+    }
+
+    fn closed(&self, peer: Peer, incoming: bool) {
+        if incoming {
+            let name = self.driver.names().get(peer).map_or("", String::as_str);
+            say(&GROUP_INSTANCE_WENT, &[name]);
+            self.driver.closed(peer);
+        }
+    }
+
+    fn frame(&self, peer: Peer, kind: u8, body: Bytes) {
+        match kind {
+            KIND_CONSENSUS => self.driver.frame(&body),
+            KIND_WISH => match serde_json::from_slice::<Wish>(&body) {
+                Ok(wish) => super::switch::grant(&self.driver, wish),
+                Err(error) => tracing::warn!(%error, peer, "a wish from another instance"),
+            },
+            // Of a later version: what must be understood has another protocol version.
+            other => tracing::debug!(other, peer, "a frame of an unknown kind"),
+        }
+    }
+
+    fn admits(&self, _peer: Peer, purpose: &StreamPurpose) -> Result<(), String> {
+        let active = self.driver.door().is_some();
+        match purpose {
+            StreamPurpose::Relay { .. } if active && self.clients.get().is_some() => Ok(()),
+            StreamPurpose::Copy if active => Ok(()),
+            StreamPurpose::Relay { .. } | StreamPurpose::Copy => {
+                Err("this instance is not active".into())
+            }
+        }
+    }
+
+    fn stream(&self, peer: Peer, purpose: StreamPurpose, stream: LinkStream) {
+        match purpose {
+            StreamPurpose::Relay { .. } => {
+                if let Some(take) = self.clients.get() {
+                    take(purpose, stream);
+                }
+            }
+            StreamPurpose::Copy => {
+                let (driver, images) = (Arc::clone(&self.driver), Arc::clone(&self.images));
+                let data = self.data.clone();
+                super::copy::give(driver, images, data, peer, stream);
+            }
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! An instance of a group: a replica that becomes active when the group says so.
+//!
+//! Reading order: [`start`] (from a folder to a replica), [`driver`] (the member of the group, stepped),
+//! [`replica`] (what is committed is applied), [`inbox`] (what the links bring), [`active`] (this
+//! instance serves clients), [`again`] (it does not any more: the process begins again), [`copy`] (a log
+//! that lags too far is replaced), [`switch`] and [`socket`] (what administrators ask for), [`status`],
+//! [`run`] (all of it in order).
+//!
+//! Not here: consensus (`towline_group`), the connections between instances (`link`).
+
+mod active;
+mod again;
+mod copy;
+mod driver;
+mod inbox;
+mod kept_file;
+mod replica;
+mod run;
+mod socket;
+mod start;
+mod status;
+mod switch;
+
+pub(crate) use driver::Driver;
+pub(crate) use run::run;
+
+use towline_group::MemberId;
+
+use crate::link::Peer;
+pub(crate) use crate::link::relay::Where;
+
+/// Frames that carry a message of the group.
+const KIND_CONSENSUS: u8 = 1;
+/// Frames that carry a wish of an administrator to the active instance, as JSON.
+const KIND_WISH: u8 = 2;
+
+/// A member's name in consensus: its position in the configuration, from 1.
+fn member_of(peer: Peer) -> MemberId {
+    MemberId(peer as u64 + 1)
+}
+
+/// The position of a member in the configuration.
+fn peer_of(member: MemberId) -> Peer {
+    usize::try_from(member.0.saturating_sub(1)).unwrap_or(usize::MAX)
+}

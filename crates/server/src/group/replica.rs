@@ -1,0 +1,193 @@
+//! An instance that does not lead: what the group committed is applied as it comes, so that it is ready
+//! to lead at any moment. It is a restart that does not end before it must.
+//!
+//! Not here: what is committed (`driver`); what comes after the end of the restart (`active`).
+//!
+//! Invariants: only what is committed is applied; images are taken between runs; the restart leaves
+//! this place once, when all is applied that this instance leads from.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use towline_admin::catalogue::{GROUP_CANNOT_APPLY, HOUSEKEEPING_FAILED};
+use towline_log::{Log, LogError, Pages, RunStream};
+use towline_node::{Instance, Restart};
+use towline_types::{Batch, BatchPlace, Lsn, Time};
+
+use super::driver::{Applicable, Driver, Seen};
+use crate::clock::Clock;
+use crate::housekeeping::{self, Policy};
+use crate::images::{Images, Stand, Taken};
+use crate::logging::log as say;
+use crate::start::make_room;
+
+/// Bytes of log applied at once, between looks at what else there is to do.
+const APPLIED_AT_ONCE_BYTES: usize = 4 * 1024 * 1024;
+/// How often a replica looks whether an image is due, and writes down how far it is.
+const HOUSEKEEPING_INTERVAL: Duration = Duration::from_millis(200);
+/// How often it writes down how far the log is known to be committed.
+const NOTE_EVERY: u32 = 5;
+
+/// See the module.
+pub(crate) struct Replica {
+    state: Mutex<State>,
+    driver: Arc<Driver>,
+    pages: Pages,
+}
+
+struct State {
+    /// `None` when this instance leads.
+    restart: Option<Restart>,
+    stream: RunStream,
+    /// The newest batch that was applied.
+    applied: BatchPlace,
+}
+
+impl Replica {
+    /// `applied` is the last batch whose runs are in `restart`, and no run is unfinished at its end.
+    pub(crate) fn new(
+        restart: Restart,
+        applied: BatchPlace,
+        driver: Arc<Driver>,
+        pages: Pages,
+    ) -> Replica {
+        let state = State { restart: Some(restart), stream: RunStream::new(), applied };
+        Replica { state: Mutex::new(state), driver, pages }
+    }
+
+    /// Applies what is committed until this instance has applied all that it leads from; yields the
+    /// restart to be ended. `None` when the process ends.
+    pub(crate) fn apply(&self) -> Option<(Restart, BatchPlace)> {
+        loop {
+            let applied = self.state.lock().applied;
+            let seen = self.driver.wait(applied.index, HOUSEKEEPING_INTERVAL);
+            match seen {
+                Seen { ending: true, .. } => return None,
+                Seen { leads_from: Some(from), .. } if applied.index >= from => {
+                    let restart = self.state.lock().restart.take()?;
+                    return Some((restart, applied));
+                }
+                Seen { committed, .. } if committed > applied.index => self.apply_some(applied),
+                Seen { .. } => {}
+            }
+        }
+    }
+
+    fn apply_some(&self, applied: BatchPlace) {
+        let batches = match self.driver.committed_behind(applied.index, APPLIED_AT_ONCE_BYTES) {
+            Applicable::Batches(batches) => batches,
+            Applicable::Places(places) if places.is_empty() => return,
+            Applicable::Places(places) => {
+                match self.driver.log().read_batches(&places, APPLIED_AT_ONCE_BYTES) {
+                    Ok(batches) => batches,
+                    Err(error) => cannot_apply(&error.to_string()),
+                }
+            }
+        };
+        let mut state = self.state.lock();
+        let State { restart: Some(restart), stream, applied } = &mut *state else { return };
+        for batch in &batches {
+            assert_eq!(batch.index, applied.index + 1, "what is applied follows what was applied");
+            self.apply_batch(restart, stream, batch);
+            *applied = batch.place();
+        }
+        if stream.at_seam() {
+            restart.reached(applied.end);
+            let seam = *applied;
+            drop(state);
+            self.driver.seam(seam);
+        }
+    }
+
+    fn apply_batch(&self, restart: &mut Restart, stream: &mut RunStream, batch: &Batch) {
+        let read = |page| self.pages.read(page).ok();
+        let fed = stream.feed(batch.lsn, &batch.payload, &mut |lsn, record| {
+            restart.record(lsn, record, &read)
+        });
+        if let Err(error) = fed {
+            cannot_apply(&error.to_string());
+        }
+        make_room(restart, &self.pages);
+    }
+
+    /// Images when they are due, until this instance leads or the process ends.
+    pub(crate) fn keep_house(&self, images: &Images, policy: Policy) {
+        let mut last = housekeeping::LastImage::begin(self.driver.log());
+        let mut turns = 0_u32;
+        while self.is_replica() {
+            std::thread::sleep(HOUSEKEEPING_INTERVAL);
+            turns = turns.wrapping_add(1);
+            if !self.is_replica() {
+                return;
+            }
+            if turns.is_multiple_of(NOTE_EVERY)
+                && let Err(error) = self.driver.note_committed()
+            {
+                tracing::warn!(%error, "how far the log is committed cannot be written down");
+            }
+            match housekeeping::image_if_due(self, images, policy, last) {
+                Ok(now) => last = now,
+                Err(error) => say(&HOUSEKEEPING_FAILED, &[&error.to_string()]),
+            }
+            forget_old_places(&self.driver);
+        }
+    }
+
+    fn is_replica(&self) -> bool {
+        self.state.lock().restart.is_some() && !self.driver.is_ending()
+    }
+}
+
+/// What the oldest image on disk does not need is not sent to anybody either.
+pub(crate) fn forget_old_places(driver: &Driver) {
+    if let Some(oldest) = driver.log().images().first() {
+        driver.forget(*oldest);
+    }
+}
+
+impl Stand for Replica {
+    fn look<R>(&self, look: impl FnOnce(&mut Instance) -> R) -> R {
+        let mut state = self.state.lock();
+        if let Some(restart) = state.restart.as_mut() {
+            return look(restart.instance());
+        }
+        drop(state);
+        // It became active meanwhile, or is just becoming so.
+        self.driver.wait_for_door().look(look)
+    }
+
+    fn look_between_runs<R>(&self, look: impl FnOnce(&mut Instance) -> R) -> Option<R> {
+        let mut state = self.state.lock();
+        let at_seam = state.stream.at_seam();
+        let restart = state.restart.as_mut().filter(|_| at_seam)?;
+        Some(look(restart.instance()))
+    }
+
+    fn log(&self) -> Log {
+        self.driver.log().clone()
+    }
+
+    fn clock(&self) -> Clock {
+        self.driver.clock()
+    }
+
+    fn log_failed(&self, error: &LogError) {
+        towline_log::Listener::failed(self.driver.as_ref(), error);
+    }
+
+    fn image_taken(&self, _taken: &Taken, _now: Time) {}
+}
+
+/// The log has what no instance of this version wrote, or what does not fit: it cannot be gone on with.
+fn cannot_apply(why: &str) -> ! {
+    say(&GROUP_CANNOT_APPLY, &[why]);
+    std::process::exit(crate::EXIT_LOG_FAILED);
+}
+
+/// Where the log of a replica that has applied nothing but an image goes on.
+pub(crate) fn begin_at(base: BatchPlace, places: &[BatchPlace], known: (u64, Lsn)) -> BatchPlace {
+    let (index, end) = known;
+    let noted = places.iter().find(|place| place.index == index && place.end == end);
+    noted.copied().unwrap_or(base)
+}

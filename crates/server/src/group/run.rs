@@ -1,0 +1,379 @@
+//! An instance of a group from start to end: a replica first, active when the group says so.
+
+use std::path::Path;
+use std::sync::mpsc::RecvTimeoutError;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::JoinSet;
+use towline_admin::catalogue::{
+    ENDED, GROUP_COPY_FAILED, GROUP_REPLICA, HOUSEKEEPING_FAILED, LISTENING, QUIESCING,
+};
+
+use super::active::{self, Serving};
+use super::driver::{Driver, Over};
+use super::inbox::GroupInbox;
+use super::replica::forget_old_places;
+use super::socket::{self, GroupSocket};
+use super::start::{self, Opened};
+use super::status::View;
+use super::{again, copy, switch};
+use crate::attempts::Attempts;
+use crate::clock::Clock;
+use crate::config::{Config, GroupConfig};
+use crate::door::{Door, GroupView};
+use crate::housekeeping;
+use crate::identity::Doorman;
+use crate::link::relay::Reception;
+use crate::link::{self, LinkSettings, Links, StreamPurpose};
+use crate::logging::log as say;
+use crate::net::{Admission, ListenerKind, Listening};
+use crate::refused::RunError;
+use crate::run::{LocalEvent, RunArgs, listen, welcome};
+use crate::users::Users;
+
+/// How long a process that leads no more serves its connections, so that they hear their end.
+const LINGER: Duration = Duration::from_millis(60);
+/// Before a copy that failed is tried again.
+const COPY_PAUSE: Duration = Duration::from_secs(1);
+/// How often an active instance writes down how far it is.
+const NOTE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// What happens to the process as a whole.
+enum Event {
+    /// This instance became active.
+    Active(Arc<Door>),
+    /// It cannot go on as it is.
+    Over(Over),
+    /// A copy is in place of its log.
+    Copied,
+    /// The system refused something that an active instance needs.
+    Failed(std::io::Error),
+}
+
+/// Runs an instance of a group until it is told to end.
+///
+/// # Errors
+/// When it cannot start; see [`RunError`].
+pub(crate) fn run(
+    args: &RunArgs,
+    config: &Config,
+    group: &GroupConfig,
+    users: &Arc<Users>,
+    clock: Clock,
+) -> Result<(), RunError> {
+    let refused =
+        |error| RunError::Start { name: args.name.clone(), data: args.data.clone(), error };
+    let about = (config, group);
+    let opened =
+        start::open(&args.name, &args.data, about, args.log_sync_delay, clock).map_err(refused)?;
+    let opened = Arc::new(opened);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(2)
+        .build()
+        .map_err(RunError::System)?;
+    let ended = runtime.block_on(serve(args, about, users, &opened))?;
+    runtime.shutdown_background();
+    if let Ended::Again = ended {
+        again::begin_again();
+    }
+    end_in_order(&opened);
+    say(&ENDED, &[&args.name]);
+    Ok(())
+}
+
+/// How serving ended.
+enum Ended {
+    InOrder,
+    Again,
+}
+
+fn end_in_order(opened: &Opened) {
+    let driver = &opened.driver;
+    driver.end();
+    let image = match driver.door() {
+        Some(door) => opened.images.take(door.as_ref()),
+        None => opened.images.take(opened.replica.as_ref()),
+    };
+    if let Err(error) = image {
+        // The next start reads a longer tail.
+        say(&HOUSEKEEPING_FAILED, &[&error.to_string()]);
+    }
+    if let Err(error) = driver.note_committed() {
+        tracing::warn!(%error, "how far the log is committed cannot be written down");
+    }
+    if let Some(links) = driver.links() {
+        links.stop();
+    }
+    driver.log().shutdown();
+}
+
+async fn serve(
+    args: &RunArgs,
+    (config, group): (&Config, &GroupConfig),
+    users: &Arc<Users>,
+    opened: &Arc<Opened>,
+) -> Result<Ended, RunError> {
+    let mut terminate = signal(SignalKind::terminate()).map_err(RunError::System)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(RunError::System)?;
+    let (events, mut happened) = unbounded_channel();
+    let (asks, mut asked) = unbounded_channel();
+    let driver = &opened.driver;
+    let over = events.clone();
+    driver.set_over(move |why| {
+        // Nobody listens when the process ends anyway.
+        over.send(Event::Over(why)).ok();
+    });
+    let admission = Admission::new(config.limits.clone());
+    let listeners = Listeners::bind(args, config, users)?;
+    let names = listeners.urls.clone();
+    let entrance = start_links(args, group, opened, &admission, &listeners)?;
+    let mut tasks = JoinSet::new();
+    for (number, listening) in listeners.listening {
+        tasks.spawn(Arc::clone(&entrance.reception).serve(number, listening));
+    }
+    let view: Arc<dyn GroupView> = Arc::clone(&entrance.view);
+    let answering = GroupSocket {
+        driver: Arc::clone(driver),
+        view: Arc::clone(&view),
+        events: asks,
+    };
+    answering.start(&args.data).map_err(RunError::System)?;
+    start_threads(args, (config, group), opened, &entrance, (names.clone(), events.clone()))?;
+    say(&GROUP_REPLICA, &[&args.name, &group.instance]);
+    welcome(args, &names, driver.clock(), again::is_again());
+    loop {
+        let stop = tokio::select! {
+            _ = terminate.recv() => true,
+            _ = interrupt.recv() => true,
+            Some(ask) = asked.recv() => match ask {
+                LocalEvent::Stop => true,
+                LocalEvent::Restart => {
+                    leave(args, driver, &mut happened).await;
+                    return Ok(Ended::Again);
+                }
+            },
+            Some(event) = happened.recv() => match event {
+                Event::Active(door) => {
+                    serve_as_active(&mut tasks, config, opened, &door);
+                    false
+                }
+                Event::Over(Over::LeadsNoMore) => {
+                    tokio::time::sleep(LINGER).await;
+                    return Ok(Ended::Again);
+                }
+                Event::Over(Over::NeedsCopy(peer)) => {
+                    start_copy(opened, &args.data, peer, &events);
+                    false
+                }
+                Event::Copied => return Ok(Ended::Again),
+                Event::Failed(error) => return Err(RunError::System(error)),
+            },
+        };
+        if stop {
+            leave(args, driver, &mut happened).await;
+            return Ok(Ended::InOrder);
+        }
+    }
+}
+
+/// Before the process ends on purpose: an active instance hands over, if anybody is there.
+async fn leave(args: &RunArgs, driver: &Arc<Driver>, happened: &mut UnboundedReceiver<Event>) {
+    say(&QUIESCING, &[&args.name]);
+    for socket in [args.data.join("towline.sock"), socket::path(&args.data)] {
+        std::fs::remove_file(socket).ok();
+    }
+    if driver.door().is_none() {
+        return;
+    }
+    let hand_over = Arc::clone(driver);
+    let handed = tokio::task::spawn_blocking(move || switch::hand_over(&hand_over, None)).await;
+    if let Ok(Ok(())) = handed {
+        // Its connections hear their end.
+        tokio::time::sleep(LINGER).await;
+        happened.close();
+    }
+}
+
+/// The sockets that clients come to.
+struct Listeners {
+    listening: Vec<(Option<u16>, Listening)>,
+    kinds: Vec<ListenerKind>,
+    local: ListenerKind,
+    urls: Vec<String>,
+}
+
+impl Listeners {
+    fn bind(args: &RunArgs, config: &Config, users: &Arc<Users>) -> Result<Listeners, RunError> {
+        let attempts = Arc::new(Attempts::default());
+        let (mut listening, mut kinds, mut urls) = (Vec::new(), Vec::new(), Vec::new());
+        for (number, listener) in (0..).zip(&config.listener) {
+            let (socket, url) = listen(args, listener, config, users, &attempts)?;
+            say(&LISTENING, &[&url]);
+            kinds.push(socket.kind().clone());
+            listening.push((Some(number), socket));
+            urls.push(url);
+        }
+        let path = args.data.join("towline.sock");
+        let doorman = Arc::new(Doorman::local(&args.name, &config.limits, users));
+        let local = ListenerKind { tls: None, doorman };
+        let socket = Listening::local(&path, local.clone())
+            .map_err(|error| RunError::Listen { address: path.display().to_string(), error })?;
+        listening.push((None, socket));
+        Ok(Listeners { listening, kinds, local, urls })
+    }
+}
+
+/// What brings clients in, and what the status says.
+struct Entrance {
+    reception: Arc<Reception<Serving>>,
+    serving: Arc<Serving>,
+    view: Arc<View>,
+}
+
+fn start_links(
+    args: &RunArgs,
+    group: &GroupConfig,
+    opened: &Opened,
+    admission: &Arc<Admission>,
+    listeners: &Listeners,
+) -> Result<Entrance, RunError> {
+    let driver = &opened.driver;
+    let this = group.position(&group.instance).unwrap_or(0);
+    let address = group.member.get(this).map(|member| member.address.clone()).unwrap_or_default();
+    let listener = link::bind(&address)
+        .map_err(|error| RunError::Listen { address: address.clone(), error })?;
+    let builds = Arc::new(parking_lot::Mutex::new(vec![String::new(); group.member.len()]));
+    let clients = Arc::new(OnceLock::new());
+    let inbox = GroupInbox {
+        driver: Arc::clone(driver),
+        images: Arc::clone(&opened.images),
+        clients: Arc::clone(&clients),
+        builds: Arc::clone(&builds),
+        data: args.data.clone(),
+    };
+    let settings = LinkSettings::of(&args.name, group, this, Some(listener));
+    let links = Links::start(settings, Arc::new(inbox));
+    let links = Arc::new(links.map_err(|error| RunError::Tls(error.to_string()))?);
+    let serving = Arc::new(Serving::default());
+    let reception = Reception::new(
+        Arc::clone(&links),
+        driver.whereabouts(),
+        Arc::clone(&serving),
+        Arc::clone(admission),
+    );
+    let (kinds, local) = (listeners.kinds.clone(), listeners.local.clone());
+    let (host, runtime) = (Arc::clone(&reception), links.streams().clone());
+    let take = Box::new(move |purpose: StreamPurpose, stream| {
+        let StreamPurpose::Relay { listener, client } = purpose else { return };
+        let (host, kinds, local) = (Arc::clone(&host), kinds.clone(), local.clone());
+        runtime.spawn(async move {
+            host.relayed(&kinds, &local, this, (listener, client), stream).await;
+        });
+    });
+    let taken: Result<(), Box<super::inbox::TakeClient>> = clients.set(take);
+    assert!(taken.is_ok(), "clients are taken in one place");
+    driver.set_links(links);
+    let view = Arc::new(View::new(Arc::clone(driver), group.clone(), builds));
+    Ok(Entrance { reception, serving, view })
+}
+
+fn start_threads(
+    args: &RunArgs,
+    (config, group): (&Config, &GroupConfig),
+    opened: &Arc<Opened>,
+    entrance: &Entrance,
+    (urls, events): (Vec<String>, UnboundedSender<Event>),
+) -> Result<(), RunError> {
+    let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(body);
+        thread.map(drop).map_err(RunError::System)
+    };
+    let (driver, tick) = (Arc::clone(&opened.driver), start::tick(group));
+    spawn("group-tick", Box::new(move || keep_time(&driver, tick)))?;
+    let (of_fetches, driver) = (Arc::clone(opened), Arc::clone(&opened.driver));
+    spawn("group-read", Box::new(move || start::serve_fetches(&driver, &of_fetches.fetches())))?;
+    let house = Arc::clone(opened);
+    let policy = housekeeping::Policy::of(config, opened.extent_bytes);
+    spawn("group-house", Box::new(move || house.replica.keep_house(&house.images, policy)))?;
+    let (opened, serving) = (Arc::clone(opened), Arc::clone(&entrance.serving));
+    let view: Arc<dyn GroupView> = Arc::clone(&entrance.view);
+    let (name, config) = (args.name.clone(), config.clone());
+    spawn(
+        "group-apply",
+        Box::new(move || {
+            let Some((restart, tail)) = opened.replica.apply() else { return };
+            let about = (urls, view);
+            let (of, back) = ((name.as_str(), &config), (restart, tail));
+            let event = match active::open_door(of, &opened, back, &serving, about) {
+                Ok(door) => Event::Active(door),
+                Err(error) => Event::Failed(error),
+            };
+            // Nobody listens when the process ends anyway.
+            events.send(event).ok();
+        }),
+    )
+}
+
+/// Ticks, and looks earlier when the member wants it.
+fn keep_time(driver: &Driver, tick: Duration) {
+    let (_stop, never) = std::sync::mpsc::channel::<()>();
+    let mut last = Instant::now();
+    loop {
+        let rest = tick.saturating_sub(last.elapsed());
+        let wanted = driver.next_try().map_or(rest, |wanted| wanted.min(rest));
+        let waited = never.recv_timeout(wanted.max(Duration::from_millis(1)));
+        if waited != Err(RecvTimeoutError::Timeout) || driver.is_ending() {
+            return;
+        }
+        if last.elapsed() >= tick {
+            // One tick however long it was: a process that was stopped must not find its time gone.
+            last = Instant::now();
+            driver.tick();
+        } else {
+            driver.look_again();
+        }
+    }
+}
+
+fn serve_as_active(tasks: &mut JoinSet<()>, config: &Config, opened: &Arc<Opened>, door: &Arc<Door>) {
+    tasks.spawn(housekeeping::tick(Arc::clone(door)));
+    tasks.spawn(housekeeping::relieve(Arc::clone(door), config.log.reserve_bytes));
+    let policy = housekeeping::Policy::of(config, door.extent_bytes());
+    tasks.spawn(housekeeping::reclaim(Arc::clone(door), Arc::clone(&opened.images), policy));
+    let opened = Arc::clone(opened);
+    tasks.spawn(async move {
+        let mut interval = tokio::time::interval(NOTE_INTERVAL);
+        loop {
+            interval.tick().await;
+            forget_old_places(&opened.driver);
+        }
+    });
+}
+
+/// Gets a copy on a thread of its own, as often as it takes.
+fn start_copy(
+    opened: &Arc<Opened>,
+    data: &Path,
+    peer: crate::link::Peer,
+    events: &UnboundedSender<Event>,
+) {
+    let (opened, data, events) = (Arc::clone(opened), data.to_owned(), events.clone());
+    let started = std::thread::Builder::new().name("copy".into()).spawn(move || {
+        let mut peer = peer;
+        while let Err(why) = copy::take(&opened.driver, &data, peer) {
+            let name = opened.driver.names().get(peer).cloned().unwrap_or_default();
+            say(&GROUP_COPY_FAILED, &[&name, &why]);
+            std::thread::sleep(COPY_PAUSE);
+            // Another one may be active now.
+            peer = opened.driver.active_peer().unwrap_or(peer);
+        }
+        events.send(Event::Copied).ok();
+    });
+    if let Err(error) = started {
+        say(&GROUP_COPY_FAILED, &["", &error.to_string()]);
+    }
+}
