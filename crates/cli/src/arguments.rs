@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use towline_load::LoadArgs;
 use towline_load::disk::{DiskArgs, DiskPart};
 
-pub(crate) use group::{Demo, Group, Here, Instance, Replace, RollingRestart, Stop, Switch};
+pub(crate) use group::{Demo, Group, Instance, Replace, RollingRestart, Stop, Switch};
 
 const EXIT_CODES: &str =
     "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no message, 4 cannot connect.";

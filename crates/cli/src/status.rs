@@ -25,7 +25,9 @@ pub(crate) fn run(arguments: &Status) -> Result<(), Failure> {
     let mut look = move || look(&reach, &mut prepared);
     match arguments.watch {
         None => show::line(&look()?),
-        Some(seconds) => watch::run(View { interval: Duration::from_secs_f64(seconds), json }, look),
+        Some(seconds) => {
+            watch::run(View { interval: Duration::from_secs_f64(seconds), json }, look)
+        }
     }
 }
 

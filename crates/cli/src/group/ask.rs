@@ -126,8 +126,8 @@ impl Asking {
         if line.last() != Some(&b'\n') {
             return Err(Unanswered::Lost { socket: self.socket.clone() });
         }
-        let mut reply: Value =
-            serde_json::from_slice(&line).map_err(|error| Unanswered::Strange(error.to_string()))?;
+        let mut reply: Value = serde_json::from_slice(&line)
+            .map_err(|error| Unanswered::Strange(error.to_string()))?;
         if let Some(reason) = reply.get("error").and_then(Value::as_str) {
             return Err(Unanswered::Refused(reason.to_owned()));
         }

@@ -1,0 +1,33 @@
+//! Commands for a group of instances: they ask, wait and show. What a switch or a restart is, the
+//! instances decide.
+//!
+//! Reading order: `ask` (the socket of an instance), `patience` (waiting for something on another
+//! process), `switch`, `rolling`, `replace`, `demo` with `plan` (its files).
+
+pub(crate) mod ask;
+mod demo;
+mod patience;
+mod plan;
+mod replace;
+mod rolling;
+mod switch;
+
+pub(crate) use rolling::rolling;
+pub(crate) use switch::switch;
+
+use crate::arguments::{Group, Instance};
+use crate::failure::Failure;
+
+/// Runs `towline instance`.
+pub(crate) fn instance(command: &Instance) -> Result<(), Failure> {
+    match command {
+        Instance::Replace(arguments) => replace::run(arguments),
+    }
+}
+
+/// Runs `towline group`.
+pub(crate) fn run(command: &Group) -> Result<(), Failure> {
+    match command {
+        Group::Demo(arguments) => demo::run(arguments),
+    }
+}
