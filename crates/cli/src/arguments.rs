@@ -9,7 +9,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use towline_load::LoadArgs;
 use towline_load::disk::{DiskArgs, DiskPart};
 
-pub(crate) use group::{Demo, Group, Instance, Replace, RollingRestart, Stop, Switch};
+pub(crate) use group::{
+    Demo, Group, GroupCertificates, Instance, Replace, RollingRestart, Stop, Switch,
+};
 
 const EXIT_CODES: &str =
     "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no message, 4 cannot connect.";
@@ -51,11 +53,6 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: Instance,
     },
-    /// Groups of three instances
-    Group {
-        #[command(subcommand)]
-        command: Group,
-    },
     /// Take an image of a running queue manager now: a restart begins from it
     Image(Image),
     /// Copy a queue manager, running or not, into a folder; or check such a copy
@@ -77,6 +74,11 @@ pub(crate) enum Command {
     DisktestPart {
         #[command(subcommand)]
         part: DiskPart,
+    },
+    /// Prepare a group of three instances
+    Group {
+        #[command(subcommand)]
+        command: Group,
     },
     /// Make a line of a users file: who may log in with a name and a password
     User(User),

@@ -341,3 +341,34 @@ fn a_backup_is_made_on_the_local_socket_only() {
     towline(&["backup", "verify", folder.path().to_str().unwrap()]).assert().code(1);
     towline(&["backup"]).assert().code(2);
 }
+
+#[test]
+fn papers_of_a_group_pass_the_check_of_their_own_instance_only() {
+    let folder = TempDir::new().unwrap();
+    let out = folder.path().to_str().unwrap();
+    towline(&["group", "certificates", "--out", out, "--group", "G", "--instances", "a,b,c"])
+        .assert()
+        .success();
+    let config = folder.path().join("a.toml");
+    let text = format!(
+        "[group]\nname = \"G\"\ninstance = \"a\"\ncertificate = \"{out}/a.pem\"\n\
+         private_key = \"{out}/a-key.pem\"\nauthorities = \"{out}/authority.pem\"\n\
+         [[group.member]]\nname = \"a\"\naddress = \"127.0.0.1:5701\"\n\
+         [[group.member]]\nname = \"b\"\naddress = \"127.0.0.1:5702\"\n\
+         [[group.member]]\nname = \"c\"\naddress = \"127.0.0.1:5703\"\n"
+    );
+    std::fs::write(&config, text).unwrap();
+    let check = |more: &[&str]| {
+        let arguments = [&["group", "check", config.to_str().unwrap()], more].concat();
+        towline(&arguments).assert()
+    };
+    let said = check(&[]).success().get_output().stdout.clone();
+    let said = String::from_utf8(said).unwrap();
+    assert!(said.contains("instance 'a' of group 'G' of 'QM1'"), "{said}");
+    assert!(said.contains("valid until") && said.contains("member 'c' at"), "{said}");
+    for (more, code) in
+        [(&["--instance", "b"][..], 1), (&["--name", "QM2"], 1), (&["--instance", "d"], 2)]
+    {
+        check(more).code(code);
+    }
+}

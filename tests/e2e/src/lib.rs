@@ -4,7 +4,8 @@
 //! [`wait`] (levels, not edges), [`place`] (where programs are), [`daemon`] (start, kill, ask),
 //! [`program`] (clients in other languages), [`wire`] (raw AMQP bytes), [`peer`] (a hostile or a
 //! plain peer on one socket), [`lossy`] (a file system that forgets), [`slow`] (one that
-//! takes its time), [`history`] (who was told
+//! takes its time), [`slow_net`] (a network
+//! that does), [`history`] (who was told
 //! what), [`workload`] (producers and movers for the kill tests), [`deep`] (deep queues),
 //! [`extent`] (the log's bytes), [`papers`] (certificates). Nothing here is part of the product, and the product's crates are
 //! not used: what is tested is what a stranger sees.
@@ -20,6 +21,7 @@ pub mod peer;
 pub mod place;
 pub mod program;
 pub mod slow;
+pub mod slow_net;
 pub mod wait;
 pub mod wire;
 pub mod workload;

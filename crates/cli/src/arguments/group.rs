@@ -93,6 +93,20 @@ pub(crate) struct Replace {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Group {
+    /// Make an authority and a certificate for each instance, or renew them with the authority that is
+    /// there
+    Certificates(GroupCertificates),
+    /// Check the [group] of a configuration, and the certificates that it names
+    Check {
+        /// Configuration file of one instance
+        config: PathBuf,
+        /// Name of the queue manager
+        #[arg(long, value_name = "NAME", default_value = "QM1")]
+        name: String,
+        /// Which instance [default: the one that the configuration names]
+        #[arg(long, value_name = "NAME")]
+        instance: Option<String>,
+    },
     /// Run three instances on this machine, to try it: certificates, configuration and processes
     Demo(Demo),
 }
@@ -109,4 +123,24 @@ pub(crate) struct Demo {
     /// instances take three more
     #[arg(long, default_value_t = 5672, value_parser = clap::value_parser!(u16).range(1..=65_530))]
     pub(crate) port: u16,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct GroupCertificates {
+    /// Folder for the PEM files, made when it is not there
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: PathBuf,
+    /// Name of the queue manager
+    #[arg(long, value_name = "NAME", default_value = "QM1")]
+    pub(crate) name: String,
+    /// Name of the group [default: that of the queue manager]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) group: Option<String>,
+    /// Names of the instances
+    #[arg(long, value_name = "A,B,C", value_delimiter = ',', required = true)]
+    pub(crate) instances: Vec<String>,
+    /// How long the certificates are valid; the authority is for ten years
+    #[arg(long, value_name = "N", default_value_t = 365,
+          value_parser = clap::value_parser!(u32).range(1..=3_650))]
+    pub(crate) days: u32,
 }

@@ -2,9 +2,12 @@
 //! instances decide.
 //!
 //! Reading order: `ask` (the socket of an instance), `patience` (waiting for something on another
-//! process), `switch`, `rolling`, `replace`, `demo` with `plan` (its files).
+//! process), `switch`, `rolling`, `replace`; `certificates` and `check`, which talk to no instance; `demo`
+//! with `plan` (its files).
 
 pub(crate) mod ask;
+mod certificates;
+mod check;
 mod demo;
 mod patience;
 mod plan;
@@ -28,6 +31,8 @@ pub(crate) fn instance(command: &Instance) -> Result<(), Failure> {
 /// Runs `towline group`.
 pub(crate) fn run(command: &Group) -> Result<(), Failure> {
     match command {
+        Group::Certificates(arguments) => certificates::run(arguments),
+        Group::Check { config, name, instance } => check::run(config, name, instance.as_deref()),
         Group::Demo(arguments) => demo::run(arguments),
     }
 }

@@ -4,15 +4,17 @@
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use crate::arguments::Demo;
+use crate::arguments::{Demo, GroupCertificates};
 use crate::failure::Failure;
 
 /// Names of the instances.
 const NAMES: [&str; 3] = ["a", "b", "c"];
 /// Where the certificates are, below the folder of the demonstration.
 const CERTIFICATES: &str = "certificates";
+
+/// They are made anew at each start.
+const CERTIFICATE_DAYS: u32 = 365;
 
 /// A group on this machine.
 #[derive(Debug)]
@@ -65,7 +67,13 @@ impl Plan {
         std::fs::create_dir_all(&self.dir)
             .map_err(|error| Failure::about(self.dir.display(), error))?;
         let certificates = self.dir.join(CERTIFICATES);
-        make_certificates(&certificates, &self.name)?;
+        super::certificates::run(&GroupCertificates {
+            out: certificates,
+            name: self.name.clone(),
+            group: None,
+            instances: NAMES.map(ToOwned::to_owned).to_vec(),
+            days: CERTIFICATE_DAYS,
+        })?;
         for instance in &self.instances {
             let text = self.config(instance)?;
             std::fs::write(&instance.config, text)
@@ -102,21 +110,6 @@ impl Plan {
         }
         Ok(text)
     }
-}
-
-/// Makes the certificates of all instances, by the command that makes them for real groups.
-fn make_certificates(folder: &Path, name: &str) -> Result<(), Failure> {
-    if folder.exists() {
-        std::fs::remove_dir_all(folder).map_err(|error| Failure::about(folder.display(), error))?;
-    }
-    let mut command = Command::new(std::env::current_exe()?);
-    command.args(["group", "certificates", "--name", name, "--instances", &NAMES.join(",")]);
-    let made = command.arg("--out").arg(folder).output()?;
-    if made.status.success() {
-        return Ok(());
-    }
-    let why = String::from_utf8_lossy(&made.stderr);
-    Err(Failure::about("certificates", why.trim()))
 }
 
 /// A string as TOML writes it. JSON's escapes are TOML's, but for one letter that JSON does not escape.

@@ -3,7 +3,8 @@
 //!
 //! Connections that stand are not ended: a certificate counts when a connection begins.
 //!
-//! Invariant: files that cannot be used leave the ones in use as they are, and are told once.
+//! Invariant: files that cannot be used leave the ones in use as they are, and are told once, when they
+//! are the same at the next look.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -39,7 +40,7 @@ pub(super) enum Expiry {
 
 /// Looks until the runtime ends.
 pub(super) async fn watch(shared: Arc<Shared>) {
-    let mut told = String::new();
+    let (mut told, mut seen) = (String::new(), String::new());
     let mut told_expiry = Told { expiry: expiry(shared.papers().expires_at), age: Duration::ZERO };
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
@@ -47,17 +48,19 @@ pub(super) async fn watch(shared: Arc<Shared>) {
         // A disk that does not answer must not keep heartbeats waiting.
         let looked = tokio::task::spawn_blocking(move || look_again(&look)).await;
         match looked.unwrap_or_else(|error| Err(error.to_string())) {
-            Ok(None) => told.clear(),
+            Ok(None) => (told, seen) = Default::default(),
             Ok(Some(papers)) => {
                 log(&GROUP_CERTIFICATE_READ, &[&papers.expires()]);
                 *shared.papers.write() = Arc::new(papers);
-                told.clear();
+                (told, seen) = Default::default();
             }
             Err(why) => {
-                if why != told {
+                // Once may be in the middle of a change: certificate and key are two files.
+                if why == seen && why != told {
                     log(&GROUP_CERTIFICATE_UNREADABLE, &[&why]);
-                    told = why;
+                    told.clone_from(&why);
                 }
+                seen = why;
             }
         }
         told_expiry = tell_expiry(&shared.papers(), Some(told_expiry));
