@@ -75,7 +75,7 @@ pub(crate) enum Command {
         #[command(subcommand)]
         part: DiskPart,
     },
-    /// Prepare a group of three instances
+    /// Prepare a group of three instances, or try one on this machine
     Group {
         #[command(subcommand)]
         command: Group,
