@@ -254,7 +254,9 @@ impl LogError {
         }
     }
 
-    pub(crate) fn io(doing: &'static str, file: &str, source: io::Error) -> LogError {
+    /// That `doing` something to `file` failed.
+    #[must_use]
+    pub fn io(doing: &'static str, file: &str, source: io::Error) -> LogError {
         LogError::Io { doing, file: file.to_owned(), source }
     }
 }

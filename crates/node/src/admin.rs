@@ -64,7 +64,9 @@ impl Instance {
         serde_json::to_string(&reply).unwrap_or_default()
     }
 
-    fn status(&self, now: Time, journal: &dyn Journal) -> towline_admin::status::Status {
+    /// All that `towline status` shows.
+    #[must_use]
+    pub fn status(&self, now: Time, journal: &dyn Journal) -> towline_admin::status::Status {
         let mut status = journal.surroundings(now);
         status.name.clone_from(&self.name);
         status.state = if self.is_quiescing() { State::Quiescing } else { State::Running };

@@ -130,6 +130,12 @@ impl Restart {
         self.whole
     }
 
+    /// The position of the image; zero without one.
+    #[must_use]
+    pub fn image_at(&self) -> Lsn {
+        self.image_at
+    }
+
     /// The pages that the image refers to.
     pub fn pages(&self) -> impl Iterator<Item = PageRef> {
         self.instance.pages()

@@ -54,6 +54,12 @@ pub(crate) struct Chores {
     pub(crate) rebuild_marker: PathBuf,
 }
 
+/// Who knows the group, for a status.
+pub(crate) trait GroupView: Send + Sync {
+    /// The group now.
+    fn group(&self) -> towline_admin::status::GroupStatus;
+}
+
 const SPACE_HEARD: u8 = 0;
 const SPACE_ENOUGH: u8 = 1;
 const SPACE_FULL: u8 = 2;
@@ -120,6 +126,17 @@ impl Door {
     pub(crate) fn set_listeners(&self, urls: Vec<String>) {
         let set = self.surroundings.listeners.set(urls);
         assert!(set.is_ok(), "listeners are known once");
+    }
+
+    /// All that `towline status` shows.
+    pub(crate) fn status(&self) -> towline_admin::status::Status {
+        let (now, journal) = (self.clock.now(), self.journal());
+        self.look(|instance| instance.status(now, &journal))
+    }
+
+    /// Has the status show the group.
+    pub(crate) fn set_group(&self, group: Arc<dyn GroupView>) {
+        assert!(self.surroundings.group.set(group).is_ok(), "a group is known once");
     }
 
     fn running_log(&self) -> &Log {

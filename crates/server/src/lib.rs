@@ -1,6 +1,6 @@
 //! The daemon: one instance of a queue manager with real sockets, threads, disks and clocks.
 //!
-//! Reading order: [`run`] (start to end), `door` (the one lock around the node), `net` (listeners and
+//! Reading order: [`run`] (start to end), `group` (an instance of a group, from replica to active), `link` (connections between instances), `door` (the one lock around the node), `net` (listeners and
 //! connections), `journal` and `bodies` (the log as node and connections see it), `pager`
 //! (pages of deep queues), `images`, `housekeeping` (when images are due, reclaim, time), `link` (to the other instances of a group), `clerk`
 //! (what administrators ask for), `backup` (copies, and the way back), `config`, `identity`, `users`, `attempts` (who comes in).
@@ -18,6 +18,7 @@ pub mod config;
 mod defaults;
 mod door;
 mod fetcher;
+mod group;
 mod hint;
 mod housekeeping;
 mod identity;
@@ -45,3 +46,6 @@ pub use run::{RunArgs, run};
 
 /// Exit status when the recovery log failed: what is acknowledged is safe, a restart will tell.
 pub const EXIT_LOG_FAILED: i32 = 70;
+
+/// Exit status of an instance of a group that must begin again and cannot do so by itself: start it.
+pub const EXIT_BEGINS_AGAIN: i32 = 75;

@@ -71,6 +71,9 @@ pub fn run(args: &RunArgs) -> Result<(), RunError> {
     config.check().map_err(|why| RunError::Config { file: None, error: ConfigError::from(why) })?;
     let users = Users::read(&config.users).map_err(|why| refused(why.into()))?;
     let users = Arc::new(users);
+    if let Some(group) = &config.group {
+        return crate::group::run(args, &config, group, &users, clock);
+    }
     let start::Opened { door, fetches, page_requests, chores, images } =
         start::open(&args.name, &args.data, &config, args.log_sync_delay, clock).map_err(
             |error| RunError::Start { name: args.name.clone(), data: args.data.clone(), error },
@@ -132,7 +135,7 @@ async fn serve(
     chores.spawn(housekeeping::reclaim(Arc::clone(door), Arc::clone(images), policy));
     door.load_first_pages();
     door.set_listeners(addresses.clone());
-    welcome(args, &addresses, door);
+    welcome(args, &addresses, door.clock(), false);
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
@@ -155,7 +158,7 @@ async fn serve(
     Ok(())
 }
 
-fn listen(
+pub(crate) fn listen(
     args: &RunArgs,
     listener: &ListenerConfig,
     config: &Config,
@@ -173,7 +176,7 @@ fn listen(
     Ok((listening, format!("{scheme}://{address}")))
 }
 
-fn io_threads(config: &Config) -> usize {
+pub(crate) fn io_threads(config: &Config) -> usize {
     match config.limits.io_threads {
         0 => std::thread::available_parallelism().map_or(1, |cores| cores.get().div_ceil(2)),
         threads => threads,
@@ -203,10 +206,12 @@ async fn wait_until(longest: Duration, mut done: impl FnMut() -> bool) -> bool {
 }
 
 /// Tells those who wait for it, and then whoever looks, that clients may come.
-fn welcome(args: &RunArgs, urls: &[String], door: &Door) {
-    let clock = door.clock();
+pub(crate) fn welcome(args: &RunArgs, urls: &[String], clock: Clock, again: bool) {
     let took = clock.now().since(clock.started_at());
     log(&READY, &[&args.name, &took.as_millis().to_string()]);
+    if again {
+        return;
+    }
     let ready: Vec<String> = urls.iter().map(|url| format!("ready {url}")).collect();
     let ready = ready.join("\n");
     if !say(&ready) {
@@ -216,6 +221,15 @@ fn welcome(args: &RunArgs, urls: &[String], door: &Door) {
     let Some(url) = urls.first() else { return };
     // Whoever waited for `ready` may have gone away: that is nobody's fault.
     say(&hint::text(&args.program, &args.data, url));
+}
+
+/// What an administrator asked an instance of a group for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum LocalEvent {
+    /// To end.
+    Stop,
+    /// To begin again.
+    Restart,
 }
 
 /// Writes to standard output. False when nobody reads it.

@@ -48,6 +48,11 @@ pub enum StartError {
         /// The newest version that this program reads.
         supported: u8,
     },
+    /// The log is not that of this group.
+    OtherLog {
+        /// Name of the group.
+        group: String,
+    },
     /// The log's content does not fit together.
     Restart(RestartError),
 }
@@ -67,6 +72,11 @@ impl std::fmt::Display for StartError {
             StartError::Newer { place, found, supported } => {
                 write!(out, "{place} has version {found}, this program reads up to {supported}")
             }
+            StartError::OtherLog { group } => write!(
+                out,
+                "the log there is not that of a queue manager of this name in group '{group}'; begin \
+                 with an empty folder, or set the log aside with `towline instance replace`"
+            ),
             StartError::Restart(error) => write!(out, "{error}"),
         }
     }
@@ -208,7 +218,7 @@ pub(crate) fn bring_back(
 }
 
 /// The name of the file that says: do not trust the pages.
-const REBUILD_MARKER: &str = "rebuild-queues";
+pub(crate) const REBUILD_MARKER: &str = "rebuild-queues";
 /// How often, in records, it is looked whether replay has too much in memory.
 const EVICTION_INTERVAL: u64 = 4_096;
 
@@ -231,6 +241,9 @@ impl Back<'_> {
         let disk = Arc::clone(&self.disk);
         let recovery = Recovery::open(Arc::clone(&disk), options(self.config), self.new_id);
         let mut recovery = recovery.map_err(StartError::Log)?;
+        if self.known.is_some() {
+            recovery.keep_places();
+        }
         let extent_bytes = recovery.extent_bytes();
         let image = recovery.image();
         // Pages that an older image refers to may have been used again.

@@ -29,6 +29,8 @@ pub(crate) struct Surroundings {
     pub(crate) image: Mutex<ImageStatus>,
     /// Large messages on their way in.
     pub(crate) arrivals: Arc<Arrivals>,
+    /// The group, when this is an instance of one.
+    pub(crate) group: OnceLock<Arc<dyn crate::door::GroupView>>,
     /// The page file, once it is open.
     pub(crate) pages: OnceLock<Pages>,
 }
@@ -50,6 +52,7 @@ impl Surroundings {
             restart: self.restart.clone(),
             image: self.image(log),
             index: self.index(),
+            group: self.group.get().map(|view| view.group()),
             memory: MemoryStatus {
                 resident_bytes: resident_bytes(),
                 cache_bytes_max: self.cache_bytes_max,

@@ -149,6 +149,35 @@ entries! {
     RELAY_REFUSED = "TWL4111W" "A client from {address} that instance '{instance}' relayed was refused: {reason}.",
         "The instances of a group must have the same listeners in their configurations.";
 
+    GROUP_REPLICA = "TWL4201I" "Instance '{instance}' of queue manager '{name}' is a replica.",
+        "It applies what the group commits and brings clients to the active instance.";
+    GROUP_LED_BY = "TWL4202I" "Instance '{instance}' is active, term {term}.",
+        "This instance follows it. `towline status` shows the group.";
+    GROUP_ACTIVE = "TWL4203I" "This instance is active, term {term}; opening the door took {microseconds} us.",
+        "It was elected, all that the group committed is applied, and it serves clients.";
+    GROUP_LOST = "TWL4204W" "This instance is not active any more; the group is in term {term}.",
+        "Another one was elected, or this one did not hear a majority for the heartbeat time-out. The          process begins again as a replica: nothing that was not committed survives in its memory.";
+    GROUP_SWITCHED = "TWL4205I" "The active part was handed to '{instance}' in {milliseconds} ms.",
+        "As an administrator asked for, or because this instance ends.";
+    GROUP_SWITCH_FAILED = "TWL4206W" "The active part was not handed over: {reason}.",
+        "An administrator asked for it on another instance, which is told by time-out.";
+    GROUP_INSTANCE_CAME = "TWL4207I" "Connected with instance '{instance}', version {version}.",
+        "What is sent to it goes over this connection.";
+    GROUP_INSTANCE_WENT = "TWL4208W" "The connection from instance '{instance}' ended.",
+        "Its process ended, or the network broke. It is tried again all the time.";
+    GROUP_REFUSED_LOG = "TWL4209E" "The log does not take what the group decided: {reason}.",
+        "The process ends. If it does so again after a start, the disk or the log is damaged: set the          log aside with `towline instance replace` and have it rebuilt from the others.";
+    GROUP_CANNOT_APPLY = "TWL4210E" "What the group committed cannot be applied: {reason}.",
+        "The process ends. All instances must understand what the active one writes: see which          versions run, and the damage that the text names.";
+    GROUP_CANNOT_BEGIN_AGAIN = "TWL4211E" "The program cannot be executed again: {reason}.",
+        "The process ends instead. Whoever watches it should start it.";
+    GROUP_COPY_GIVEN = "TWL4212I" "Instance '{instance}' got a copy of the log, {bytes} bytes.",
+        "It lagged too far behind, or had no log.";
+    GROUP_COPY_TAKEN = "TWL4213I" "A copy from instance '{instance}' is in place, up to {lsn}.",
+        "This instance begins again with it and catches up from there.";
+    GROUP_COPY_FAILED = "TWL4214W" "A copy between this instance and '{instance}' failed: {reason}.",
+        "It is tried again. The log of the instance that wants it is as it was.";
+
     UNKNOWN_QUEUE = "TWL5010E" "{reason}.", "There is no object of that name.";
     BAD_NAME = "TWL5011E" "{reason}.", "Names have 1 to 255 bytes and no control characters.";
     BAD_ALIAS = "TWL5012E" "{reason}.", "The TARGET of an alias must be a local queue.";

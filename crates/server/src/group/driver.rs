@@ -32,7 +32,7 @@ pub(crate) struct Driver {
     core: Mutex<Core>,
     clock: Clock,
     log: OnceLock<Log>,
-    links: OnceLock<Links>,
+    links: OnceLock<Arc<Links>>,
     door: OnceLock<Arc<Door>>,
     /// The log became durable further than the member was told.
     durable_news: AtomicBool,
@@ -121,7 +121,7 @@ impl Driver {
     }
 
     /// The links, once they are there. Until then nothing is sent.
-    pub(crate) fn set_links(&self, links: Links) {
+    pub(crate) fn set_links(&self, links: Arc<Links>) {
         assert!(self.links.set(links).is_ok(), "a member has its links once");
     }
 
@@ -142,7 +142,7 @@ impl Driver {
         self.log.wait()
     }
 
-    pub(crate) fn links(&self) -> Option<&Links> {
+    pub(crate) fn links(&self) -> Option<&Arc<Links>> {
         self.links.get()
     }
 
@@ -184,11 +184,6 @@ impl Driver {
         self.core.lock().member.progress()
     }
 
-    /// What a peer said of itself.
-    pub(crate) fn standing_of(&self, peer: Peer) -> Option<Standing> {
-        self.core.lock().standings.get(peer).cloned().flatten()
-    }
-
     /// Where this instance is in the log, as peers are told.
     pub(crate) fn standing(&self) -> Standing {
         let core = self.core.lock();
@@ -200,6 +195,16 @@ impl Driver {
     /// Time passed.
     pub(crate) fn tick(&self) {
         self.step(Input::Tick);
+    }
+
+    /// Nothing happened, but it may be time for something.
+    pub(crate) fn look_again(&self) {
+        self.step(Input::Durable(self.log().durable()));
+    }
+
+    /// The active instance, as far as it is known.
+    pub(crate) fn active_peer(&self) -> Option<Peer> {
+        self.core.lock().member.leader().map(peer_of)
     }
 
     /// When a step is wanted, at the latest, before the next tick.
@@ -412,12 +417,8 @@ impl Driver {
         let Some(links) = self.links.get() else { return };
         let (head, parts) = message.encode();
         // What finds no place is lost as on any network: the algorithm repeats it.
-        let _taken = links.send(
-            peer_of(to),
-            KIND_CONSENSUS,
-            message.is_urgent(),
-            FrameBody { head, parts },
-        );
+        let _taken =
+            links.send(peer_of(to), KIND_CONSENSUS, message.is_urgent(), FrameBody { head, parts });
     }
 
     fn tell_leader(&self, core: &mut MutexGuard<'_, Core>) {

@@ -21,7 +21,6 @@ mod start;
 mod status;
 mod switch;
 
-pub(crate) use driver::Driver;
 pub(crate) use run::run;
 
 use towline_group::MemberId;

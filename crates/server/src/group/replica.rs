@@ -102,9 +102,8 @@ impl Replica {
 
     fn apply_batch(&self, restart: &mut Restart, stream: &mut RunStream, batch: &Batch) {
         let read = |page| self.pages.read(page).ok();
-        let fed = stream.feed(batch.lsn, &batch.payload, &mut |lsn, record| {
-            restart.record(lsn, record, &read)
-        });
+        let fed = stream
+            .feed(batch.lsn, &batch.payload, &mut |lsn, record| restart.record(lsn, record, &read));
         if let Err(error) = fed {
             cannot_apply(&error.to_string());
         }

@@ -27,7 +27,7 @@ use crate::door::{Door, GroupView};
 use crate::housekeeping;
 use crate::identity::Doorman;
 use crate::link::relay::Reception;
-use crate::link::{self, LinkSettings, Links, StreamPurpose};
+use crate::link::{self, LinkSettings, Links, Peer, StreamPurpose};
 use crate::logging::log as say;
 use crate::net::{Admission, ListenerKind, Listening};
 use crate::refused::RunError;
@@ -135,12 +135,9 @@ async fn serve(
     for (number, listening) in listeners.listening {
         tasks.spawn(Arc::clone(&entrance.reception).serve(number, listening));
     }
-    let view: Arc<dyn GroupView> = Arc::clone(&entrance.view);
-    let answering = GroupSocket {
-        driver: Arc::clone(driver),
-        view: Arc::clone(&view),
-        events: asks,
-    };
+    let view: Arc<dyn GroupView> = entrance.view.clone();
+    let answering =
+        GroupSocket { driver: Arc::clone(driver), view: Arc::clone(&view), events: asks };
     answering.start(&args.data).map_err(RunError::System)?;
     start_threads(args, (config, group), opened, &entrance, (names.clone(), events.clone()))?;
     say(&GROUP_REPLICA, &[&args.name, &group.instance]);
@@ -294,13 +291,13 @@ fn start_threads(
     };
     let (driver, tick) = (Arc::clone(&opened.driver), start::tick(group));
     spawn("group-tick", Box::new(move || keep_time(&driver, tick)))?;
-    let (of_fetches, driver) = (Arc::clone(opened), Arc::clone(&opened.driver));
-    spawn("group-read", Box::new(move || start::serve_fetches(&driver, &of_fetches.fetches())))?;
+    let of_fetches = Arc::clone(opened);
+    spawn("group-read", Box::new(move || start::serve_fetches(&of_fetches)))?;
     let house = Arc::clone(opened);
     let policy = housekeeping::Policy::of(config, opened.extent_bytes);
     spawn("group-house", Box::new(move || house.replica.keep_house(&house.images, policy)))?;
     let (opened, serving) = (Arc::clone(opened), Arc::clone(&entrance.serving));
-    let view: Arc<dyn GroupView> = Arc::clone(&entrance.view);
+    let view: Arc<dyn GroupView> = entrance.view.clone();
     let (name, config) = (args.name.clone(), config.clone());
     spawn(
         "group-apply",
@@ -339,7 +336,12 @@ fn keep_time(driver: &Driver, tick: Duration) {
     }
 }
 
-fn serve_as_active(tasks: &mut JoinSet<()>, config: &Config, opened: &Arc<Opened>, door: &Arc<Door>) {
+fn serve_as_active(
+    tasks: &mut JoinSet<()>,
+    config: &Config,
+    opened: &Arc<Opened>,
+    door: &Arc<Door>,
+) {
     tasks.spawn(housekeeping::tick(Arc::clone(door)));
     tasks.spawn(housekeeping::relieve(Arc::clone(door), config.log.reserve_bytes));
     let policy = housekeeping::Policy::of(config, door.extent_bytes());
@@ -355,12 +357,7 @@ fn serve_as_active(tasks: &mut JoinSet<()>, config: &Config, opened: &Arc<Opened
 }
 
 /// Gets a copy on a thread of its own, as often as it takes.
-fn start_copy(
-    opened: &Arc<Opened>,
-    data: &Path,
-    peer: crate::link::Peer,
-    events: &UnboundedSender<Event>,
-) {
+fn start_copy(opened: &Arc<Opened>, data: &Path, peer: Peer, events: &UnboundedSender<Event>) {
     let (opened, data, events) = (Arc::clone(opened), data.to_owned(), events.clone());
     let started = std::thread::Builder::new().name("copy".into()).spawn(move || {
         let mut peer = peer;

@@ -16,7 +16,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use super::driver::Driver;
 use super::switch;
 use crate::door::GroupView;
-use crate::run::{LocalEvent, status_of};
+use crate::run::LocalEvent;
 
 const NAME: &str = "towline-group.sock";
 /// Connections at once.
@@ -74,11 +74,12 @@ impl GroupSocket {
                     continue;
                 }
                 let (this, counted) = (Arc::clone(&this), Arc::clone(&open));
-                let served = std::thread::Builder::new().name("group-ask".into()).spawn(move || {
-                    let served = this.serve(&stream);
-                    tracing::debug!(?served, "who asked on the socket of the group is gone");
-                    counted.fetch_sub(1, Ordering::SeqCst);
-                });
+                let served =
+                    std::thread::Builder::new().name("group-ask".into()).spawn(move || {
+                        let served = this.serve(&stream);
+                        tracing::debug!(?served, "who asked on the socket of the group is gone");
+                        counted.fetch_sub(1, Ordering::SeqCst);
+                    });
                 if served.is_err() {
                     open.fetch_sub(1, Ordering::SeqCst);
                 }
@@ -111,7 +112,7 @@ impl GroupSocket {
         match serde_json::from_str(line) {
             Err(error) => refused(format!("this is not understood: {error}")),
             Ok(Ask::Status) => {
-                let status = self.driver.door().map(|door| status_of(door));
+                let status = self.driver.door().map(|door| door.status());
                 (json!({ "ok": { "group": self.view.group(), "status": status } }), None)
             }
             Ok(Ask::Switch { to }) => match switch::switch(&self.driver, to.as_deref()) {

@@ -111,8 +111,9 @@ impl GroupView for View {
     fn group(&self) -> GroupStatus {
         let progress = self.driver.group();
         let now_ms = self.driver.clock().now().as_millis();
-        let instances: Vec<InstanceStatus> =
-            (0..self.config.member.len()).map(|peer| self.instance(peer, &progress, now_ms)).collect();
+        let instances: Vec<InstanceStatus> = (0..self.config.member.len())
+            .map(|peer| self.instance(peer, &progress, now_ms))
+            .collect();
         let active = progress.leader.and_then(|leader| self.config.member.get(peer_of(leader)));
         let here = self.driver.door().is_some();
         let follows = progress.leader.is_some() && progress.role != Role::Leader;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use towline_admin::catalogue::{GROUP_SWITCHED, GROUP_SWITCH_FAILED};
+use towline_admin::catalogue::{GROUP_SWITCH_FAILED, GROUP_SWITCHED};
 
 use super::driver::Driver;
 use super::{KIND_WISH, Where, peer_of};

@@ -57,6 +57,13 @@ pub(crate) fn bind(address: SocketAddr, kind: ListenerKind) -> io::Result<(Liste
 }
 
 impl Listening {
+    /// TLS, and who may come in.
+    pub(crate) fn kind(&self) -> &ListenerKind {
+        match self {
+            Listening::Tcp(_, kind) | Listening::Local(_, kind) => kind,
+        }
+    }
+
     /// Binds the local socket; only this user may open it.
     pub(crate) fn local(path: &Path, kind: ListenerKind) -> io::Result<Listening> {
         // The lock on the data folder is ours, so a socket that is there is a dead one.
