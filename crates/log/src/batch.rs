@@ -34,7 +34,8 @@ pub(crate) struct Batch {
     newest: Option<usize>,
     /// Whether the run of the newest record is unfinished.
     pub(crate) inside_run: bool,
-    /// Whether the group hears of it when it is written; only a log of a group asks.
+    /// Whether the group hears of it when it is written (not of the one with which a term begins: it
+    /// knows that one); only a log of a group asks.
     pub(crate) is_told: bool,
 }
 

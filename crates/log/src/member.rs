@@ -56,21 +56,14 @@ impl Member {
         Member { replicator, young: Mutex::default(), cuts: AtomicU64::new(0) }
     }
 
-    /// A batch of our own, header and content, is about to be written. `is_told` is false for the
-    /// one with which a term begins: the group has it already.
-    pub(crate) fn leaves(
-        &self,
-        (index, term, lsn): (u64, u32, Lsn),
-        payload: Bytes,
-        is_told: bool,
-    ) {
+    /// A batch of our own is about to be written.
+    pub(crate) fn leaves(&self, (index, term, lsn): (u64, u32, Lsn), payload: Bytes) {
         let batch = Batch { index, term: u64::from(term), lsn, payload };
-        hold(&self.young).push_back(batch.clone());
-        if is_told {
-            self.replicator.leaves(batch);
-        }
+        self.came(&batch);
+        self.replicator.leaves(batch);
     }
 
+    /// A batch of which the group knows is on its way to the disk.
     fn came(&self, batch: &Batch) {
         hold(&self.young).push_back(batch.clone());
     }

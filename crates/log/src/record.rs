@@ -104,6 +104,21 @@ pub(crate) struct Found<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed;
 
+/// Whether no run is unfinished at the end of a payload, and how many runs end in it. No run goes on
+/// over a batch without records: it begins a term, or ends a log.
+///
+/// # Errors
+/// [`Malformed`].
+pub(crate) fn shape(payload: &[u8]) -> Result<(bool, u64), Malformed> {
+    let (mut is_seam, mut runs) = (true, 0);
+    for found in Records::new(payload) {
+        let kind = found?.kind;
+        is_seam = kind != Kind::More;
+        runs += u64::from(kind == Kind::Last);
+    }
+    Ok((is_seam, runs))
+}
+
 /// Walks over the records of a payload.
 pub(crate) struct Records<'a> {
     payload: &'a [u8],
@@ -194,6 +209,11 @@ impl Runs {
     /// Where the first record of the unfinished run is, if there is one.
     pub(crate) fn began(&self) -> Option<Lsn> {
         self.long.or_else(|| self.waiting.first().map(|(lsn, _)| *lsn))
+    }
+
+    /// The records of the unfinished run; those of a long one are not held.
+    pub(crate) fn into_waiting(self) -> Vec<(Lsn, Bytes)> {
+        self.waiting
     }
 
     fn drop_run(&mut self) {

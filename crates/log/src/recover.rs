@@ -33,10 +33,10 @@ use crate::error::{Damage, Finding, LogError};
 use crate::format::{ImageHeader, LogId, extent_name};
 use crate::keeper;
 use crate::log::{Listener, Log};
-use crate::member::Known;
 use crate::options::Options;
 use crate::record::Receiver;
 use files::{Files, Folder, Images};
+use member::Seen;
 use progress::Progress;
 use scan::{Link, Place, Scan};
 use table::TailVerdict;
@@ -62,9 +62,7 @@ pub struct Recovery {
     /// The oldest extent whose header was checked.
     checked_from: u64,
     opened: Duration,
-    keeps_places: bool,
-    /// The batches that replay read, the place where it began before them; empty when nobody asked.
-    known: Vec<Known>,
+    seen: Seen,
     tail: Option<Tail>,
 }
 
@@ -206,8 +204,7 @@ impl Recovery {
             damaged_images: images.damaged,
             findings: images.findings,
             opened: Duration::ZERO,
-            keeps_places: false,
-            known: Vec::new(),
+            seen: Seen::default(),
             tail: None,
         };
         recovery.check_covered()?;
@@ -342,13 +339,13 @@ impl Recovery {
                 (Scan::new(&self.files, self.files.first()), Lsn::ZERO)
             }
         };
-        let mut known = self.keeps_places.then(|| Vec::from_iter(scan.begun()));
+        let mut seen = self.seen.begin(scan.begun());
         let mut progress = Progress::new(scan.lsn(scan.place), &self.files, progress);
         let mut report = Report { opening: self.opened, ..Report::default() };
         // No more than bodies may take later.
-        let bytes_max = self.options.cache_bytes.min(RUN_BYTES_MAX);
+        let bytes_max = seen.run_bytes_max(self.options.cache_bytes.min(RUN_BYTES_MAX));
         let (from, limits) = ((&mut scan, &self.files), (upto, bytes_max));
-        let receivers = (&mut record as &mut Receiver<'_, E>, known.as_mut());
+        let receivers = (&mut record as &mut Receiver<'_, E>, &mut seen);
         let again = replay::yield_runs(from, limits, receivers, &mut report, &mut progress)?;
         report.replaying = began.elapsed();
         let began = Instant::now();
@@ -370,7 +367,7 @@ impl Recovery {
                 self.repair(place, &ghosts).map_err(ReplayError::Log)?;
             }
         }
-        self.known = known.unwrap_or_default();
+        self.seen = seen;
         self.tail = Some(Tail { place, link, end, batch_bytes });
         progress.end();
         report.tail = end;

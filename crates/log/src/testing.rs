@@ -15,6 +15,9 @@ use crate::shared::{hold, wait};
 
 pub(crate) const LOG_ID: LogId = LogId(0x0123_4567_89ab_cdef_0011_2233_4455_6677);
 
+/// Set in a note that says where the log was cut off, as against how far it is durable.
+pub(crate) const CUT: u64 = 1 << 63;
+
 /// A listener that remembers.
 #[derive(Default)]
 pub(crate) struct Watch {
@@ -92,6 +95,14 @@ impl Listener for Watch {
         seen.durable_after_failure |= !seen.failures.is_empty();
         seen.durable.push(upto);
         self.changed.notify_all();
+    }
+
+    fn cut(&self, upto: Lsn) {
+        if let Some(disk) = &self.disk {
+            disk.note(CUT | upto.0);
+        }
+        let mut seen = hold(&self.seen);
+        seen.durable.retain(|durable| *durable <= upto);
     }
 
     fn failed(&self, error: &LogError) {

@@ -136,17 +136,18 @@ fn write(shared: &Shared, batch: Batch, unsynced: u32, term: u32) -> io::Result<
         is_small.then(|| Bytes::copy_from_slice(content.unwrap_or(&[])))
     };
     // The group hears of it before it is written, so its content must be there by then.
-    let mut content = shared.member.as_ref().and_then(|_| copy(&buffer));
+    let told = shared.member.as_ref().filter(|_| is_told);
+    let mut content = told.and_then(|_| copy(&buffer));
     let mut kept = Kept::Buffer(buffer);
     shared.chain.link(index, |previous| {
         header.previous = previous;
         header.checksum = header.sum(payload_sum);
-        let Some(member) = &shared.member else { return header.checksum };
+        let Some(member) = told else { return header.checksum };
         let whole = match &content {
             Some(content) => content.clone(),
             None => share(&mut kept, &header),
         };
-        member.leaves((index, term, lsn), whole.slice(BATCH_HEADER_BYTES..bytes), is_told);
+        member.leaves((index, term, lsn), whole.slice(BATCH_HEADER_BYTES..bytes));
         header.checksum
     });
     if let Kept::Buffer(buffer) = &mut kept {

@@ -128,6 +128,15 @@ impl Door {
         assert!(set.is_ok(), "listeners are known once");
     }
 
+    /// Runs `act` while nobody steps the instance: nothing is decided and nothing applied meanwhile.
+    pub(crate) fn hold_still<R>(&self, act: impl FnOnce() -> R) -> R {
+        let held = self.inner.lock();
+        let result = act();
+        drop(held);
+        self.apply_durable();
+        result
+    }
+
     /// All that `towline status` shows.
     pub(crate) fn status(&self) -> towline_admin::status::Status {
         let (now, journal) = (self.clock.now(), self.journal());

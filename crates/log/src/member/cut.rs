@@ -41,7 +41,15 @@ pub(super) fn cut(shared: &Shared, keep: Known) -> Result<(), LogError> {
         let what = "an image covers what is there in its place";
         return Err(LogError::OutOfPlace { index, lsn, what });
     }
-    let extents = erase(shared, keep, &strays)?;
+    let extents = match erase(shared, keep, &strays) {
+        Ok(extents) => extents,
+        Err(error) => {
+            drop(reported);
+            // What is on disk now is for recovery to find out.
+            fail(shared, &error);
+            return Err(error);
+        }
+    };
     enter(shared, keep, extents)?;
     reported.upto = keep.end;
     shared.listener.cut(keep.end);
@@ -69,8 +77,8 @@ fn erase(shared: &Shared, keep: Known, strays: &[Known]) -> Result<Vec<Arc<Exten
         extents.push(Arc::new(Extent { sequence, file: shared.handles.get(sequence)? }));
     }
     extents.push(current);
-    let erased = Eraser { extents: &extents, extent_bytes: shared.options.extent_bytes };
-    erased.erase_all(strays).inspect_err(|error| fail(shared, error))?;
+    let eraser = Eraser { extents: &extents, extent_bytes: shared.options.extent_bytes };
+    eraser.erase_all(strays)?;
     Ok(extents)
 }
 

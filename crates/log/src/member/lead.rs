@@ -41,11 +41,15 @@ pub(crate) fn lead(shared: &Shared, term: u64) -> Result<Batch, LogError> {
     let Some(batch) = &mut state.open else { return Err(LogError::Failed) };
     batch.is_told = false;
     let (index, lsn) = (batch.index, batch.lsn);
+    let first = Batch { index, term: u64::from(term), lsn, payload: Bytes::new() };
+    if let Some(member) = &shared.member {
+        member.came(&first);
+    }
     state.seal();
     state.tail = state.sealed_end;
     shared.tail.store(state.tail.0, Ordering::Release);
     shared.unsynced.fetch_add(BATCH_HEADER_BYTES as u64, Ordering::Relaxed);
     shared.wake_writer(&state);
     drop(state);
-    Ok(Batch { index, term: u64::from(term), lsn, payload: Bytes::new() })
+    Ok(first)
 }

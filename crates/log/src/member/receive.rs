@@ -16,7 +16,7 @@ use super::{Follower, Role};
 use crate::error::LogError;
 use crate::extents::Room;
 use crate::format::{BLOCK_BYTES, EXTENT_HEADER_BYTES, padded};
-use crate::record::{Kind, Records};
+use crate::record;
 use crate::shared::{Phase, SEALED_BYTES_MAX, Shared, State};
 
 pub(crate) fn receive(shared: &Shared, batches: &[Batch]) -> Result<(), LogError> {
@@ -152,14 +152,9 @@ fn judge<'b>(
         if bytes > bytes_max || bytes > extent_bytes - offset {
             return refuse("it is longer than a batch may be, or crosses an extent");
         }
-        let mut is_seam = true;
-        let mut runs = 0;
-        for record in Records::new(&batch.payload) {
-            let Ok(record) = record else { return refuse("its records do not add up") };
-            is_seam = record.kind != Kind::More;
-            runs += u64::from(record.kind == Kind::Last);
-        }
-        // No run goes on over a batch without records: it begins a term, or ends a log.
+        let Ok((is_seam, runs)) = record::shape(&batch.payload) else {
+            return refuse("its records do not add up");
+        };
         judged.push(Judged { batch, term, sequence, offset, is_seam, runs });
         let (index, lsn) = (batch.index, batch.lsn);
         behind = Known { index, term, lsn, end, checksum: 0, is_seam };

@@ -63,6 +63,11 @@ impl RunStream {
         RunStream::default()
     }
 
+    /// Goes on behind these records of an unfinished run.
+    pub(crate) fn behind(waiting: Vec<(Lsn, Bytes)>) -> RunStream {
+        RunStream { waiting }
+    }
+
     /// Takes the payload of the next batch, which lies at `lsn` (that of its header, as in
     /// [`towline_types::Batch`]); yields each record of each run that it completes, with its position,
     /// in order. A batch without records ends what was unfinished: it begins a term or ends a log.

@@ -6,22 +6,112 @@
 
 use std::sync::Arc;
 
-use towline_types::BatchPlace;
+use towline_types::{BatchPlace, Lsn};
 
 use super::{Recovery, repair};
 use crate::error::LogError;
+use crate::format::BatchHeader;
 use crate::log::{Listener, Log};
-use crate::member::{Known, Replicator};
+use crate::member::{Known, Replicator, RunStream};
+use crate::record::Runs;
+
+/// What replay remembers for an instance of a group.
+#[derive(Debug)]
+pub(super) struct Seen {
+    /// Whether it remembers anything.
+    keeps: bool,
+    /// Runs that end in a batch behind this one are not yielded.
+    committed: u64,
+    /// The batches that replay read, the place where it began before them.
+    known: Vec<Known>,
+    /// Index of the last batch that was not held back, and what was unfinished there.
+    fed: u64,
+    stream: RunStream,
+}
+
+impl Default for Seen {
+    fn default() -> Seen {
+        let (keeps, committed, fed) = (false, u64::MAX, 0);
+        Seen { keeps, committed, known: Vec::new(), fed, stream: RunStream::new() }
+    }
+}
+
+impl Seen {
+    /// The same wishes, nothing seen but the batch before the place where reading begins.
+    pub(super) fn begin(&self, begun: Option<Known>) -> Seen {
+        let Seen { keeps, committed, .. } = *self;
+        let known = begun.into_iter().filter(|_| keeps).collect();
+        let fed = begun.map_or(0, |begun| begun.index);
+        Seen { keeps, committed, known, fed, stream: RunStream::new() }
+    }
+
+    /// How much of an unfinished run is to be held, if `bytes` are enough for replay itself.
+    pub(super) fn run_bytes_max(&self, bytes: usize) -> usize {
+        if self.keeps { usize::MAX } else { bytes }
+    }
+
+    /// Whether nothing in a batch is to be yielded. What an image covers up to `upto` was committed.
+    pub(super) fn holds_back(&self, header: &BatchHeader, upto: Lsn) -> bool {
+        header.index > self.committed && header.lsn >= upto
+    }
+
+    pub(super) fn add(&mut self, header: &BatchHeader, is_seam: bool) {
+        if self.keeps {
+            self.known.push(Known::of(header, is_seam));
+        }
+    }
+
+    /// A batch was not held back.
+    pub(super) fn fed(&mut self, header: &BatchHeader, is_seam: bool) {
+        self.fed = header.index;
+        self.add(header, is_seam);
+    }
+
+    /// Replay is through: this is left of the unfinished run.
+    pub(super) fn end(&mut self, runs: Runs) {
+        if self.keeps {
+            self.stream = RunStream::behind(runs.into_waiting());
+        }
+    }
+
+    pub(super) fn take(&mut self) -> Vec<Known> {
+        std::mem::take(&mut self.known)
+    }
+}
 
 impl Recovery {
-    /// Has replay remember the batches that it reads, 48 bytes for each: for [`Recovery::places`] and
+    /// Has replay remember the batches that it reads, 48 bytes for each, and hold a run that is
+    /// unfinished at the end, however long: for [`Recovery::places`], [`Recovery::stream`] and
     /// [`Recovery::start_following`]. To be called before replay.
     ///
     /// # Panics
     /// When replay went well already.
     pub fn keep_places(&mut self) {
         assert!(self.tail.is_none(), "places are kept from the beginning of replay on");
-        self.keeps_places = true;
+        self.seen.keeps = true;
+    }
+
+    /// Has replay yield only what the group had committed: runs that end in a batch up to this index
+    /// (or that the image covers). The batches behind it are read and judged, and not yielded: they
+    /// may be cut off. Keeps places too. To be called before replay.
+    ///
+    /// # Panics
+    /// When replay went well already.
+    pub fn yield_upto(&mut self, committed: u64) {
+        self.keep_places();
+        self.seen.committed = committed;
+    }
+
+    /// Index of the last batch whose runs replay yielded (that of the base when there was none), and
+    /// the stream into which the next one is to be fed.
+    ///
+    /// # Panics
+    /// Before replay, or without [`Recovery::keep_places`].
+    #[must_use]
+    pub fn stream(&self) -> (u64, RunStream) {
+        assert!(self.tail.is_some(), "what is unfinished is known after replay");
+        assert!(self.seen.keeps, "what is unfinished is known when it was asked for");
+        (self.seen.fed, self.seen.stream.clone())
     }
 
     /// Places of the batches that replay read, in order, and the batch behind which it began: with
@@ -34,8 +124,8 @@ impl Recovery {
     #[must_use]
     pub fn places(&self) -> (BatchPlace, Vec<BatchPlace>) {
         assert!(self.tail.is_some(), "places are known after replay");
-        assert!(self.keeps_places, "places are known when they were asked for");
-        let mut places = self.known.iter().map(Known::place);
+        assert!(self.seen.keeps, "places are known when they were asked for");
+        let mut places = self.seen.known.iter().map(Known::place);
         (places.next().unwrap_or_default(), places.collect())
     }
 
@@ -56,7 +146,7 @@ impl Recovery {
             self.keep_places();
         }
         self.replay_into_nothing()?;
-        assert!(self.keeps_places, "a member's log knows its batches");
+        assert!(self.seen.keeps, "a member's log knows its batches");
         let begins = repair::Begins::Following(replicator);
         Log::run(Arc::new(self.into_shared(listener, begins)?))
     }

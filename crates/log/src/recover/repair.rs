@@ -126,7 +126,7 @@ impl Recovery {
         listener: Arc<dyn Listener>,
         begins: Begins,
     ) -> Result<Shared, LogError> {
-        let known = std::mem::take(&mut self.known);
+        let known = self.seen.take();
         let tail = self.tail.as_ref();
         assert!(tail.is_some(), "a log is started after replay");
         let Some(tail) = tail else { return Err(LogError::Stopped) };

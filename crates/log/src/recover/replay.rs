@@ -8,14 +8,14 @@ use std::io;
 use towline_types::Lsn;
 
 use super::files::Files;
+use super::member::Seen;
 use super::progress::Progress;
 use super::scan::{Link, Place, Scan};
 use super::window::Cost;
 use super::{ReplayError, Report, finding};
 use crate::error::{Damage, LogError};
 use crate::format::{BATCH_HEADER_BYTES, extent_name};
-use crate::member::Known;
-use crate::record::{Halt, Kind, Receiver, Records, Runs};
+use crate::record::{self, Halt, Kind, Receiver, Records, Runs};
 
 /// Where the run begins that is not finished yet.
 #[derive(Clone, Copy)]
@@ -25,12 +25,12 @@ struct Start {
 }
 
 /// Reads batches to the end of the chain and yields the runs in them that end behind `upto`; of an
-/// unfinished run it holds `bytes_max` bytes. Adds each batch to `known`. Returns what reading again
-/// cost.
+/// unfinished run it holds `bytes_max` bytes. Enters each batch into `seen`, which may hold
+/// some back. Returns what reading again cost.
 pub(super) fn yield_runs<E>(
     (scan, files): (&mut Scan<'_>, &Files),
     (upto, bytes_max): (Lsn, usize),
-    (record, mut known): (&mut Receiver<'_, E>, Option<&mut Vec<Known>>),
+    (record, seen): (&mut Receiver<'_, E>, &mut Seen),
     report: &mut Report,
     progress: &mut Progress<impl FnMut(u64, u64)>,
 ) -> Result<Cost, ReplayError<E>> {
@@ -40,13 +40,26 @@ pub(super) fn yield_runs<E>(
     loop {
         let link = scan.link;
         // An unreadable place ends the walk as any other; the table decides about it.
-        let Ok(Some(header)) = scan.next() else { return Ok(cost) };
+        let Ok(Some(header)) = scan.next() else {
+            seen.end(runs);
+            return Ok(cost);
+        };
         report.batches += 1;
         report.bytes += header.batch_bytes();
         let place = scan.place_of(header.lsn);
         let name = || extent_name(place.sequence);
         let payload = scan.payload().map_err(|e| LogError::io("read a batch", &name(), e));
         let payload = payload.map_err(ReplayError::Log)?;
+        let malformed = || {
+            let finding = finding(place, header.lsn, Damage::Records);
+            ReplayError::Log(LogError::Damaged(finding))
+        };
+        if seen.holds_back(&header, upto) {
+            let (is_seam, _) = record::shape(payload).map_err(|_| malformed())?;
+            seen.add(&header, is_seam);
+            progress.done(scan.end);
+            continue;
+        }
         let at = (header.term, header.lsn.after(BATCH_HEADER_BYTES as u64));
         let mut again = |first: Lsn, last: Lsn, record: &mut Receiver<'_, E>| match start {
             Some(start) => read_again(files, start, (first, last), record, &mut cost),
@@ -56,14 +69,9 @@ pub(super) fn yield_runs<E>(
             Ok(count) => report.records += count,
             Err(Halt::Receiver { lsn, error }) => return Err(ReplayError::Record { lsn, error }),
             Err(Halt::Log(error)) => return Err(ReplayError::Log(error)),
-            Err(Halt::Malformed) => {
-                let finding = finding(place, header.lsn, Damage::Records);
-                return Err(ReplayError::Log(LogError::Damaged(finding)));
-            }
+            Err(Halt::Malformed) => return Err(malformed()),
         }
-        if let Some(known) = &mut known {
-            known.push(Known::of(&header, runs.began().is_none()));
-        }
+        seen.fed(&header, runs.began().is_none());
         match runs.began() {
             None => start = None,
             Some(began) if began >= header.lsn => start = Some(Start { place, link }),

@@ -150,6 +150,11 @@ impl Driver {
         self.door.get()
     }
 
+    /// End of the newest batch that is committed.
+    pub(crate) fn committed_end(&self) -> Lsn {
+        Lsn(self.committed.load(Ordering::SeqCst))
+    }
+
     /// Waits until this instance is active.
     pub(crate) fn wait_for_door(&self) -> &Arc<Door> {
         self.door.wait()

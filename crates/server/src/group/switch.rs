@@ -110,17 +110,24 @@ pub(crate) fn hand_over(driver: &Driver, to: Option<&str>) -> Result<(), String>
     while door.look(|instance| instance.runs_pending()) > 0 && began.elapsed() < DRAIN_MAX {
         std::thread::sleep(Duration::from_millis(1));
     }
-    driver.transfer(target);
-    let place = driver.whereabouts();
-    while began.elapsed() < TRANSFER_MAX {
-        if *place.borrow() != Where::Here {
-            let took = began.elapsed().as_millis().to_string();
-            say(&GROUP_SWITCHED, &[&name, &took]);
-            return Ok(());
+    // A batch that is closed while leadership is on its way would end it without an heir.
+    door.hold_still(|| {
+        let log = driver.log();
+        while driver.committed_end() < log.tail() && began.elapsed() < DRAIN_MAX * 2 {
+            std::thread::sleep(Duration::from_micros(200));
         }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    Err(format!("'{name}' did not take over in time"))
+        driver.transfer(target);
+        let place = driver.whereabouts();
+        while began.elapsed() < TRANSFER_MAX {
+            if *place.borrow() != Where::Here {
+                let took = began.elapsed().as_millis().to_string();
+                say(&GROUP_SWITCHED, &[&name, &took]);
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        Err(format!("'{name}' did not take over in time"))
+    })
 }
 
 /// Who takes over: the one that is asked for, if it can; else the one that has most of the log.

@@ -1,0 +1,201 @@
+//! Reading batches back, images, places.
+
+use super::*;
+use crate::testing::image;
+
+fn places(batches: &[Batch]) -> Vec<BatchPlace> {
+    batches.iter().map(Batch::place).collect()
+}
+
+#[test]
+fn batches_are_read_back_whole_from_old_extents_and_from_memory() {
+    let (leader, batches) = leader(11, 300);
+    assert!(batches.last().unwrap().lsn.0 > 4 * EXTENT_BYTES_MIN);
+    let places = places(&batches);
+    assert_eq!(leader.log.read_batches(&places, usize::MAX).unwrap(), batches);
+    let follower = Instance::new();
+    follower.receive(&batches);
+    assert_eq!(follower.log.read_batches(&places, usize::MAX).unwrap(), batches);
+    let mut read = Vec::new();
+    while read.len() < places.len() {
+        let some = follower.log.read_batches(&places[read.len()..], 20_000).unwrap();
+        let bytes: usize = some.iter().map(|batch| batch.payload.len() + 40).sum();
+        assert!(some.len() == 1 || bytes <= 20_000);
+        read.extend(some);
+    }
+    assert_eq!(read, batches);
+    assert_eq!(follower.log.read_batches(&[], 10).unwrap(), []);
+}
+
+#[test]
+fn a_batch_that_is_not_durable_yet_is_read_from_memory() {
+    let follower = Instance::new();
+    let batches = made_many(BatchPlace::default(), 1, 5, 1_000);
+    follower.receive(&batches[..2]);
+    follower.memory.hold_syncs();
+    follower.log.receive(&batches[2..]).unwrap();
+    let all = places(&batches);
+    assert_eq!(follower.log.read_batches(&all, usize::MAX).unwrap(), batches);
+    follower.memory.open_gate();
+    follower.watch.wait_durable(batches[4].end());
+    let first = follower.log.lead(2).unwrap();
+    follower.watch.wait_durable(first.end());
+    follower.memory.hold_syncs();
+    let (_, end) = append(&follower.log, &[vec![1; 100]], Urgency::Forced);
+    follower.memory.wait_for_syncs(1);
+    let told = follower.outbox.take();
+    assert_eq!(follower.log.read_batches(&places(&told), 1).unwrap(), told);
+    follower.memory.open_gate();
+    follower.watch.wait_durable(end);
+    assert_eq!(follower.log.read_batches(&[first.place()], 1).unwrap(), [first]);
+}
+
+#[test]
+fn a_place_that_is_not_in_this_log_is_refused() {
+    let follower = Instance::new();
+    let batches = made_many(BatchPlace::default(), 1, 5, 1_000);
+    follower.receive(&batches);
+    let place = batches[2].place();
+    let read = |place: BatchPlace| follower.log.read_batches(&[place], 10);
+    let elsewhere = |result| matches!(result, Err(LogError::OutOfPlace { .. }));
+    assert!(elsewhere(read(BatchPlace { index: 9, ..place })));
+    assert!(elsewhere(read(BatchPlace { term: 2, ..place })));
+    assert!(elsewhere(read(BatchPlace { end: place.end.after(1), ..place })));
+    assert!(elsewhere(read(BatchPlace { end: place.lsn, ..place })));
+    assert!(elsewhere(read(BatchPlace { end: Lsn::ZERO, ..place })));
+    let behind = BatchPlace { lsn: batches[4].end(), end: batches[4].end().after(100), ..place };
+    assert!(matches!(read(behind), Err(LogError::Gone { .. })));
+    // Cut off: something else is there.
+    let other = made(batches[1].place(), 2, &[(&[9; 1_000], Kind::Last)]);
+    follower.log.receive(std::slice::from_ref(&other)).unwrap();
+    follower.watch.wait_durable(other.end());
+    assert!(elsewhere(read(place)));
+    assert_eq!(read(other.place()).unwrap(), [other]);
+    let (name, offset) = (extent_name(0), size(batches[0].lsn.0) + 100);
+    follower.memory.change(&name, |file| file[offset] ^= 1);
+    assert!(matches!(read(batches[0].place()), Err(LogError::Damaged(_))));
+}
+
+#[test]
+fn a_replica_takes_images_lets_log_go_and_begins_again_with_them() {
+    let follower = Instance::new();
+    let batches = made_many(BatchPlace::default(), 3, 60, 30_000);
+    follower.receive(&batches);
+    let (older, newer) = (batches[30].end(), batches[50].end());
+    image(&follower.log, older, b"older");
+    image(&follower.log, newer, b"newer");
+    follower.log.reclaim(newer).unwrap();
+    let gone = follower.log.read_batches(&[batches[0].place()], 1);
+    assert!(matches!(gone, Err(LogError::Gone { .. })));
+    // What an image covers is never cut off.
+    let conflict = made(batches[40].place(), 4, &[(b"x", Kind::Last)]);
+    assert!(matches!(follower.log.receive(&[conflict]), Err(LogError::OutOfPlace { .. })));
+    let follower = follower.again();
+    assert_eq!(follower.base, batches[50].place());
+    assert_eq!(follower.places, places(&batches[51..]));
+    assert_eq!(follower.records, streamed(&batches[51..]));
+    // Any batch behind the image can be cut off, and any end of a run be the place of an image.
+    assert!(follower.log.mark_at(batches[55].end()).is_some_and(|m| m.at() == batches[55].end()));
+    let other = made(batches[50].place(), 4, &[(b"other", Kind::Last)]);
+    follower.log.receive(std::slice::from_ref(&other)).unwrap();
+    follower.watch.wait_durable(other.end());
+    assert!(follower.log.mark_at(batches[55].end()).is_none());
+    image(&follower.log, other.end(), b"newest");
+    let follower = follower.again();
+    assert_eq!((follower.base, follower.places.len()), (other.place(), 0));
+    follower.log.lead(5).unwrap();
+    follower.append(&[vec![1]]);
+    assert_eq!(follower.again().records.len(), 1);
+}
+
+#[test]
+fn an_image_within_a_run_begins_before_it_even_after_a_restart() {
+    let follower = Instance::new();
+    let one = made(BatchPlace::default(), 1, &[(b"one", Kind::Last), (b"two-", Kind::More)]);
+    let two = made(one.place(), 1, &[(b"-two", Kind::Last), (b"three-", Kind::More)]);
+    follower.receive(&[one.clone(), two.clone()]);
+    assert!(follower.log.mark_at(one.end()).is_some_and(|mark| mark.seam().index == 0));
+    let follower = follower.again();
+    assert_eq!(follower.records, streamed(&[one.clone(), two.clone()]));
+    let mark = follower.log.mark_at(two.end()).unwrap();
+    assert_eq!(mark.seam().index, 0);
+    follower.log.write_image(mark, b"one, two").unwrap();
+    let three = made(two.place(), 1, &[(b"-three", Kind::Last)]);
+    follower.receive(std::slice::from_ref(&three));
+    let follower = follower.again();
+    assert_eq!(follower.base, BatchPlace::default());
+    assert_eq!(follower.places, [one.place(), two.place(), three.place()]);
+    let found: Vec<Vec<u8>> = follower.records.iter().map(|record| record.1.clone()).collect();
+    assert_eq!(found, [b"three-".to_vec(), b"-three".to_vec()]);
+}
+
+#[test]
+fn replay_yields_what_was_committed_and_the_stream_goes_on_there() {
+    let (leader, mut batches) = leader(12, 20);
+    leader.append(&vec![vec![7; 10_000]; 20]);
+    batches.extend(leader.outbox.take());
+    let wanted = streamed(&batches);
+    let follower = Instance::new();
+    follower.receive(&batches);
+    // In the middle of some batch: the run that ends there is in the image.
+    let image_at = batches[9].end();
+    image(&follower.log, image_at, b"image");
+    let files = follower.memory.files();
+    follower.end();
+    for committed in 0..=batches.len() as u64 {
+        let memory = MemoryDisk::with_files(files.clone());
+        let mut recovery = Recovery::open(disk(&memory), Options::small(), LOG_ID).unwrap();
+        recovery.yield_upto(committed);
+        let mut records = Vec::new();
+        let mut record = |lsn: Lsn, bytes: &[u8]| {
+            records.push((lsn, bytes.to_vec()));
+            Ok::<(), std::convert::Infallible>(())
+        };
+        recovery.replay(&mut record).unwrap();
+        let (fed, mut stream) = recovery.stream();
+        assert_eq!(fed, committed.max(10));
+        let (base, kept) = recovery.places();
+        assert_eq!((base, kept), (batches[9].place(), places(&batches[10..])));
+        for batch in batches.iter().filter(|batch| batch.index > fed) {
+            stream.feed(batch.lsn, &batch.payload, &mut record).unwrap();
+        }
+        assert!(stream.at_seam());
+        let behind = wanted.iter().filter(|(lsn, _)| *lsn > image_at);
+        assert!(records.iter().eq(behind), "committed {committed}");
+        drop(recovery);
+    }
+}
+
+#[test]
+fn a_body_that_was_cut_off_is_not_read_from_memory() {
+    let follower = Instance::new();
+    let old = made_many(BatchPlace::default(), 1, 8, 1_000);
+    follower.receive(&old);
+    let body = towline_types::BodyLocation { lsn: old[4].lsn.after(42), bytes: 500 };
+    assert_eq!(follower.log.read(body).unwrap(), [4; 500][..]);
+    let new: Vec<Batch> = made_many(old[2].place(), 2, 8, 1_000);
+    follower.log.receive(&new[..1]).unwrap();
+    assert!(follower.log.resident(body).is_none());
+    follower.receive(&new);
+    assert_eq!(follower.log.read(body).unwrap(), [1; 500][..]);
+    assert_eq!(follower.log.resident(body).unwrap(), [1; 500][..]);
+}
+
+#[test]
+fn a_full_replica_says_so_and_goes_on_when_there_is_room() {
+    let options = Options {
+        log_bytes_max: 5 * EXTENT_BYTES_MIN,
+        reserve_bytes: EXTENT_BYTES_MIN,
+        ..Options::small()
+    };
+    let follower = Instance::start(&MemoryDisk::new(), options);
+    let batches = made_many(BatchPlace::default(), 1, 60, 30_000);
+    assert!(matches!(follower.log.receive(&batches), Err(LogError::Full)));
+    let taken = batches.iter().rposition(|batch| batch.end() <= follower.log.tail()).unwrap();
+    assert!(taken > 30, "{taken}");
+    follower.watch.wait_durable(batches[taken].end());
+    image(&follower.log, batches[taken].end(), b"image");
+    follower.log.reclaim(batches[taken].end()).unwrap();
+    follower.log.receive(&batches).unwrap();
+    follower.watch.wait_durable(batches[59].end());
+}
