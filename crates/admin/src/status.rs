@@ -4,9 +4,11 @@
 use serde::{Deserialize, Serialize};
 
 mod group;
+mod instances;
 mod table;
 
 pub use group::{GroupRole, GroupStatus, InstanceState, InstanceStatus};
+pub use instances::group_table;
 pub use table::table;
 
 /// All that `towline status --json` says. Names of fields are part of the product's interface.

@@ -1,11 +1,17 @@
 //! All options of all commands. No logic: what they mean together is checked where they are used.
 
+mod group;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use towline_load::LoadArgs;
 use towline_load::disk::{DiskArgs, DiskPart};
+
+pub(crate) use group::{
+    Demo, Group, GroupCertificates, Instance, Replace, RollingRestart, Stop, Switch,
+};
 
 const EXIT_CODES: &str =
     "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no message, 4 cannot connect.";
@@ -35,6 +41,18 @@ pub(crate) enum Command {
     Browse(Browse),
     /// Show what a queue manager is doing
     Status(Status),
+    /// Make another instance of a group the active one
+    Switch(Switch),
+    /// Stop a queue manager, or an instance of a group, and wait until it ended
+    Stop(Stop),
+    /// Restart the instances of a group one after the other, clients being served all the time; with
+    /// a new program in place this is the upgrade
+    RollingRestart(RollingRestart),
+    /// Care for one instance of a group
+    Instance {
+        #[command(subcommand)]
+        command: Instance,
+    },
     /// Take an image of a running queue manager now: a restart begins from it
     Image(Image),
     /// Copy a queue manager, running or not, into a folder; or check such a copy
@@ -57,7 +75,7 @@ pub(crate) enum Command {
         #[command(subcommand)]
         part: DiskPart,
     },
-    /// Prepare a group of three instances
+    /// Prepare a group of three instances, or try one on this machine
     Group {
         #[command(subcommand)]
         command: Group,
@@ -313,6 +331,10 @@ pub(crate) struct Browse {
 
 #[derive(Args, Debug)]
 pub(crate) struct Status {
+    /// Show it again every so many seconds (1 when none are said), until q or Ctrl-C
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1",
+          value_parser = interval)]
+    pub(crate) watch: Option<f64>,
     #[command(flatten)]
     pub(crate) reach: Reach,
 }
@@ -331,44 +353,6 @@ pub(crate) struct User {
     /// How often the password is hashed
     #[arg(long, value_name = "N")]
     pub(crate) iterations: Option<u32>,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum Group {
-    /// Make an authority and a certificate for each instance, or renew them with the authority that is
-    /// there
-    Certificates(GroupCertificates),
-    /// Check the [group] of a configuration, and the certificates that it names
-    Check {
-        /// Configuration file of one instance
-        config: PathBuf,
-        /// Name of the queue manager
-        #[arg(long, value_name = "NAME", default_value = "QM1")]
-        name: String,
-        /// Which instance [default: the one that the configuration names]
-        #[arg(long, value_name = "NAME")]
-        instance: Option<String>,
-    },
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct GroupCertificates {
-    /// Folder for the PEM files, made when it is not there
-    #[arg(long, value_name = "DIR")]
-    pub(crate) out: PathBuf,
-    /// Name of the queue manager
-    #[arg(long, value_name = "NAME", default_value = "QM1")]
-    pub(crate) name: String,
-    /// Name of the group [default: that of the queue manager]
-    #[arg(long, value_name = "NAME")]
-    pub(crate) group: Option<String>,
-    /// Names of the instances
-    #[arg(long, value_name = "A,B,C", value_delimiter = ',', required = true)]
-    pub(crate) instances: Vec<String>,
-    /// How long the certificates are valid; the authority is for ten years
-    #[arg(long, value_name = "N", default_value_t = 365,
-          value_parser = clap::value_parser!(u32).range(1..=3_650))]
-    pub(crate) days: u32,
 }
 
 #[derive(Debug, Subcommand)]
@@ -414,6 +398,14 @@ fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.0..=31_536_000.0).contains(&seconds) => Ok(seconds),
         Ok(_) | Err(_) => Err("seconds from 0 to 31536000 were expected".into()),
+    }
+}
+
+/// Seconds between two looks.
+fn interval(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.1..=3_600.0).contains(&seconds) => Ok(seconds),
+        Ok(_) | Err(_) => Err("seconds from 0.1 to 3600 were expected".into()),
     }
 }
 

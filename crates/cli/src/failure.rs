@@ -33,6 +33,15 @@ impl Failure {
         Failure::Failed(format!("{name}: {reason}"))
     }
 
+    /// Why, in one line.
+    pub(crate) fn reason(&self) -> &str {
+        match self {
+            Failure::Failed(text) | Failure::Usage(text) | Failure::CannotConnect(text) => text,
+            Failure::Silent => "failed",
+            Failure::NoMessage => "no message",
+        }
+    }
+
     /// Says it, and gives the exit code.
     pub(crate) fn report(self, json: bool) -> ExitCode {
         let (code, text) = match self {

@@ -18,14 +18,18 @@ mod group;
 mod image;
 mod log;
 mod mqsc;
+mod process;
 mod progress;
 mod put;
 mod reach;
 mod restore;
 mod run;
 mod show;
+mod signals;
 mod status;
+mod stop;
 mod user;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -44,6 +48,11 @@ fn main() -> ExitCode {
         Command::Get(arguments) => (arguments.take.reach.json, get::get(&arguments)),
         Command::Browse(arguments) => (arguments.take.reach.json, get::browse(&arguments)),
         Command::Status(arguments) => (arguments.reach.json, status::run(&arguments)),
+        Command::Switch(arguments) => (arguments.here.json, group::switch(&arguments)),
+        Command::Stop(arguments) => (arguments.here.json, stop::run(&arguments)),
+        Command::RollingRestart(arguments) => (arguments.json, group::rolling(&arguments)),
+        Command::Instance { command } => (command.is_json(), group::instance(&command)),
+        Command::Group { command } => (false, group::run(&command)),
         Command::Image(arguments) => (arguments.reach.json, image::run(&arguments)),
         Command::Backup(arguments) => (arguments.json, backup::run(&arguments)),
         Command::Restore(arguments) => (arguments.json, restore::run(&arguments)),
@@ -51,7 +60,6 @@ fn main() -> ExitCode {
         Command::Load(arguments) => return towline_load::run(arguments),
         Command::Disktest(arguments) => return disktest::run(&arguments),
         Command::DisktestPart { part } => return disktest::part(&part),
-        Command::Group { command } => (false, group::run(&command)),
         Command::User(arguments) => (false, user::run(&arguments)),
         Command::Completions { shell } => (false, generate::completions(shell)),
         Command::Man { folder } => (false, generate::manual(folder.as_deref())),

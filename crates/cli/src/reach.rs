@@ -4,7 +4,7 @@
 //! everybody on the machine can read those.
 
 use std::io::{BufRead, IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
@@ -19,11 +19,38 @@ pub(crate) const SOCKET: &str = "towline.sock";
 /// Where a queue manager's data is when nobody says.
 const DATA_DEFAULT: &str = "./data/QM1";
 
+/// A way to a queue manager that can be gone more than once.
+pub(crate) struct Prepared {
+    place: Place,
+    options: Options,
+}
+
+impl Prepared {
+    /// Connects.
+    pub(crate) fn connect(&self) -> Result<Client, Failure> {
+        Ok(Client::connect(&self.place, &self.options)?)
+    }
+}
+
 impl Reach {
     /// Connects.
     pub(crate) fn connect(&self) -> Result<Client, Failure> {
+        self.prepared()?.connect()
+    }
+
+    /// All that is needed to connect, a password asked for included.
+    pub(crate) fn prepared(&self) -> Result<Prepared, Failure> {
         let place = self.place()?;
-        Ok(Client::connect(&place, &self.options(&place)?)?)
+        let options = self.options(&place)?;
+        Ok(Prepared { place, options })
+    }
+
+    /// The data folder, where one is meant and not an address.
+    pub(crate) fn folder(&self) -> Result<Option<PathBuf>, Failure> {
+        match self.place()? {
+            Place::Local(socket) => Ok(socket.parent().map(Path::to_owned)),
+            Place::Remote { .. } => Ok(None),
+        }
     }
 
     /// An option counts more than the environment, whichever of the two it names.

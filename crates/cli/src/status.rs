@@ -1,19 +1,87 @@
-//! `towline status`: asks, and prints the table or the JSON as it came. Counts nothing itself.
+//! `towline status`: asks, and prints the table or the JSON as it came, once or again and again. Counts
+//! nothing itself.
+//!
+//! In a data folder an instance of a group is asked first, for it answers also while it is a replica.
 
-use towline_admin::status;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::arguments::Status;
+use serde_json::{Value, json};
+use towline_admin::status::{self, GroupStatus};
+
+use crate::arguments::{Reach, Status};
 use crate::failure::Failure;
+use crate::group::ask::{Asking, Told, understood};
+use crate::reach::Prepared;
+use crate::watch::{self, View};
 use crate::{mqsc, show};
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Status) -> Result<(), Failure> {
-    let mut client = arguments.reach.connect()?;
+    let reach = arguments.reach.clone();
+    let json = reach.json;
+    // A password is asked for once.
+    let mut prepared = None;
+    let mut look = move || look(&reach, &mut prepared);
+    match arguments.watch {
+        None => show::line(&look()?),
+        Some(seconds) => {
+            watch::run(View { interval: Duration::from_secs_f64(seconds), json }, look)
+        }
+    }
+}
+
+fn look(reach: &Reach, prepared: &mut Option<Prepared>) -> Result<String, Failure> {
+    if let Some(folder) = reach.folder()?
+        && let Some(told) = of_instance(&folder, reach.timeout)?
+    {
+        return shown(told, reach.json);
+    }
+    let way = match prepared {
+        Some(way) => way,
+        None => prepared.insert(reach.prepared()?),
+    };
+    let mut client = way.connect()?;
     let json = client.ask_admin("status", "")?.body;
     client.close()?;
     let status: status::Status = mqsc::understood(&json)?;
-    if arguments.reach.json {
-        return show::line(&json);
+    if reach.json {
+        return Ok(json);
     }
-    show::line(status::table(&status).trim_end())
+    Ok(status::table(&status).trim_end().to_owned())
+}
+
+fn of_instance(folder: &Path, timeout: f64) -> Result<Option<Told>, Failure> {
+    match Asking::connect(folder, Duration::from_secs_f64(timeout))? {
+        Some(mut asking) => Ok(Some(asking.status()?)),
+        None => Ok(None),
+    }
+}
+
+/// What an instance of a group told, as a table or as JSON: the status with the group in it when it is
+/// active, else an object that has only the group.
+fn shown(told: Told, json: bool) -> Result<String, Failure> {
+    if json {
+        return Ok(match told.status {
+            Value::Object(mut status) => {
+                status.insert("group".into(), told.group);
+                Value::Object(status).to_string()
+            }
+            _ => json!({ "group": told.group }).to_string(),
+        });
+    }
+    let group: GroupStatus = understood(told.group)?;
+    let text = if told.status.is_null() {
+        status::group_table(&group, now_ms())
+    } else {
+        let status: status::Status = understood(told.status)?;
+        status::table(&status::Status { group: Some(group), ..status })
+    };
+    Ok(text.trim_end().to_owned())
+}
+
+/// Milliseconds since the Unix epoch.
+fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

@@ -132,3 +132,69 @@ fn a_folder_in_use_an_address_in_use_and_a_wrong_file_are_told_in_one_line() {
     let words = refused(other.path(), &["--listen", "0.0.0.0:0"]);
     assert!(reason(&words).contains("allow_plaintext"), "{words}");
 }
+
+#[test]
+fn stop_ends_a_queue_manager_in_order_and_waits_for_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut daemon = start(folder.path());
+    let stop = || {
+        let mut stop = Command::new(env!("CARGO_BIN_EXE_towline"));
+        stop.args(["stop", "--json", "--data"]).arg(folder.path()).output().unwrap()
+    };
+    let output = stop();
+    assert!(output.status.success(), "{output:?}");
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(told["pid"], daemon.process.id());
+    assert!(daemon.process.try_wait().unwrap().is_some_and(|status| status.success()));
+    assert_eq!(stop().status.code(), Some(4));
+}
+
+/// A configuration with a group in it.
+fn group_config(folder: &Path) -> std::path::PathBuf {
+    let mut text = String::from(
+        "[group]\nname = \"G\"\ninstance = \"a\"\ncertificate = \"a.pem\"\n\
+         private_key = \"a-key.pem\"\nauthorities = \"authority.pem\"\n",
+    );
+    for name in ["a", "b", "c"] {
+        text.push_str(&format!("[[group.member]]\nname = \"{name}\"\naddress = \"{name}:1\"\n"));
+    }
+    let file = folder.join("group.toml");
+    std::fs::write(&file, text).unwrap();
+    file
+}
+
+#[test]
+fn a_lost_log_is_set_aside_only_of_an_instance_that_does_not_run_and_has_a_group() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let group = group_config(folder.path());
+    let single = folder.path().join("single.toml");
+    std::fs::write(&single, "").unwrap();
+    let replace = |config: &Path, more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_towline"));
+        command.args(["instance", "replace", "--data"]).arg(&data).arg("--config").arg(config);
+        let output = command.args(more).stdin(Stdio::null()).output().unwrap();
+        let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        (output.status.code(), said)
+    };
+    let mut daemon = start(&data);
+    let (code, said) = replace(&group, &["--yes"]);
+    assert!(code == Some(1) && said.contains("stop it first"), "{said}");
+    daemon.process.kill().unwrap();
+    daemon.process.wait().unwrap();
+    let (code, said) = replace(&single, &["--yes"]);
+    assert!(code == Some(2) && said.contains("it has no [group]"), "{said}");
+    let (code, said) = replace(&group, &[]);
+    assert!(code == Some(2) && said.contains("--yes"), "{said}");
+    assert!(data.join("log").is_dir());
+    let (code, said) = replace(&group, &["--yes", "--json"]);
+    assert_eq!(code, Some(0), "{said}");
+    let told: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(told["instance"], "a");
+    let aside = Path::new(told["set_aside"].as_str().unwrap());
+    assert!(aside.file_name().unwrap().to_str().unwrap().starts_with("log.lost-2"), "{said}");
+    assert!(std::fs::read_dir(aside).unwrap().count() > 1, "the log is in it");
+    assert!(!data.join("log").exists());
+    let (code, said) = replace(&group, &["--yes"]);
+    assert!(code == Some(1) && said.contains("there is nothing to set aside"), "{said}");
+}

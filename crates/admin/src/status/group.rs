@@ -102,6 +102,34 @@ pub enum InstanceState {
     Blank,
 }
 
+impl GroupRole {
+    /// The word for it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            GroupRole::Unknown => "unknown",
+            GroupRole::Active => "active",
+            GroupRole::Replica => "replica",
+        }
+    }
+}
+
+impl InstanceState {
+    /// The word for it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            InstanceState::Unknown => "unknown",
+            InstanceState::Normal => "normal",
+            InstanceState::Checking => "checking",
+            InstanceState::Synchronizing => "synchronizing",
+            InstanceState::Rebasing => "rebasing",
+            InstanceState::Disconnected => "disconnected",
+            InstanceState::Blank => "blank",
+        }
+    }
+}
+
 impl GroupStatus {
     /// QUORUM, as MQ shows it: `3/3`.
     #[must_use]

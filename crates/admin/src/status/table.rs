@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Space, State, Status};
+use super::{Space, State, Status, instances};
 
 /// A write that is out for so long is worth a line.
 const STALL_US: u64 = 1_000_000;
@@ -25,6 +25,9 @@ pub fn table(status: &Status) -> String {
         &format!("{state}, process {}, up {}", status.pid, duration(status.uptime_s)),
     );
     row(&mut text, "Version", &cut(&status.version, 58));
+    if let Some(group) = &status.group {
+        instances::rows(&mut text, group);
+    }
     for listener in &status.listeners {
         row(&mut text, "Listener", &cut(&printable(listener), 58));
     }
@@ -44,6 +47,11 @@ pub fn table(status: &Status) -> String {
     let index = &status.index;
     let (here, most) = (bytes(index.bytes), bytes(index.bytes_max));
     row(&mut text, "Index", &format!("{here} of {most}, {} on pages", bytes(index.page_bytes)));
+    if let Some(group) = &status.group {
+        // The clock that the times of the group are of, to the second.
+        let now = status.started_at.saturating_add(status.uptime_s.saturating_mul(1_000));
+        instances::table(&mut text, group, now);
+    }
     queues(&mut text, status);
     text
 }
@@ -120,17 +128,17 @@ fn queues(text: &mut String, status: &Status) {
     }
 }
 
-fn row(text: &mut String, name: &str, value: &str) {
+pub(super) fn row(text: &mut String, name: &str, value: &str) {
     line(text, &format!("{name:<20}{value}"));
 }
 
-fn line(text: &mut String, line: &str) {
+pub(super) fn line(text: &mut String, line: &str) {
     // Writing to a String cannot fail.
     writeln!(text, "{line}").ok();
 }
 
 /// Text of at most so many characters, the middle left out.
-fn cut(text: &str, characters_max: usize) -> String {
+pub(super) fn cut(text: &str, characters_max: usize) -> String {
     let characters: Vec<char> = text.chars().collect();
     if characters.len() <= characters_max {
         return text.into();
@@ -143,12 +151,12 @@ fn cut(text: &str, characters_max: usize) -> String {
 }
 
 /// A name must not be able to draw on the terminal.
-fn printable(text: &str) -> String {
+pub(super) fn printable(text: &str) -> String {
     text.chars().map(|each| if each.is_control() { '\u{fffd}' } else { each }).collect()
 }
 
 /// A number that fits so many characters, shortened by thousands when it must be.
-fn count(number: u64, characters_max: usize) -> String {
+pub(super) fn count(number: u64, characters_max: usize) -> String {
     let mut shown = number.to_string();
     let mut left = number;
     for unit in ["k", "M", "G", "T", "P"] {

@@ -1,15 +1,38 @@
-//! `towline group`: what a group of instances needs before it runs. Talks to no queue manager.
+//! Commands for a group of instances: they ask, wait and show. What a switch or a restart is, the
+//! instances decide.
+//!
+//! Reading order: `ask` (the socket of an instance), `patience` (waiting for something on another
+//! process), `switch`, `rolling`, `replace`; `certificates` and `check`, which talk to no instance; `demo`
+//! with `plan` (its files).
 
+pub(crate) mod ask;
 mod certificates;
 mod check;
+mod demo;
+mod patience;
+mod plan;
+mod replace;
+mod rolling;
+mod switch;
 
-use crate::arguments::Group;
+pub(crate) use rolling::rolling;
+pub(crate) use switch::switch;
+
+use crate::arguments::{Group, Instance};
 use crate::failure::Failure;
 
-/// Runs the command.
+/// Runs `towline instance`.
+pub(crate) fn instance(command: &Instance) -> Result<(), Failure> {
+    match command {
+        Instance::Replace(arguments) => replace::run(arguments),
+    }
+}
+
+/// Runs `towline group`.
 pub(crate) fn run(command: &Group) -> Result<(), Failure> {
     match command {
         Group::Certificates(arguments) => certificates::run(arguments),
         Group::Check { config, name, instance } => check::run(config, name, instance.as_deref()),
+        Group::Demo(arguments) => demo::run(arguments),
     }
 }

@@ -1,0 +1,257 @@
+//! The group as text, at most 80 columns wide: what this instance is, then a row for each instance.
+//!
+//! Not here: what the words mean (`group`). Columns are as wide as what stands in them; when that is
+//! too much, names and positions are cut in the middle, numbers and states never.
+
+use super::table::{count, cut, line, printable, row};
+use super::{GroupRole, GroupStatus, InstanceStatus};
+
+/// Columns of a terminal.
+const WIDTH: usize = 80;
+/// A name, or a position in the log, is not cut below this.
+const CUT_MIN: usize = 8;
+/// Characters of a name in a line of its own.
+const NAME: usize = 20;
+/// Names of columns, as MQ has them; the backlog is in kilobytes.
+const HEAD: [&str; 8] =
+    ["INSTANCE", "ROLE", "INSYNC", "CONN", "BACKLOG", "ACKLSN", "STATUS", "SYNCTIME"];
+/// The column of names.
+const INSTANCE: usize = 0;
+/// The one that stands on the right.
+const BACKLOG: usize = 4;
+/// The column of positions.
+const ACKLSN: usize = 5;
+
+/// The group for a terminal, each line ended, as an instance of it told at `now` (milliseconds since the
+/// Unix epoch).
+#[must_use]
+pub fn group_table(group: &GroupStatus, now: u64) -> String {
+    let mut text = String::new();
+    rows(&mut text, group);
+    table(&mut text, group, now);
+    text
+}
+
+/// What this instance is, and the group as a whole.
+pub(super) fn rows(text: &mut String, group: &GroupStatus) {
+    let name = |name: &str| cut(&printable(name), NAME);
+    let sync = if group.in_sync { "in sync" } else { "not in sync" };
+    row(text, "Instance", &format!("{}, {}, {sync}", name(&group.instance), group.role.as_str()));
+    let role = match group.group_role.as_str() {
+        "" | "live" => String::new(),
+        other => format!(", {}", cut(&printable(other), 10)),
+    };
+    row(text, "Group", &format!("{}{role}, term {}", name(&group.group_name), group.term));
+    let served = if group.serving { "clients are served" } else { "clients are NOT served" };
+    let active = match group.active.as_str() {
+        "" => "none".to_owned(),
+        active => name(active),
+    };
+    row(text, "Active", &format!("{active}, {served}"));
+    row(text, "QUORUM", &group.quorum());
+    row(text, "GRPLSN", &cut(&printable(&group.group_lsn), 58));
+}
+
+/// A row for each instance.
+pub(super) fn table(text: &mut String, group: &GroupStatus, now: u64) {
+    let cells: Vec<[String; 8]> =
+        group.instances.iter().map(|instance| cells(instance, now)).collect();
+    let mut widths = HEAD.map(str::len);
+    for row in &cells {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    for column in [INSTANCE, ACKLSN] {
+        let all: usize = widths.iter().sum::<usize>() + widths.len() - 1;
+        if let Some(width) = widths.get_mut(column) {
+            *width = width.saturating_sub(all.saturating_sub(WIDTH)).max(CUT_MIN.min(*width));
+        }
+    }
+    line(text, "");
+    line(text, &one(&HEAD.map(str::to_owned), &widths));
+    for row in &cells {
+        line(text, &one(row, &widths));
+    }
+}
+
+fn cells(instance: &InstanceStatus, now: u64) -> [String; 8] {
+    let yes = |is: bool| if is { "yes" } else { "no" }.to_owned();
+    // The active is where the others are connected.
+    let connected = instance.connected || instance.role == GroupRole::Active;
+    let position = if instance.ack_lsn.is_empty() { "-" } else { &instance.ack_lsn };
+    [
+        printable(&instance.instance),
+        instance.role.as_str().to_owned(),
+        yes(instance.in_sync),
+        yes(connected),
+        count(instance.backlog_kb, 7),
+        printable(position),
+        instance.status.as_str().to_owned(),
+        since(instance.sync_time, now),
+    ]
+}
+
+fn one(cells: &[String; 8], widths: &[usize; 8]) -> String {
+    let padded: Vec<String> = cells
+        .iter()
+        .zip(widths)
+        .enumerate()
+        .map(|(column, (cell, &width))| {
+            let cell = cut(cell, width);
+            if column == BACKLOG { format!("{cell:>width$}") } else { format!("{cell:<width$}") }
+        })
+        .collect();
+    padded.join(" ").trim_end().to_owned()
+}
+
+/// How long ago, in at most eight characters; both are milliseconds since the Unix epoch.
+fn since(time: u64, now: u64) -> String {
+    if time == 0 {
+        return "never".to_owned();
+    }
+    let seconds = now.saturating_sub(time) / 1_000;
+    match (seconds / 86_400, seconds / 3_600, seconds / 60) {
+        (0, 0, 0) if seconds < 2 => "now".to_owned(),
+        (0, 0, 0) => format!("{seconds}s ago"),
+        (0, 0, minutes) => format!("{minutes}m ago"),
+        (0, hours, _) => format!("{hours}h ago"),
+        (days, _, _) => format!("{}d ago", count(days, 3)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{InstanceState, Status, table};
+    use super::*;
+
+    const NOW: u64 = 1_795_309_200_000;
+
+    fn instance(name: &str, role: GroupRole) -> InstanceStatus {
+        InstanceStatus {
+            instance: name.into(),
+            role,
+            connected: true,
+            in_sync: true,
+            ack_lsn: "<0:0:2:31232>".into(),
+            status: InstanceState::Normal,
+            sync_time: NOW - 300,
+            ..InstanceStatus::default()
+        }
+    }
+
+    fn group() -> GroupStatus {
+        let lost = InstanceStatus {
+            connected: false,
+            in_sync: false,
+            backlog_kb: 12_345_678,
+            status: InstanceState::Disconnected,
+            sync_time: NOW - 7_200_000,
+            ..instance("c", GroupRole::Unknown)
+        };
+        GroupStatus {
+            instance: "b".into(),
+            role: GroupRole::Replica,
+            in_sync: true,
+            in_sync_count: 2,
+            configured_count: 3,
+            group_lsn: "<0:0:2:31232>".into(),
+            group_name: "QM1".into(),
+            group_role: "live".into(),
+            active: "a".into(),
+            term: 7,
+            serving: true,
+            instances: vec![
+                InstanceStatus { connected: false, ..instance("a", GroupRole::Active) },
+                instance("b", GroupRole::Replica),
+                lost,
+            ],
+        }
+    }
+
+    #[test]
+    fn a_replica_shows_itself_and_all_instances() {
+        let expected = "\
+Instance            b, replica, in sync
+Group               QM1, term 7
+Active              a, clients are served
+QUORUM              2/3
+GRPLSN              <0:0:2:31232>
+
+INSTANCE ROLE    INSYNC CONN BACKLOG ACKLSN        STATUS       SYNCTIME
+a        active  yes    yes        0 <0:0:2:31232> normal       now
+b        replica yes    yes        0 <0:0:2:31232> normal       now
+c        unknown no     no    12345k <0:0:2:31232> disconnected 2h ago
+";
+        assert_eq!(group_table(&group(), NOW), expected);
+    }
+
+    #[test]
+    fn the_active_shows_the_group_within_its_status() {
+        let text = table(&Status {
+            name: "QM1".into(),
+            group: Some(group()),
+            started_at: NOW - 60_000,
+            uptime_s: 60,
+            ..Status::default()
+        });
+        assert!(text.contains("\nQUORUM              2/3\n"), "{text}");
+        assert!(text.contains("\na        active  yes    yes  "), "{text}");
+        assert!(text.contains(" disconnected 2h ago\n"), "{text}");
+    }
+
+    #[test]
+    fn nothing_known_is_shown_as_such() {
+        let group = GroupStatus {
+            instance: "a".into(),
+            configured_count: 3,
+            instances: vec![InstanceStatus { instance: "a".into(), ..InstanceStatus::default() }],
+            ..GroupStatus::default()
+        };
+        let text = group_table(&group, NOW);
+        assert!(text.contains("Active              none, clients are NOT served\n"), "{text}");
+        assert!(text.contains("QUORUM              0/3\n"), "{text}");
+        assert!(text.contains("\na        unknown no     no         0 -      unknown never\n"));
+    }
+
+    #[test]
+    fn the_group_fits_eighty_columns_whatever_is_in_it() {
+        let mut group = group();
+        group.instance = "i\u{1b}[2J".repeat(40);
+        group.group_name = "g".repeat(300);
+        group.group_role = "pending\nrecovery".repeat(9);
+        group.active = "x".repeat(99);
+        group.term = u64::MAX;
+        group.group_lsn = "<65535:65535:65535:65535>".into();
+        for row in &mut group.instances {
+            row.instance = "i\u{1b}[2J".repeat(40);
+            row.ack_lsn = "<65535:65535:65535:65535>".into();
+            row.backlog_kb = u64::MAX;
+            row.status = InstanceState::Synchronizing;
+            row.sync_time = 1;
+        }
+        let text = group_table(&group, u64::MAX);
+        for line in text.lines() {
+            assert!(line.chars().count() <= 80, "{line}");
+            assert!(!line.contains('\u{1b}'), "{line}");
+        }
+        assert!(text.contains("synchronizing"), "{text}");
+    }
+
+    #[test]
+    fn ages_are_short() {
+        for (ms, shown) in [
+            (0, "now"),
+            (2_000, "2s ago"),
+            (59_999, "59s ago"),
+            (60_000, "1m ago"),
+            (86_399_999, "23h ago"),
+            (86_400_000, "1d ago"),
+        ] {
+            assert_eq!(since(NOW - ms, NOW), shown);
+        }
+        assert_eq!(since(0, NOW), "never");
+        assert_eq!(since(NOW + 5_000, NOW), "now");
+        assert!(since(1, u64::MAX).chars().count() <= 10);
+    }
+}

@@ -1,0 +1,146 @@
+//! Options of the commands for a group of instances. No logic.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::seconds;
+
+/// An instance on this machine, and how to answer.
+#[derive(Args, Debug)]
+pub(crate) struct Here {
+    /// Data folder of an instance on this machine
+    #[arg(long, value_name = "DIR", default_value = "./data/QM1", env = "TOWLINE_DATA")]
+    pub(crate) data: PathBuf,
+    /// How long it may take
+    #[arg(long, value_name = "SECONDS", default_value_t = 60.0, value_parser = seconds)]
+    pub(crate) timeout: f64,
+    /// Answer in JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Switch {
+    /// Name of the instance that shall be active [default: the one that is best in sync]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) to: Option<String>,
+    #[command(flatten)]
+    pub(crate) here: Here,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Stop {
+    /// Stop an instance of a group even when the others are no quorum without it
+    #[arg(long)]
+    pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) here: Here,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RollingRestart {
+    /// Data folders of all instances; may be given more than once
+    #[arg(long, value_name = "DIR", num_args = 1.., required_unless_present = "dir")]
+    pub(crate) data: Vec<PathBuf>,
+    /// Folder that has the data folders of all instances, as `towline group demo` makes it
+    #[arg(long, value_name = "DIR", conflicts_with = "data")]
+    pub(crate) dir: Option<PathBuf>,
+    /// Only the one instance of --data: where each machine has one of them, run it on one after the
+    /// other
+    #[arg(long, requires = "data")]
+    pub(crate) this_one: bool,
+    /// Begin although not all instances are in sync
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// How long an instance may take until it is in sync again
+    #[arg(long, value_name = "SECONDS", default_value_t = 300.0, value_parser = seconds)]
+    pub(crate) timeout: f64,
+    /// Answer in JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Instance {
+    /// Set aside what is left of the log of an instance that lost it: the next start begins blank and
+    /// is rebuilt from the group
+    Replace(Replace),
+}
+
+impl Instance {
+    pub(crate) fn is_json(&self) -> bool {
+        let Instance::Replace(arguments) = self;
+        arguments.json
+    }
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Replace {
+    /// Data folder of the instance, which does not run
+    #[arg(long, value_name = "DIR", env = "TOWLINE_DATA")]
+    pub(crate) data: PathBuf,
+    /// The configuration that it runs with; its [group] says which instance it is
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: PathBuf,
+    /// Do not ask
+    #[arg(long)]
+    pub(crate) yes: bool,
+    /// Answer in JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Group {
+    /// Make an authority and a certificate for each instance, or renew them with the authority that is
+    /// there
+    Certificates(GroupCertificates),
+    /// Check the [group] of a configuration, and the certificates that it names
+    Check {
+        /// Configuration file of one instance
+        config: PathBuf,
+        /// Name of the queue manager
+        #[arg(long, value_name = "NAME", default_value = "QM1")]
+        name: String,
+        /// Which instance [default: the one that the configuration names]
+        #[arg(long, value_name = "NAME")]
+        instance: Option<String>,
+    },
+    /// Run three instances on this machine, to try it: certificates, configuration and processes
+    Demo(Demo),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Demo {
+    /// Folder for everything, made when it is not there
+    #[arg(long, value_name = "DIR", default_value = "./data/group")]
+    pub(crate) dir: PathBuf,
+    /// Name of the queue manager and of its group
+    #[arg(long, default_value = "QM1")]
+    pub(crate) name: String,
+    /// Clients come in at this port of the loopback address and at the two after it; the links of the
+    /// instances take three more
+    #[arg(long, default_value_t = 5672, value_parser = clap::value_parser!(u16).range(1..=65_530))]
+    pub(crate) port: u16,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct GroupCertificates {
+    /// Folder for the PEM files, made when it is not there
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: PathBuf,
+    /// Name of the queue manager
+    #[arg(long, value_name = "NAME", default_value = "QM1")]
+    pub(crate) name: String,
+    /// Name of the group [default: that of the queue manager]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) group: Option<String>,
+    /// Names of the instances
+    #[arg(long, value_name = "A,B,C", value_delimiter = ',', required = true)]
+    pub(crate) instances: Vec<String>,
+    /// How long the certificates are valid; the authority is for ten years
+    #[arg(long, value_name = "N", default_value_t = 365,
+          value_parser = clap::value_parser!(u32).range(1..=3_650))]
+    pub(crate) days: u32,
+}

@@ -1,0 +1,196 @@
+//! The socket of an instance of a group: one JSON object a line, back and forth.
+//!
+//! It is there on the active and on replicas alike, in the data folder, for the owner only. A
+//! connection also tells when the instance executes its program anew: it ends then.
+
+use std::fmt;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use towline_admin::status::GroupStatus;
+
+use crate::failure::Failure;
+use crate::process::Process;
+
+/// Name of the socket in a data folder.
+pub(crate) const SOCKET: &str = "towline-group.sock";
+/// What can be asked for.
+pub(crate) const STATUS: &str = "status";
+pub(crate) const SWITCH: &str = "switch";
+pub(crate) const STOP: &str = "stop";
+pub(crate) const RESTART: &str = "restart";
+
+/// A status of a hundred thousand queues has about 30 MB.
+const REPLY_BYTES_MAX: u64 = 256 << 20;
+
+/// A connection to an instance.
+pub(crate) struct Asking {
+    stream: BufReader<UnixStream>,
+    socket: PathBuf,
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(crate) enum Unanswered {
+    /// The instance said why.
+    Refused(String),
+    /// The connection ended: the instance ended, or executes its program anew.
+    Lost {
+        /// Where it was asked.
+        socket: PathBuf,
+    },
+    /// It cannot be read, or not in time.
+    Io {
+        /// Where it was asked.
+        socket: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// It is not understood.
+    Strange(String),
+}
+
+impl fmt::Display for Unanswered {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unanswered::Refused(reason) => out.write_str(reason),
+            Unanswered::Lost { socket } => {
+                write!(out, "{}: the instance ended before it answered", socket.display())
+            }
+            Unanswered::Io { socket, error } if is_timeout(error) => {
+                write!(out, "{}: no answer in time", socket.display())
+            }
+            Unanswered::Io { socket, error } => write!(out, "{}: {error}", socket.display()),
+            Unanswered::Strange(reason) => {
+                write!(out, "the instance's reply was not understood: {reason}")
+            }
+        }
+    }
+}
+
+impl From<Unanswered> for Failure {
+    fn from(unanswered: Unanswered) -> Failure {
+        Failure::failed(unanswered)
+    }
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+}
+
+impl Asking {
+    /// Connects to the instance whose data folder this is. `None`: no instance of a group runs there.
+    pub(crate) fn connect(data: &Path, timeout: Duration) -> Result<Option<Asking>, Failure> {
+        let socket = data.join(SOCKET);
+        let stream = match UnixStream::connect(&socket) {
+            Ok(stream) => stream,
+            Err(error) => match error.kind() {
+                // The second: what a killed instance left.
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => return Ok(None),
+                _ => {
+                    let text = format!("{}: {error}", socket.display());
+                    return Err(Failure::CannotConnect(text));
+                }
+            },
+        };
+        let timeout = timeout.max(Duration::from_millis(1));
+        stream.set_read_timeout(Some(timeout))?;
+        stream.set_write_timeout(Some(timeout))?;
+        Ok(Some(Asking { stream: BufReader::new(stream), socket }))
+    }
+
+    /// As `connect`, where there must be one.
+    pub(crate) fn reach(data: &Path, timeout: Duration) -> Result<Asking, Failure> {
+        Asking::connect(data, timeout)?.ok_or_else(|| {
+            let folder = data.display();
+            Failure::CannotConnect(format!("no instance of a group runs in {folder}"))
+        })
+    }
+
+    /// The process of the instance.
+    pub(crate) fn process(&self) -> Result<Process, Failure> {
+        Ok(Process::behind(self.stream.get_ref())?)
+    }
+
+    /// Asks, and gives what is under `ok`.
+    pub(crate) fn ask(&mut self, request: &Value) -> Result<Value, Unanswered> {
+        let io = |error| self.unanswered(error);
+        self.stream.get_ref().write_all(format!("{request}\n").as_bytes()).map_err(io)?;
+        let mut line = Vec::new();
+        let read = self.stream.by_ref().take(REPLY_BYTES_MAX).read_until(b'\n', &mut line);
+        read.map_err(|error| self.unanswered(error))?;
+        if line.last() != Some(&b'\n') {
+            return Err(Unanswered::Lost { socket: self.socket.clone() });
+        }
+        let mut reply: Value = serde_json::from_slice(&line)
+            .map_err(|error| Unanswered::Strange(error.to_string()))?;
+        if let Some(reason) = reply.get("error").and_then(Value::as_str) {
+            return Err(Unanswered::Refused(reason.to_owned()));
+        }
+        match reply.get_mut("ok") {
+            Some(ok) => Ok(ok.take()),
+            None => Err(Unanswered::Strange("neither ok nor error".into())),
+        }
+    }
+
+    /// Asks for the status, as it comes.
+    pub(crate) fn status(&mut self) -> Result<Told, Unanswered> {
+        let mut reply = self.ask(&json!({ "do": STATUS }))?;
+        let group = reply.get_mut("group").map(Value::take).unwrap_or_default();
+        let status = reply.get_mut("status").map(Value::take).unwrap_or_default();
+        Ok(Told { group, status })
+    }
+
+    /// Asks for what it knows of its group.
+    pub(crate) fn group(&mut self) -> Result<GroupStatus, Unanswered> {
+        understood(self.status()?.group)
+    }
+
+    /// Waits until this connection ends, as it does when the instance executes its program anew. False:
+    /// it did not within `longest`.
+    pub(crate) fn wait_for_end(&mut self, longest: Duration) -> Result<bool, Failure> {
+        let longest = longest.max(Duration::from_millis(1));
+        self.stream.get_ref().set_read_timeout(Some(longest))?;
+        let mut rest = [0; 64];
+        loop {
+            match self.stream.read(&mut rest) {
+                Ok(0) => return Ok(true),
+                // Nobody asked; an instance that says more than that is not ours to judge.
+                Ok(_) => {}
+                Err(error) if is_timeout(&error) => return Ok(false),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return Ok(true),
+            }
+        }
+    }
+
+    fn unanswered(&self, error: io::Error) -> Unanswered {
+        let socket = self.socket.clone();
+        match error.kind() {
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
+                Unanswered::Lost { socket }
+            }
+            _ => Unanswered::Io { socket, error },
+        }
+    }
+}
+
+/// What an instance told.
+pub(crate) struct Told {
+    /// A `GroupStatus`.
+    pub(crate) group: Value,
+    /// A `Status` when the instance is active, else null.
+    pub(crate) status: Value,
+}
+
+/// A part of a reply.
+pub(crate) fn understood<T: DeserializeOwned>(value: Value) -> Result<T, Unanswered> {
+    if value.is_null() {
+        return Err(Unanswered::Strange("it says nothing of the group".into()));
+    }
+    serde_json::from_value(value).map_err(|error| Unanswered::Strange(error.to_string()))
+}

@@ -1,0 +1,274 @@
+//! `towline group demo`: three instances as child processes, until Ctrl-C. One that is killed is started
+//! again, as whoever watches processes would; one that ended by itself is left alone.
+//!
+//! Not here: what it writes (`plan`). The children have a process group of their own, so that Ctrl-C is
+//! ours: the active one ends first, while the others still confirm what it finishes.
+
+use std::fs::OpenOptions;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use rustix::process::{Pid, Signal};
+use towline_admin::status::{GroupRole, GroupStatus, group_table};
+
+use super::ask::Asking;
+use super::plan::{Plan, Planned, word};
+use crate::arguments::Demo;
+use crate::failure::Failure;
+use crate::process::Process;
+use crate::signals::{self, Told};
+use crate::{progress, show};
+
+/// A start takes seconds, on a slow and busy machine too.
+const START_MAX: Duration = Duration::from_secs(120);
+/// An orderly end: units of work have ten seconds.
+const END_MAX: Duration = Duration::from_secs(30);
+/// Between two looks while the group starts.
+const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+/// An instance that does not answer in this time is busy; it is asked again.
+const ANSWER: Duration = Duration::from_secs(2);
+/// Lines of what an instance printed that are shown when it cannot start.
+const LAST_LINES: usize = 5;
+
+enum Event {
+    Signal,
+    Ended(usize, ExitStatus),
+}
+
+/// Runs the command.
+pub(super) fn run(arguments: &Demo) -> Result<(), Failure> {
+    let plan = Plan::of(arguments)?;
+    for instance in &plan.instances {
+        if Asking::connect(&instance.data, ANSWER)?.is_some() {
+            let folder = instance.data.display();
+            return Err(Failure::Failed(format!("an instance runs in {folder} already")));
+        }
+    }
+    plan.write()?;
+    let (tell, events) = channel();
+    let told = tell.clone();
+    signals::listen(move |signal| signal != Told::End || told.send(Event::Signal).is_ok())?;
+    let mut group = Running { plan: &plan, tell, events, processes: Vec::new() };
+    let outcome = group.serve();
+    let ended = group.end();
+    outcome.and(ended)
+}
+
+/// The instances while they run.
+struct Running<'a> {
+    plan: &'a Plan,
+    tell: Sender<Event>,
+    events: Receiver<Event>,
+    /// In the order of the plan; `None`: it ended.
+    processes: Vec<Option<Process>>,
+}
+
+impl Running<'_> {
+    /// Starts all, and stays until it is told to end or nobody runs any more.
+    fn serve(&mut self) -> Result<(), Failure> {
+        for (at, instance) in self.plan.instances.iter().enumerate() {
+            let process = start(self.plan, at, instance, &self.tell)?;
+            self.processes.push(Some(process));
+        }
+        let Some(status) = self.until_it_serves()? else { return Ok(()) };
+        self.welcome(&status)?;
+        while self.processes.iter().any(Option::is_some) {
+            match self.events.recv() {
+                Ok(Event::Signal) | Err(_) => return Ok(()),
+                Ok(Event::Ended(at, status)) => self.ended(at, status)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until all instances are in sync. `None`: it was told to end.
+    fn until_it_serves(&mut self) -> Result<Option<GroupStatus>, Failure> {
+        let spinner = progress::spinner(false);
+        spinner.set_message("starting three instances");
+        let began = Instant::now();
+        while began.elapsed() < START_MAX {
+            match self.events.recv_timeout(LOOK_INTERVAL) {
+                Ok(Event::Signal) | Err(RecvTimeoutError::Disconnected) => return Ok(None),
+                Ok(Event::Ended(at, status)) => {
+                    self.forget(at);
+                    return Err(self.cannot_start(at, status));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            let Some(group) = self.active() else { continue };
+            if group.serving && group.in_sync_count == group.configured_count {
+                spinner.finish_and_clear();
+                return Ok(Some(group));
+            }
+            spinner.set_message(format!("instances in sync: {}", group.quorum()));
+        }
+        let seconds = START_MAX.as_secs();
+        let dir = self.plan.dir.display();
+        Err(Failure::Failed(format!("not in sync after {seconds} s: see {dir}/*.log")))
+    }
+
+    /// What the active instance says of the group.
+    fn active(&self) -> Option<GroupStatus> {
+        let groups = self.plan.instances.iter().filter_map(|instance| {
+            Asking::connect(&instance.data, ANSWER).ok().flatten()?.group().ok()
+        });
+        groups.into_iter().find(|group| group.role == GroupRole::Active)
+    }
+
+    fn forget(&mut self, at: usize) {
+        if let Some(process) = self.processes.get_mut(at) {
+            *process = None;
+        }
+    }
+
+    fn cannot_start(&self, at: usize, status: ExitStatus) -> Failure {
+        let Some(instance) = self.plan.instances.get(at) else { return Failure::Silent };
+        let said = std::fs::read_to_string(&instance.log).unwrap_or_default();
+        let mut last: Vec<&str> = said.lines().rev().take(LAST_LINES).collect();
+        last.reverse();
+        Failure::Failed(format!("instance {}: {status}\n{}", instance.name, last.join("\n")))
+    }
+
+    /// An instance ended although nobody of us told it to.
+    fn ended(&mut self, at: usize, status: ExitStatus) -> Result<(), Failure> {
+        self.forget(at);
+        let plan = self.plan;
+        let Some(instance) = plan.instances.get(at) else { return Ok(()) };
+        if status.signal().is_some() {
+            let process = start(plan, at, instance, &self.tell)?;
+            let pid = process.number();
+            if let Some(place) = self.processes.get_mut(at) {
+                *place = Some(process);
+            }
+            return show::line(&format!(
+                "instance {}: {status}; started again, process {pid}",
+                instance.name
+            ));
+        }
+        show::line(&format!(
+            "instance {}: {status}. Start it again, here or elsewhere, with:\n  {}",
+            instance.name,
+            command(plan, instance)
+        ))
+    }
+
+    fn welcome(&self, group: &GroupStatus) -> Result<(), Failure> {
+        let towline = word(&called());
+        let data = |name: &str| {
+            let found = self.plan.instances.iter().find(|instance| instance.name == name);
+            found.map(|found| word(&found.data.display().to_string())).unwrap_or_default()
+        };
+        let url = |at: usize| {
+            let instance = self.plan.instances.get(at);
+            instance.map(|found| format!("amqp://{}", found.listener)).unwrap_or_default()
+        };
+        let pid = self.plan.instances.iter().zip(&self.processes);
+        let pid = pid.filter(|(instance, _)| instance.name == group.active);
+        let pid = pid.filter_map(|(_, process)| process.as_ref()).map(Process::number).next();
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
+        show::line(&group_table(group, now))?;
+        let (a, b) = (data("a"), data("b"));
+        show::line(&format!(
+            "Try in another terminal:\n  \
+             {towline} status --watch --data {b}\n  \
+             {towline} put DEV.QUEUE.1 hello --url {second}\n  \
+             {towline} get DEV.QUEUE.1 --url {third}\n  \
+             {towline} switch --data {a}\n  \
+             kill -9 {pid}  # the active one; it is started again\n  \
+             {towline} rolling-restart --dir {dir}\n\
+             From JMS (Qpid): new JmsConnectionFactory(\"failover:({first},{second},{third})\")\n\
+             What the instances say is in {shown}/*.log.\n\
+             Ctrl-C here ends the group in order.",
+            first = url(0),
+            second = url(1),
+            third = url(2),
+            pid = pid.unwrap_or_default(),
+            dir = word(&self.plan.dir.display().to_string()),
+            shown = self.plan.dir.display(),
+        ))
+    }
+
+    /// Ends all: the active one, then the others. Being told again makes it quick.
+    fn end(&mut self) -> Result<(), Failure> {
+        if self.processes.iter().all(Option::is_none) {
+            return Ok(());
+        }
+        show::line("ending the group").ok();
+        let active = self.active().map(|group| group.active).unwrap_or_default();
+        let is_active = |at: usize| {
+            let instance = self.plan.instances.get(at);
+            instance.is_some_and(|instance| instance.name == active)
+        };
+        let all = 0..self.processes.len();
+        let (first, then): (Vec<usize>, Vec<usize>) = all.partition(|at| is_active(*at));
+        let ended = self.end_these(&first);
+        self.end_these(&then).and(ended)
+    }
+
+    fn end_these(&mut self, these: &[usize]) -> Result<(), Failure> {
+        self.signal(these, Signal::TERM)?;
+        let began = Instant::now();
+        while these.iter().any(|at| self.processes.get(*at).is_some_and(Option::is_some)) {
+            match self.events.recv_timeout(END_MAX.saturating_sub(began.elapsed())) {
+                Ok(Event::Ended(at, _)) => self.forget(at),
+                // An instance ends at once when it is told twice.
+                Ok(Event::Signal) => self.signal(these, Signal::TERM)?,
+                Err(_) => {
+                    self.signal(these, Signal::KILL)?;
+                    let seconds = END_MAX.as_secs();
+                    return Err(Failure::Failed(format!("not ended in {seconds} s, killed")));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn signal(&self, these: &[usize], signal: Signal) -> Result<(), Failure> {
+        for process in these.iter().filter_map(|at| self.processes.get(*at)?.as_ref()) {
+            process.signal(signal)?;
+        }
+        Ok(())
+    }
+}
+
+/// Starts an instance; its end becomes an event.
+fn start(
+    plan: &Plan,
+    at: usize,
+    instance: &Planned,
+    tell: &Sender<Event>,
+) -> Result<Process, Failure> {
+    let of = |error| Failure::about(instance.log.display(), error);
+    let said = OpenOptions::new().create(true).append(true).open(&instance.log).map_err(of)?;
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["run", &plan.name, "--data"]).arg(&instance.data);
+    command.arg("--config").arg(&instance.config).process_group(0).stdin(Stdio::null());
+    let mut child = command.stdout(said.try_clone()?).stderr(said).spawn()?;
+    // Before anybody waits for it: until then the number is its own.
+    let process = Process::open(Pid::from_child(&child))?;
+    let tell = tell.clone();
+    std::thread::Builder::new().name(format!("instance {}", instance.name)).spawn(move || {
+        if let Ok(status) = child.wait() {
+            // Nobody is left to hear of it when the demonstration is over.
+            tell.send(Event::Ended(at, status)).ok();
+        }
+    })?;
+    Ok(process)
+}
+
+/// How an instance is started by hand.
+fn command(plan: &Plan, instance: &Planned) -> String {
+    let path = |path: &std::path::Path| word(&path.display().to_string());
+    let (towline, name) = (word(&called()), word(&plan.name));
+    let (data, config) = (path(&instance.data), path(&instance.config));
+    format!("{towline} run {name} --data {data} --config {config}")
+}
+
+/// How we were called, as it can be typed again.
+fn called() -> String {
+    let called = std::env::args_os().next();
+    called.map_or_else(|| "towline".to_owned(), |name| name.to_string_lossy().into_owned())
+}

@@ -1,0 +1,292 @@
+//! `towline rolling-restart`: replicas one after the other, then the active after a switch; each must be
+//! in sync again before the next one's turn. An instance executes the program that is on disk then, so
+//! that this is also the upgrade.
+//!
+//! Invariants: without --force no instance is told to restart while another one is out of sync. After a
+//! failure nothing more is restarted.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use indicatif::ProgressBar;
+use serde::Serialize;
+use serde_json::json;
+use towline_admin::status::{GroupRole, GroupStatus, InstanceStatus};
+
+use super::ask::{Asking, RESTART, SOCKET, Unanswered};
+use super::patience::Patience;
+use super::switch::hand_over;
+use crate::arguments::RollingRestart;
+use crate::failure::Failure;
+use crate::process::Process;
+use crate::{progress, show};
+
+/// An active that handed over begins anew by itself; after so long it is told to.
+const BY_ITSELF: Duration = Duration::from_secs(10);
+/// What only looks is answered within this.
+const ANSWER: Duration = Duration::from_secs(10);
+
+/// An instance on this machine.
+struct Member {
+    name: String,
+    folder: PathBuf,
+    /// As it told it before.
+    group: GroupStatus,
+}
+
+/// An instance that was restarted.
+#[derive(Serialize)]
+struct Restarted {
+    instance: String,
+    /// Until it was in sync again.
+    took_ms: u64,
+    version_before: String,
+    version_after: String,
+    /// Who took over, when it was the active one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    switched_to: Option<String>,
+}
+
+/// Runs the command.
+pub(crate) fn rolling(arguments: &RollingRestart) -> Result<(), Failure> {
+    let folders = folders(arguments)?;
+    let mut members = Vec::new();
+    for folder in folders {
+        let group = Asking::reach(&folder, ANSWER)?.group()?;
+        members.push(Member { name: group.instance.clone(), folder, group });
+    }
+    belong_together(&members, arguments.this_one)?;
+    let roll = Roll { members: &members, arguments };
+    if !arguments.force {
+        roll.whole()?;
+    }
+    // The active one last, so that there is one switch.
+    let (active, replicas): (Vec<&Member>, Vec<&Member>) =
+        members.iter().partition(|member| member.group.role == GroupRole::Active);
+    let bar = progress::steps(members.len(), arguments.json);
+    let mut done = Vec::new();
+    for member in replicas.into_iter().chain(active) {
+        let restarted = roll.one(member, &bar)?;
+        bar.inc(1);
+        if !arguments.json {
+            bar.suspend(|| show::line(&told(&restarted)))?;
+        }
+        done.push(restarted);
+    }
+    bar.finish_and_clear();
+    let group = roll.view()?;
+    if arguments.json {
+        let restarted = serde_json::to_value(&done).unwrap_or_default();
+        return show::json(&json!({
+            "group": group.group_name,
+            "restarted": restarted,
+            "active": group.active,
+            "quorum": group.quorum(),
+        }));
+    }
+    let (name, active, quorum) = (&group.group_name, &group.active, group.quorum());
+    show::line(&format!("{name}: restarted {}, {active} is active, quorum {quorum}", done.len()))
+}
+
+/// The data folders that were meant.
+fn folders(arguments: &RollingRestart) -> Result<Vec<PathBuf>, Failure> {
+    let Some(dir) = &arguments.dir else { return Ok(arguments.data.clone()) };
+    let of = |error| Failure::about(dir.display(), error);
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir).map_err(of)? {
+        let folder = entry.map_err(of)?.path();
+        if folder.join(SOCKET).exists() {
+            found.push(folder);
+        }
+    }
+    found.sort();
+    if found.is_empty() {
+        let dir = dir.display();
+        return Err(Failure::CannotConnect(format!("no instance of a group runs below {dir}")));
+    }
+    Ok(found)
+}
+
+/// Whether these are all instances of one group, or the one that was meant.
+fn belong_together(members: &[Member], this_one: bool) -> Result<(), Failure> {
+    let Some((first, others)) = members.split_first() else {
+        return Err(Failure::Usage("--data DIR or --dir DIR is needed".into()));
+    };
+    if this_one {
+        return match others {
+            [] => Ok(()),
+            _ => Err(Failure::Usage("--this-one is for one --data DIR".into())),
+        };
+    }
+    let names: Vec<&str> = members.iter().map(|member| member.name.as_str()).collect();
+    for (at, other) in members.iter().enumerate() {
+        if other.group.group_name != first.group.group_name {
+            let folder = other.folder.display();
+            let (this, that) = (&first.group.group_name, &other.group.group_name);
+            return Err(Failure::Usage(format!("{folder} is of the group {that}, not of {this}")));
+        }
+        if names.iter().take(at).any(|name| *name == other.name) {
+            return Err(Failure::Usage(format!("instance {} was said twice", other.name)));
+        }
+    }
+    let rows = first.group.instances.iter().map(|row| row.instance.as_str());
+    let missing: Vec<&str> = rows.filter(|name| !names.contains(name)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::Usage(format!(
+        "the data folder of {} is missing; with --this-one, run it on each machine in turn",
+        missing.join(", ")
+    )))
+}
+
+fn told(restarted: &Restarted) -> String {
+    let Restarted { instance, took_ms, version_before, version_after, switched_to } = restarted;
+    let switched = switched_to.as_ref().map(|to| format!(" after a switch to {to}"));
+    let version = match (version_before.as_str(), version_after.as_str()) {
+        ("", _) | (_, "") => String::new(),
+        (before, after) if before == after => format!(", version {after}"),
+        (before, after) => format!(", version {before} -> {after}"),
+    };
+    let switched = switched.unwrap_or_default();
+    format!("{instance} restarted{switched}, in sync after {took_ms} ms{version}")
+}
+
+struct Roll<'a> {
+    members: &'a [Member],
+    arguments: &'a RollingRestart,
+}
+
+impl Roll<'_> {
+    /// The group as its active instance sees it now, else as any that we have does.
+    fn view(&self) -> Result<GroupStatus, Failure> {
+        let mut any = None;
+        for member in self.members {
+            // One that begins anew does not answer for a moment.
+            let Some(mut asking) = Asking::connect(&member.folder, ANSWER)? else { continue };
+            let Ok(group) = asking.group() else { continue };
+            if group.role == GroupRole::Active {
+                return Ok(group);
+            }
+            any.get_or_insert(group);
+        }
+        any.ok_or_else(|| Failure::CannotConnect("no instance of the group answers".into()))
+    }
+
+    /// Whether all instances are in sync, as far as can be seen from here: of the others, a replica knows
+    /// only who is connected.
+    fn whole(&self) -> Result<(), Failure> {
+        let group = self.view()?;
+        let fit = |row: &&InstanceStatus| match group.role {
+            GroupRole::Active => row.in_sync,
+            _ if row.instance == group.instance => group.in_sync,
+            _ => row.connected_here,
+        };
+        let count = group.instances.iter().filter(fit).count();
+        if group.active.is_empty() {
+            return Err(Failure::failed("the group has no active instance now"));
+        }
+        if count == group.instances.len() {
+            return Ok(());
+        }
+        let without = group.instances.iter().filter(|row| !fit(row));
+        let without: Vec<&str> = without.map(|row| row.instance.as_str()).collect();
+        Err(Failure::Failed(format!(
+            "{count} of {} instances are in sync (not {}): a restart could stop the group; wait, or begin \
+             with --force all the same",
+            group.instances.len(),
+            without.join(", ")
+        )))
+    }
+
+    /// Restarts one, and waits until it is in sync.
+    fn one(&self, member: &Member, bar: &ProgressBar) -> Result<Restarted, Failure> {
+        let Member { name, folder, .. } = member;
+        let began = Instant::now();
+        let patience = Patience::of(Duration::from_secs_f64(self.arguments.timeout));
+        let mut held = Asking::reach(folder, patience.left())?;
+        let process = held.process()?;
+        // Somebody else may have become active since we looked first.
+        let before = held.group()?;
+        let switched_to = if before.role == GroupRole::Active {
+            bar.set_message(format!("{name}: switching"));
+            // Asked of a replica the answer outlives the end of the active.
+            let other = self.members.iter().find(|other| other.name != *name);
+            let through: &Path = other.map_or(folder, |other| &other.folder);
+            Some(hand_over(through, None, patience)?.to)
+        } else {
+            None
+        };
+        bar.set_message(format!("{name}: restarting"));
+        let longest = if switched_to.is_some() { BY_ITSELF } else { Duration::ZERO };
+        if longest.is_zero() || !held.wait_for_end(longest.min(patience.left()))? {
+            match held.ask(&json!({ "do": RESTART })) {
+                Ok(_) | Err(Unanswered::Lost { .. }) => {}
+                Err(unanswered) => return Err(Failure::about(name, unanswered)),
+            }
+            if !held.wait_for_end(patience.left())? {
+                return Err(self.late(name, "it does not begin anew"));
+            }
+        }
+        let after = self.in_sync(member, &process, patience, bar)?;
+        let version = |group: &GroupStatus| {
+            let row = group.instances.iter().find(|row| row.instance == *name);
+            row.map(|row| row.version.clone()).unwrap_or_default()
+        };
+        Ok(Restarted {
+            instance: name.clone(),
+            took_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
+            version_before: version(&before),
+            version_after: version(&after),
+            switched_to,
+        })
+    }
+
+    /// Waits until a restarted instance is in sync, as it and the active see it; gives what it told.
+    fn in_sync(
+        &self,
+        member: &Member,
+        process: &Process,
+        patience: Patience,
+        bar: &ProgressBar,
+    ) -> Result<GroupStatus, Failure> {
+        let name = &member.name;
+        loop {
+            let own = match Asking::connect(&member.folder, ANSWER)? {
+                Some(mut asking) => asking.group().ok(),
+                None => None,
+            };
+            let state = match (own, self.view().ok()) {
+                (Some(own), Some(view)) => {
+                    let row = view.instances.iter().find(|row| row.instance == *name);
+                    let seen = row.is_some_and(|row| row.in_sync);
+                    let enough = self.arguments.force
+                        || self.arguments.this_one
+                        || view.in_sync_count == view.configured_count;
+                    if own.in_sync && seen && enough && !view.active.is_empty() {
+                        return Ok(own);
+                    }
+                    row.map_or("not in the group".to_owned(), |row| {
+                        format!("{}, backlog {} KB", row.status.as_str(), row.backlog_kb)
+                    })
+                }
+                (_, _) => "no answer yet".to_owned(),
+            };
+            if process.wait(Duration::ZERO)? {
+                return Err(Failure::about(
+                    name,
+                    "it ended instead of beginning anew: see its log",
+                ));
+            }
+            bar.set_message(format!("{name}: {state}"));
+            if !patience.pause() {
+                return Err(self.late(name, &format!("it is not in sync: {state}")));
+            }
+        }
+    }
+
+    fn late(&self, name: &str, what: &str) -> Failure {
+        let seconds = self.arguments.timeout;
+        Failure::Failed(format!("{name}: {what} after {seconds} s; nothing more is restarted"))
+    }
+}

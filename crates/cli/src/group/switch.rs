@@ -1,0 +1,92 @@
+//! `towline switch`: has another instance become the active one, and tells how long it took.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use towline_admin::status::GroupStatus;
+
+use super::ask::{Asking, SWITCH, Unanswered, understood};
+use super::patience::Patience;
+use crate::arguments::Switch;
+use crate::failure::Failure;
+use crate::{progress, show};
+
+/// A switch that happened.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct Switched {
+    /// Who was active.
+    pub(crate) from: String,
+    /// Who is.
+    pub(crate) to: String,
+    /// From the question to the first moment at which the new one served, as who was asked saw it.
+    pub(crate) took_ms: u64,
+}
+
+/// Runs the command.
+pub(crate) fn switch(arguments: &Switch) -> Result<(), Failure> {
+    let here = &arguments.here;
+    let longest = Duration::from_secs_f64(here.timeout);
+    let patience = Patience::of(longest);
+    let spinner = progress::spinner(here.json);
+    spinner.set_message(match &arguments.to {
+        Some(to) => format!("switching to {to}"),
+        None => "switching".to_owned(),
+    });
+    let switched = hand_over(&here.data, arguments.to.as_deref(), patience);
+    spinner.finish_and_clear();
+    let switched = switched?;
+    if here.json {
+        return show::json(&serde_json::to_value(&switched).unwrap_or_default());
+    }
+    let Switched { from, to, took_ms } = &switched;
+    show::line(&format!("{to} is active instead of {from}, {took_ms} ms"))
+}
+
+/// Has the active instance hand over, asked through the instance in `data`, whichever that is.
+pub(crate) fn hand_over(
+    data: &Path,
+    to: Option<&str>,
+    patience: Patience,
+) -> Result<Switched, Failure> {
+    let mut asking = Asking::reach(data, patience.left())?;
+    let before = asking.group()?;
+    let began = Instant::now();
+    match asking.ask(&json!({ "do": SWITCH, "to": to })) {
+        Ok(reply) => Ok(understood(reply)?),
+        // An active that hands over begins anew, maybe before its answer is out: then it shows who is
+        // active now.
+        Err(Unanswered::Lost { .. }) => {
+            let after = until(data, patience, |group| {
+                group.serving && !group.active.is_empty() && group.active != before.active
+            });
+            let after = after?.ok_or_else(|| {
+                Failure::failed("the instance ended before it answered, and no other became active")
+            })?;
+            let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+            Ok(Switched { from: before.active, to: after.active, took_ms })
+        }
+        Err(unanswered) => Err(unanswered.into()),
+    }
+}
+
+/// Looks at what the instance in `data` knows of the group until it is as wanted; an instance that begins
+/// anew does not answer for a moment. `None`: it did not come about in time.
+fn until(
+    data: &Path,
+    patience: Patience,
+    wanted: impl Fn(&GroupStatus) -> bool,
+) -> Result<Option<GroupStatus>, Failure> {
+    loop {
+        if let Some(mut asking) = Asking::connect(data, patience.left())?
+            && let Ok(group) = asking.group()
+            && wanted(&group)
+        {
+            return Ok(Some(group));
+        }
+        if !patience.pause() {
+            return Ok(None);
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! A view that is drawn again in place, until q or Ctrl-C; where nobody can see it, one block after the
+//! other. What is shown is somebody else's; plain ANSI sequences.
+//!
+//! Invariants: the terminal is put right on every way out but a kill; a look that hangs does not keep
+//! anybody from leaving.
+
+use std::io::{self, IsTerminal, Read, Stdin, Write};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::termios::{
+    LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcgetwinsize, tcsetattr,
+};
+
+use crate::failure::Failure;
+use crate::show;
+use crate::signals::{self, Told};
+
+/// Rows of a terminal that does not say how many it has.
+const ROWS: usize = 24;
+/// Another screen, no cursor, no wrapping of long lines.
+const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l";
+const LEAVE: &str = "\x1b[?7h\x1b[?25h\x1b[?1049l";
+/// What Ctrl-C and Ctrl-D are when the terminal makes no signals of them.
+const CTRL_C: u8 = 3;
+const CTRL_D: u8 = 4;
+
+/// How it is shown.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct View {
+    /// Between two looks.
+    pub(crate) interval: Duration,
+    /// A line each time, for programs.
+    pub(crate) json: bool,
+}
+
+/// Shows what `look` gives, again and again. Only the first failure ends it: later ones are shown, for an
+/// instance that changes its role is away for a moment.
+pub(crate) fn run(
+    view: View,
+    mut look: impl FnMut() -> Result<String, Failure> + Send + 'static,
+) -> Result<(), Failure> {
+    let first = look()?;
+    if view.json || !io::stdout().is_terminal() {
+        return one_after_the_other(view, &first, look);
+    }
+    on_a_screen(view, first, look)
+}
+
+fn one_after_the_other(
+    view: View,
+    first: &str,
+    mut look: impl FnMut() -> Result<String, Failure>,
+) -> Result<(), Failure> {
+    show::line(first)?;
+    loop {
+        // A pause and nothing else: nobody unparks this thread.
+        thread::park_timeout(view.interval);
+        match look() {
+            Ok(text) if view.json => show::line(&text)?,
+            Ok(text) => show::line(&format!("\n{text}"))?,
+            Err(failure) => {
+                failure.report(view.json);
+            }
+        }
+    }
+}
+
+enum Event {
+    Key(u8),
+    Signal(Told),
+    Looked(Result<String, Failure>),
+}
+
+fn on_a_screen(
+    view: View,
+    first: String,
+    mut look: impl FnMut() -> Result<String, Failure> + Send + 'static,
+) -> Result<(), Failure> {
+    let (tell, events) = channel();
+    let told = tell.clone();
+    signals::listen(move |signal| told.send(Event::Signal(signal)).is_ok())?;
+    let screen = Screen::enter()?;
+    if screen.input.is_some() {
+        let told = tell.clone();
+        thread::Builder::new().name("keys".into()).spawn(move || keys(&told))?;
+    }
+    let (ask, asked) = channel::<()>();
+    thread::Builder::new().name("looks".into()).spawn(move || {
+        while asked.recv().is_ok() {
+            if tell.send(Event::Looked(look())).is_err() {
+                return;
+            }
+        }
+    })?;
+    let last = redraw(view, first, &events, &ask);
+    drop(screen);
+    // What was seen last stays to be read.
+    show::line(&last?)
+}
+
+/// Draws until it is told to end; gives what was shown last.
+fn redraw(
+    view: View,
+    first: String,
+    events: &Receiver<Event>,
+    ask: &Sender<()>,
+) -> Result<String, Failure> {
+    let mut text = first;
+    let every = format!("every {} s, q ends", view.interval.as_secs_f64());
+    let mut note = every.clone();
+    // None: somebody looks now.
+    let mut due = Some(Instant::now() + view.interval);
+    loop {
+        draw(&text, &note)?;
+        let wait = due.map_or(view.interval, |at| at.saturating_duration_since(Instant::now()));
+        match events.recv_timeout(wait) {
+            Ok(Event::Key(b'q' | b'Q' | CTRL_C | CTRL_D) | Event::Signal(Told::End))
+            | Err(RecvTimeoutError::Disconnected) => return Ok(text),
+            Ok(Event::Key(_) | Event::Signal(Told::Resized)) => {}
+            Ok(Event::Looked(seen)) => {
+                due = Some(Instant::now() + view.interval);
+                match seen {
+                    Ok(seen) => {
+                        text = seen;
+                        note.clone_from(&every);
+                    }
+                    Err(failure) => note = format!("{every}; not now: {}", failure.reason()),
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                if due.take().is_some() {
+                    // It is gone only when we are.
+                    ask.send(()).ok();
+                }
+            }
+        }
+    }
+}
+
+fn keys(tell: &Sender<Event>) {
+    for byte in io::stdin().lock().bytes() {
+        let Ok(byte) = byte else { return };
+        if tell.send(Event::Key(byte)).is_err() {
+            return;
+        }
+    }
+}
+
+fn draw(text: &str, note: &str) -> Result<(), Failure> {
+    let output = io::stdout();
+    let rows = tcgetwinsize(&output).map_or(0, |size| usize::from(size.ws_row));
+    let mut output = output.lock();
+    // At once, so that nothing half drawn is seen.
+    output.write_all(frame(text, note, if rows == 0 { ROWS } else { rows }).as_bytes())?;
+    Ok(output.flush()?)
+}
+
+/// The bytes that draw a text and a note below it on a screen of so many rows.
+fn frame(text: &str, note: &str, rows: usize) -> String {
+    let room = rows.saturating_sub(1);
+    let lines: Vec<&str> = text.lines().collect();
+    let mut bytes = String::from("\x1b[H");
+    for line in lines.iter().take(room) {
+        bytes.push_str(line);
+        bytes.push_str("\x1b[K\r\n");
+    }
+    let hidden = lines.len().saturating_sub(room);
+    if hidden > 0 {
+        bytes.push_str(&format!("({hidden} lines more) "));
+    }
+    let harmless = |each: char| if each.is_control() { '\u{fffd}' } else { each };
+    bytes.extend(note.chars().map(harmless));
+    bytes.push_str("\x1b[K\x1b[J");
+    bytes
+}
+
+/// The terminal while we draw on it.
+struct Screen {
+    /// How its input was, when it has one.
+    input: Option<(Stdin, Termios)>,
+}
+
+impl Screen {
+    fn enter() -> Result<Screen, Failure> {
+        let stdin = io::stdin();
+        let input = if stdin.is_terminal() {
+            let before = tcgetattr(&stdin).map_err(Failure::failed)?;
+            let mut raw = before.clone();
+            raw.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG);
+            raw.special_codes[SpecialCodeIndex::VMIN] = 1;
+            raw.special_codes[SpecialCodeIndex::VTIME] = 0;
+            tcsetattr(&stdin, OptionalActions::Flush, &raw).map_err(Failure::failed)?;
+            Some((stdin, before))
+        } else {
+            None
+        };
+        let screen = Screen { input };
+        let mut output = io::stdout().lock();
+        output.write_all(ENTER.as_bytes())?;
+        output.flush()?;
+        Ok(screen)
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        let mut output = io::stdout().lock();
+        // When the terminal is gone there is nothing to put right.
+        output.write_all(LEAVE.as_bytes()).and_then(|()| output.flush()).ok();
+        if let Some((stdin, before)) = &self.input {
+            tcsetattr(stdin, OptionalActions::Flush, before).ok();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_overwrites_the_one_before_and_clears_what_is_left_of_it() {
+        let frame = frame("one\ntwo\n", "note", 24);
+        assert_eq!(frame, "\x1b[Hone\x1b[K\r\ntwo\x1b[K\r\nnote\x1b[K\x1b[J");
+    }
+
+    #[test]
+    fn a_frame_never_has_more_lines_than_the_screen() {
+        let frame = frame("1\n2\n3\n4\n5\n", "note", 3);
+        assert_eq!(frame.matches('\n').count(), 2);
+        assert!(frame.contains("(3 lines more) note"), "{frame:?}");
+        assert!(super::frame("1\n2", "note", 0).contains("(2 lines more)"));
+    }
+
+    #[test]
+    fn a_note_cannot_command_the_terminal() {
+        assert!(!frame("", "a\x1b[2Jb", 24).contains("\x1b[2J"));
+    }
+}
