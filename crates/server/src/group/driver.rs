@@ -76,6 +76,7 @@ struct Core {
     standings: Vec<Option<Standing>>,
     leader: Option<MemberId>,
     led: bool,
+    led_and_lost: bool,
     is_over: bool,
 }
 
@@ -96,6 +97,7 @@ impl Driver {
             standings,
             leader: None,
             led: false,
+            led_and_lost: false,
             is_over: false,
         };
         Driver {
@@ -360,6 +362,10 @@ impl Driver {
     }
 
     fn run(&self, core: &mut MutexGuard<'_, Core>, input: Input) {
+        // A log that led takes nothing of others: the process begins again before it follows.
+        if core.led_and_lost {
+            return;
+        }
         let now = self.clock.now();
         let mut next = Some(input);
         while let Some(input) = next.take() {
@@ -383,13 +389,16 @@ impl Driver {
         if let Some(kept) = out.keep {
             self.keep(core, &kept);
         }
+        let lost = core.led && out.role.is_some_and(|role| role != Role::Leader);
         if !out.receive.is_empty()
+            && !lost
             && let Err(error) = self.log().receive(&out.receive)
         {
             self.refused_by_log(&error);
         }
-        for (to, message) in out.send {
-            self.send(to, &message);
+        if !lost {
+            // What it would acknowledge now is not in its log.
+            out.send.iter().for_each(|(to, message)| self.send(*to, message));
         }
         for order in out.fetch {
             // The thread ends with the process.
@@ -398,8 +407,9 @@ impl Driver {
         if let Some(peer) = out.copy_from.map(peer_of) {
             self.is_over(core, Over::NeedsCopy(peer));
         }
-        if core.led && out.role.is_some_and(|role| role != Role::Leader) {
+        if lost {
             say(&GROUP_LOST, &[&core.member.progress().term.to_string()]);
+            core.led_and_lost = true;
             self.is_over(core, Over::LeadsNoMore);
         }
         self.tell_leader(core);
