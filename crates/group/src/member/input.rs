@@ -104,7 +104,13 @@ impl Member {
         } else {
             self.raw.report_unreachable(peer.0);
         }
+        let last = self.raw.raft.raft_log.last_index();
         if let Some(progress) = self.raw.raft.mut_prs().get_mut(peer.0) {
+            // What it holds now is where to begin asking: one that was brought a copy is far ahead of
+            // what it last acknowledged, and behind that its leader may have nothing to send.
+            if progress.state == ProgressState::Probe {
+                progress.next_idx = (last_index.min(last) + 1).max(progress.matched + 1);
+            }
             progress.resume();
         }
         self.raw.raft.send_append(peer.0);

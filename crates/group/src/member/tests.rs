@@ -117,6 +117,28 @@ fn a_member_that_is_too_far_behind_asks_for_a_copy() {
 }
 
 #[test]
+fn a_member_that_was_brought_a_copy_is_sent_what_follows_and_no_second_copy() {
+    let mut trio = Trio::formed(8);
+    let leader = trio.run_until_leader();
+    let behind = (leader + 1) % 3;
+    trio.kill(behind);
+    (0..50).for_each(|_| trio.propose(leader, b"much"));
+    trio.run(Duration::from_millis(500));
+    let upto = trio.member(leader).last().end;
+    trio.input(leader, Input::Forget(upto));
+    trio.start(behind);
+    trio.run(Duration::from_millis(200));
+    assert_eq!(trio.copies_wanted(behind), Some(rig::id(leader)));
+    trio.kill(behind);
+    trio.copy(leader, behind);
+    trio.start(behind);
+    trio.propose(leader, b"after the copy");
+    trio.run(Duration::from_millis(500));
+    assert_eq!(trio.copies_wanted(behind), None);
+    assert_eq!(trio.committed_payloads(behind), trio.committed_payloads(leader));
+}
+
+#[test]
 fn histories_of_kills_cuts_and_slow_disks_lose_nothing_that_was_committed() {
     let seeds = std::env::var("GROUP_SEED").ok().and_then(|seed| seed.parse().ok());
     let seeds = seeds.map_or(0..12, |seed: u64| seed..seed + 1);
