@@ -120,7 +120,7 @@ impl World {
         may_vote && !there.disk.rotten && !there.copying
     }
 
-    fn others_are_sound(&self, node: usize) -> bool {
+    pub(crate) fn others_are_sound(&self, node: usize) -> bool {
         (0..3).filter(|other| *other != node).all(|other| self.is_sound(other))
     }
 

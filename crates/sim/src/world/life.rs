@@ -160,9 +160,11 @@ impl World {
         let Some(from) = self.at(from) else { return };
         tell!(self, "{}: asks {} for a copy", at.node, from.node);
         self.end(at.node, Ending::Stop);
+        // Two blank members could not make a leader, should the third need one.
+        let wipes_first = self.plan.copy_wipes_first && self.others_are_sound(at.node);
         let node = &mut self.nodes[at.node];
         node.copying = true;
-        if self.plan.copy_wipes_first {
+        if wipes_first {
             node.disk.wipe(true);
         }
         let after = 5_000 + self.dice.below(400_000);
