@@ -3,6 +3,8 @@
 //!
 //! Not here: what is right (`history`).
 
+use std::fmt;
+
 use bytes::Bytes;
 use towline_admin::status::Status;
 use towline_core::{Body, ConnectionId, Delivery};
@@ -18,7 +20,7 @@ use crate::journal::NoJournal;
 const VIEWER: ConnectionId = ConnectionId(u64::MAX);
 
 /// A message as a browser sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) queue: String,
     pub(crate) sequence: u64,
@@ -26,6 +28,15 @@ pub(crate) struct Row {
     pub(crate) persistent: bool,
     pub(crate) backouts: u32,
     pub(crate) content: Bytes,
+}
+
+impl fmt::Debug for Row {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Row { queue, sequence, priority, persistent, backouts, content } = self;
+        let number = content.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
+        write!(out, "{queue}/{sequence}: message {number:?}, {} bytes, ", content.len())?;
+        write!(out, "priority {priority}, persistent {persistent}, backouts {backouts}")
+    }
 }
 
 /// All bytes of a delivery's body.

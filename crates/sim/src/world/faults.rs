@@ -77,7 +77,9 @@ impl World {
     fn pause(&mut self, node: usize) {
         if self.nodes[node].process.is_some() {
             let longest = 3 * self.plan.heartbeat_timeout.as_micros_u64();
-            self.nodes[node].paused_until = self.now + self.dice.below(longest);
+            let until = self.now + 1 + self.dice.below(longest);
+            self.nodes[node].paused_until = self.nodes[node].paused_until.max(until);
+            self.plan_at(until, Event::Resume { node });
         }
     }
 
@@ -106,10 +108,6 @@ impl World {
         if let Some(at) = leader.and_then(|leader| self.at(leader)) {
             self.input(at, Input::Transfer(member_id(to)));
         }
-    }
-
-    fn is_paused(&self, node: usize) -> bool {
-        self.nodes[node].paused_until > self.now
     }
 
     /// Whether a member has all that it ever acknowledged, as it says itself.
@@ -155,8 +153,10 @@ impl World {
         self.heal();
         self.network.calm();
         (self.plan.disk.stall_per_mille, self.plan.disk.stall_us) = (0, 0);
-        for node in &mut self.nodes {
-            (node.slow_factor, node.paused_until) = (1, 0);
+        for node in 0..3 {
+            self.nodes[node].slow_factor = 1;
+            self.nodes[node].paused_until = self.nodes[node].paused_until.min(self.now);
+            self.resume(node);
         }
         assert!(pairs().all(|(from, to)| !self.network.is_cut(from, to)), "all cuts are healed");
         self.plan_in(super::LOOK_US, Event::Look);

@@ -118,7 +118,9 @@ impl World {
     /// A process ends. Nothing starts it again.
     pub(crate) fn end(&mut self, node: usize, ending: Ending) {
         let Some(process) = self.nodes[node].process.take() else { return };
+        // Who is killed while it is stopped has read nothing of what came.
         self.nodes[node].paused_until = 0;
+        self.nodes[node].held.clear();
         tell!(self, "{node}: process {} ends: {ending:?}", process.number);
         let Process { number: _, stage, seam, next, connections, .. } = process;
         self.compare_replica(node, stage, seam, next);
@@ -192,8 +194,7 @@ impl World {
     pub(crate) fn connect(&mut self) {
         for (a, b) in [(0, 1), (0, 2), (1, 2)] {
             let (Some(at_a), Some(at_b)) = (self.at(a), self.at(b)) else { continue };
-            let paused = |node: usize| self.nodes[node].paused_until > self.now;
-            if paused(a) || paused(b) {
+            if self.is_paused(a) || self.is_paused(b) {
                 continue;
             }
             let Some(number) = self.network.connect(self.now, (a, b)) else { continue };

@@ -68,6 +68,7 @@ pub(crate) enum Event {
     Start { node: usize },
     Copied { node: usize, from: At },
     Slow { node: usize, factor: u64 },
+    Resume { node: usize },
     Fault,
     Heal,
     Peace,
@@ -93,6 +94,7 @@ impl Event {
             | Event::Start { .. }
             | Event::Copied { .. }
             | Event::Slow { .. }
+            | Event::Resume { .. }
             | Event::Fault
             | Event::Heal
             | Event::Peace
@@ -132,6 +134,8 @@ pub(crate) struct Node {
     pub(crate) disk: Disk,
     pub(crate) process: Option<Process>,
     pub(crate) paused_until: u64,
+    /// What came while it was paused, in order.
+    held: Vec<Event>,
     /// Its wall clock against the true one, in microseconds.
     pub(crate) wall_us: u64,
     /// Which build runs on it.
@@ -203,6 +207,7 @@ impl World {
             disk: Disk::default(),
             process: None,
             paused_until: 0,
+            held: Vec::new(),
             wall_us: 1_700_000_000_000_000 + plan.clock_us[node],
             version: 0,
             slow_factor: 1,
@@ -253,14 +258,28 @@ impl World {
             self.counts.events += 1;
             self.fingerprint = (self.fingerprint.rotate_left(5) ^ time).wrapping_mul(0x9e37_79b9);
             if let Some(node) = event.node() {
-                let paused_until = self.nodes[node].paused_until;
-                if paused_until > self.now {
-                    self.plan_at(paused_until, event);
+                if self.is_paused(node) {
+                    self.nodes[node].held.push(event);
                     continue;
                 }
             }
             self.happen(event);
         }
+    }
+
+    /// A paused process goes on, unless it was paused anew: it finds everything at once.
+    pub(crate) fn resume(&mut self, node: usize) {
+        if self.now < self.nodes[node].paused_until {
+            return;
+        }
+        self.nodes[node].paused_until = 0;
+        for event in std::mem::take(&mut self.nodes[node].held) {
+            self.happen(event);
+        }
+    }
+
+    pub(crate) fn is_paused(&self, node: usize) -> bool {
+        self.nodes[node].paused_until > 0
     }
 
     fn happen(&mut self, event: Event) {
@@ -272,6 +291,7 @@ impl World {
             Event::Wakes { client } => self.wakes(client),
             Event::Hears { client, connection, answer } => self.hears(client, connection, answer),
             Event::Slow { node, factor } => self.nodes[node].slow_factor = factor,
+            Event::Resume { node } => self.resume(node),
             Event::Fault => self.fault(),
             Event::Heal => self.heal(),
             Event::Peace => self.peace(),
