@@ -80,7 +80,7 @@ impl Member {
                 out.keep = Some(self.kept);
             }
             MessageType::MsgAppend if !self.kept.may_vote && inner.term >= self.raw.raft.term => {
-                self.catch_up_to.get_or_insert(inner.commit);
+                self.catch_up_to.get_or_insert((inner.commit, inner.term));
             }
             _ => {}
         }
@@ -200,11 +200,19 @@ impl Member {
         }
     }
 
-    /// A member that lost its log has it again.
+    /// A member that lost its log has it again: all that a leader knew to be committed. A leader
+    /// knows all of it only when it has committed a batch of its own term; what was acknowledged
+    /// to others may stand behind what it says before that.
     pub(super) fn vote_again_if_caught_up(&mut self, out: &mut Output) {
-        let caught_up = self.catch_up_to.is_some_and(|upto| self.durable >= upto);
-        if caught_up && self.leader().is_some() {
+        let Some((upto, term)) = self.catch_up_to else { return };
+        if self.durable < upto || self.leader().is_none() {
+            return;
+        }
+        if self.place(upto).is_some_and(|place| place.term == term) {
             self.allow_votes(out);
+        } else {
+            // Its next batches will say more.
+            self.catch_up_to = None;
         }
     }
 }
