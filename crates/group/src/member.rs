@@ -35,7 +35,7 @@ const MESSAGE_BYTES_MAX: u64 = 512 * 1024;
 /// Messages with batches that a follower has not answered.
 const MESSAGES_IN_FLIGHT_MAX: usize = 64;
 /// Bytes of newest payloads in memory.
-const PAYLOAD_BYTES_MAX: usize = 64 * 1024 * 1024;
+const PAYLOAD_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Batches read at once for a member that lags.
 const FETCH_BATCHES_MAX: u64 = 1_024;
 
@@ -210,6 +210,9 @@ impl Member {
             max_inflight_msgs: MESSAGES_IN_FLIGHT_MAX,
             check_quorum: true,
             pre_vote: true,
+            // That something is committed is told with the next batch, or the next heartbeat: a
+            // message for it alone would double their number.
+            skip_bcast_commit: true,
             // The library never asks for votes by itself, nor draws by chance: see `election`.
             min_election_tick: usize::MAX - 1,
             max_election_tick: usize::MAX,

@@ -141,6 +141,15 @@ impl Log {
         member::lead(self.shared(), term)
     }
 
+    /// The group committed all up to `upto`, a durable position. While a leader's batches are not
+    /// committed they count as being written: what comes meanwhile gathers in the next batch.
+    pub fn committed(&self, upto: Lsn) {
+        let mut state = self.shared().state();
+        if state.committed(upto) {
+            self.shared().wake_writer(&state);
+        }
+    }
+
     /// The first batches of `places`, up to `bytes_max` bytes, one at least: from memory when they are
     /// not durable yet, else read from disk, up to 4 MiB at a time, and checked. A batch that is given
     /// out may keep that much in memory. Blocks.

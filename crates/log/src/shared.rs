@@ -136,6 +136,9 @@ pub(crate) struct State {
     pub(crate) typical_write: TypicalWrite,
     /// Writers that are telling the listener what became durable, and look for work next.
     pub(crate) reporting: usize,
+    /// Batches of a leader that are durable here and not known to be committed: their ends, and how
+    /// many forced runs they hold. `None` when nobody but this log decides.
+    pub(crate) uncommitted: Option<VecDeque<(Lsn, u64)>>,
     pub(crate) durable: Lsn,
     /// Where images may begin.
     pub(crate) seams: Seams,
@@ -328,7 +331,9 @@ impl State {
         let out = self.flights.iter().filter(|flight| flight.done.is_none());
         let open = self.open.as_ref().filter(|batch| !batch.is_empty());
         let (waiting_bytes, waiting) = self.role.waiting();
-        let disk_is_slow = self.typical_write.is_slow(slow_write);
+        // A group's answer is slower than a disk: what it has not answered is on its way too.
+        let unanswered = self.uncommitted.iter().flatten();
+        let disk_is_slow = self.uncommitted.is_some() || self.typical_write.is_slow(slow_write);
         // On a fast disk the writer that reports is back before another would be awake, and what its
         // report brings travels in one batch.
         let coming_back = if disk_is_slow { 0 } else { self.reporting };
@@ -336,8 +341,9 @@ impl State {
             open_bytes: open.map_or(waiting_bytes, Batch::bytes),
             open_forced: open.map_or(waiting, |batch| batch.forced),
             lazy_since: open.and_then(|batch| batch.lazy_since),
-            in_flight: out.clone().count() + coming_back,
-            in_flight_forced: out.map(|flight| flight.forced).sum(),
+            in_flight: out.clone().count() + coming_back + unanswered.clone().count(),
+            in_flight_forced: out.map(|flight| flight.forced).sum::<u64>()
+                + unanswered.map(|(_, forced)| forced).sum::<u64>(),
             disk_is_slow,
             closing: self.phase == Phase::Closing,
             log_is_full: self.space == Space::Full,
@@ -427,6 +433,9 @@ impl State {
             assert!(first.end > self.durable, "durability only grows");
             self.durable = first.end;
             bytes += first.bytes;
+            if let Some(uncommitted) = &mut self.uncommitted {
+                uncommitted.push_back((first.end, first.forced));
+            }
             if let (true, Some(checksum)) = (first.is_seam, first.done) {
                 let (end, index, term) = (first.end, first.index, first.term);
                 let bytes = u32::try_from(first.bytes).unwrap_or(u32::MAX);
@@ -434,6 +443,14 @@ impl State {
             }
         }
         bytes
+    }
+
+    /// The group committed all up to `upto`; true when that lets something go on.
+    pub(crate) fn committed(&mut self, upto: Lsn) -> bool {
+        let Some(uncommitted) = &mut self.uncommitted else { return false };
+        let before = uncommitted.len();
+        while uncommitted.pop_front_if(|(end, _)| *end <= upto).is_some() {}
+        uncommitted.len() < before
     }
 
     /// Whether the threads are to end.

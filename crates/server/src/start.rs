@@ -179,7 +179,7 @@ pub(crate) fn remove_marker(marker: &Path, images: &Images, stand: &impl Stand) 
 }
 
 /// Reads what there is in `data`: the newest image and the log behind it, and applies it, but for runs
-/// from `known` on, if that is given. A log that does not exist is made, with the id that is given.
+/// that end behind the batch `known`, if that is given. A log that does not exist is made, with the id that is given.
 ///
 /// # Errors
 /// When the folder, the log or its content cannot be used; nothing is changed then.
@@ -188,7 +188,7 @@ pub(crate) fn bring_back(
     data: &Path,
     config: &Config,
     sync_delay: Duration,
-    (new_id, known): (LogId, Option<Lsn>),
+    (new_id, known): (LogId, Option<u64>),
 ) -> Result<Found, StartError> {
     let folder = data.join("log");
     // Messages and the administrator's socket are nobody else's.
@@ -231,8 +231,8 @@ struct Back<'a> {
     marker: &'a Path,
     /// Of a log that is made.
     new_id: LogId,
-    /// Runs from here on are not applied.
-    known: Option<Lsn>,
+    /// Of a member of a group: runs that end behind this batch are not applied.
+    known: Option<u64>,
 }
 
 impl Back<'_> {
@@ -241,8 +241,8 @@ impl Back<'_> {
         let disk = Arc::clone(&self.disk);
         let recovery = Recovery::open(Arc::clone(&disk), options(self.config), self.new_id);
         let mut recovery = recovery.map_err(StartError::Log)?;
-        if self.known.is_some() {
-            recovery.keep_places();
+        if let Some(committed) = self.known {
+            recovery.yield_upto(committed);
         }
         let extent_bytes = recovery.extent_bytes();
         let image = recovery.image();
@@ -280,9 +280,6 @@ impl Back<'_> {
                     has_room = make_room(&mut restart, &pages);
                 }
                 let read = |page| pages.read(page).ok();
-                if self.known.is_some_and(|known| lsn >= known) {
-                    return Ok(());
-                }
                 restart.record(lsn, record, &read)
             },
             Progress::default().line(),

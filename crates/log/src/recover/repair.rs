@@ -148,6 +148,7 @@ impl Recovery {
             sealed: VecDeque::new(),
             sealed_bytes: 0,
             flights: VecDeque::new(),
+            uncommitted: None,
             typical_write: TypicalWrite::default(),
             reporting: 0,
             next_index: link.index + 1,

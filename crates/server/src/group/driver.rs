@@ -127,7 +127,7 @@ impl Driver {
 
     /// This instance serves clients from now on.
     pub(crate) fn set_door(&self, door: Arc<Door>) {
-        let upto = Lsn(self.committed.load(Ordering::SeqCst));
+        let upto = self.committed_end();
         assert!(self.door.set(Arc::clone(&door)).is_ok(), "an instance becomes active once");
         door.durable(upto);
         self.place.send_replace(Where::Here);
@@ -332,8 +332,15 @@ impl Driver {
     /// Takes over what the log's threads left, and tells those who wait for commits.
     fn after(&self) {
         self.take_durable_news();
+        self.tell_committed();
+    }
+
+    /// Tells who decides here what the group committed.
+    fn tell_committed(&self) {
         if let Some(door) = self.door.get() {
-            door.durable(Lsn(self.committed.load(Ordering::SeqCst)));
+            let upto = self.committed_end();
+            self.log().committed(upto);
+            door.durable(upto);
         }
     }
 
@@ -476,9 +483,7 @@ impl Listener for Driver {
     fn durable(&self, _upto: Lsn) {
         self.durable_news.store(true, Ordering::SeqCst);
         self.take_durable_news();
-        if let Some(door) = self.door.get() {
-            door.durable(Lsn(self.committed.load(Ordering::SeqCst)));
-        }
+        self.tell_committed();
     }
 
     fn failed(&self, error: &LogError) {

@@ -7,8 +7,9 @@ use bytes::Bytes;
 use towline_admin::catalogue::{GROUP_INSTANCE_CAME, GROUP_INSTANCE_WENT};
 
 use super::driver::Driver;
+use super::status::View;
 use super::switch::Wish;
-use super::{KIND_CONSENSUS, KIND_WISH};
+use super::{KIND_CONSENSUS, KIND_ROWS, KIND_WISH};
 use crate::images::Images;
 use crate::link::{Greeting, Inbox, LinkStream, Peer, Standing, StreamPurpose};
 use crate::logging::log as say;
@@ -24,6 +25,8 @@ pub(crate) struct GroupInbox {
     pub(crate) clients: Arc<OnceLock<Box<TakeClient>>>,
     /// Builds of the peers, for the status.
     pub(crate) builds: Arc<parking_lot::Mutex<Vec<String>>>,
+    /// What the status shows, once it is there.
+    pub(crate) view: Arc<OnceLock<Arc<View>>>,
     pub(crate) data: PathBuf,
 }
 
@@ -58,6 +61,11 @@ impl Inbox for GroupInbox {
                 Ok(wish) => super::switch::grant(&self.driver, wish),
                 Err(error) => tracing::warn!(%error, peer, "a wish from another instance"),
             },
+            KIND_ROWS => {
+                if let Some(view) = self.view.get() {
+                    view.told(peer, &body);
+                }
+            }
             // Of a later version: what must be understood has another protocol version.
             other => tracing::debug!(other, peer, "a frame of an unknown kind"),
         }

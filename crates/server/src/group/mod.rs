@@ -33,6 +33,9 @@ const KIND_CONSENSUS: u8 = 1;
 /// Frames that carry a wish of an administrator to the active instance, as JSON.
 const KIND_WISH: u8 = 2;
 
+/// Frames in which the active instance tells what it knows of each instance, as JSON.
+const KIND_ROWS: u8 = 3;
+
 /// A member's name in consensus: its position in the configuration, from 1.
 fn member_of(peer: Peer) -> MemberId {
     MemberId(peer as u64 + 1)

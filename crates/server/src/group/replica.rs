@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use towline_admin::catalogue::{GROUP_CANNOT_APPLY, HOUSEKEEPING_FAILED};
 use towline_log::{Log, LogError, Pages, RunStream};
 use towline_node::{Instance, Restart};
-use towline_types::{Batch, BatchPlace, Lsn, Time};
+use towline_types::{Batch, BatchPlace, Time};
 
 use super::driver::{Applicable, Driver, Seen};
 use crate::clock::Clock;
@@ -45,14 +45,16 @@ struct State {
 }
 
 impl Replica {
-    /// `applied` is the last batch whose runs are in `restart`, and no run is unfinished at its end.
+    /// `applied` is the last batch that was fed into `stream`, and what it yielded is in `restart`.
     pub(crate) fn new(
-        restart: Restart,
-        applied: BatchPlace,
+        (mut restart, stream, applied): (Restart, RunStream, BatchPlace),
         driver: Arc<Driver>,
         pages: Pages,
     ) -> Replica {
-        let state = State { restart: Some(restart), stream: RunStream::new(), applied };
+        if stream.at_seam() {
+            restart.reached(applied.end.max(restart.image_at()));
+        }
+        let state = State { restart: Some(restart), stream, applied };
         Replica { state: Mutex::new(state), driver, pages }
     }
 
@@ -182,11 +184,4 @@ impl Stand for Replica {
 fn cannot_apply(why: &str) -> ! {
     say(&GROUP_CANNOT_APPLY, &[why]);
     std::process::exit(crate::EXIT_LOG_FAILED);
-}
-
-/// Where the log of a replica that has applied nothing but an image goes on.
-pub(crate) fn begin_at(base: BatchPlace, places: &[BatchPlace], known: (u64, Lsn)) -> BatchPlace {
-    let (index, end) = known;
-    let noted = places.iter().find(|place| place.index == index && place.end == end);
-    noted.copied().unwrap_or(base)
 }

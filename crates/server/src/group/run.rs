@@ -38,8 +38,8 @@ use crate::users::Users;
 const LINGER: Duration = Duration::from_millis(60);
 /// Before a copy that failed is tried again.
 const COPY_PAUSE: Duration = Duration::from_secs(1);
-/// How often an active instance writes down how far it is.
-const NOTE_INTERVAL: Duration = Duration::from_secs(1);
+/// How often an active instance tells the others what it knows of all.
+const TELL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// What happens to the process as a whole.
 enum Event {
@@ -155,7 +155,7 @@ async fn serve(
             },
             Some(event) = happened.recv() => match event {
                 Event::Active(door) => {
-                    serve_as_active(&mut tasks, config, opened, &door);
+                    serve_as_active(&mut tasks, config, opened, (&door, &entrance.view));
                     false
                 }
                 Event::Over(Over::LeadsNoMore) => {
@@ -244,12 +244,13 @@ fn start_links(
     let listener = link::bind(&address)
         .map_err(|error| RunError::Listen { address: address.clone(), error })?;
     let builds = Arc::new(parking_lot::Mutex::new(vec![String::new(); group.member.len()]));
-    let clients = Arc::new(OnceLock::new());
+    let (clients, seen) = (Arc::new(OnceLock::new()), Arc::new(OnceLock::new()));
     let inbox = GroupInbox {
         driver: Arc::clone(driver),
         images: Arc::clone(&opened.images),
         clients: Arc::clone(&clients),
         builds: Arc::clone(&builds),
+        view: Arc::clone(&seen),
         data: args.data.clone(),
     };
     let settings = LinkSettings::of(&args.name, group, this, Some(listener));
@@ -275,6 +276,7 @@ fn start_links(
     assert!(taken.is_ok(), "clients are taken in one place");
     driver.set_links(links);
     let view = Arc::new(View::new(Arc::clone(driver), group.clone(), builds));
+    assert!(seen.set(Arc::clone(&view)).is_ok(), "a status is made in one place");
     Ok(Entrance { reception, serving, view })
 }
 
@@ -340,18 +342,19 @@ fn serve_as_active(
     tasks: &mut JoinSet<()>,
     config: &Config,
     opened: &Arc<Opened>,
-    door: &Arc<Door>,
+    (door, view): (&Arc<Door>, &Arc<View>),
 ) {
     tasks.spawn(housekeeping::tick(Arc::clone(door)));
     tasks.spawn(housekeeping::relieve(Arc::clone(door), config.log.reserve_bytes));
     let policy = housekeeping::Policy::of(config, door.extent_bytes());
     tasks.spawn(housekeeping::reclaim(Arc::clone(door), Arc::clone(&opened.images), policy));
-    let opened = Arc::clone(opened);
+    let (opened, view) = (Arc::clone(opened), Arc::clone(view));
     tasks.spawn(async move {
-        let mut interval = tokio::time::interval(NOTE_INTERVAL);
+        let mut interval = tokio::time::interval(TELL_INTERVAL);
         loop {
             interval.tick().await;
             forget_old_places(&opened.driver);
+            view.tell();
         }
     });
 }

@@ -13,7 +13,7 @@ use towline_log::{Listener, LogId, Pages, Replicator};
 use super::driver::Driver;
 use super::kept_file::KeptFile;
 use super::member_of;
-use super::replica::{Replica, begin_at};
+use super::replica::Replica;
 use crate::clock::Clock;
 use crate::config::{Config, GroupConfig};
 use crate::images::Images;
@@ -54,14 +54,15 @@ pub(crate) fn open(
     let kept_file = KeptFile::of(data);
     let kept = kept_file.read().unwrap_or_default();
     let id = log_id(name, &group.name);
-    let known = Some(kept.committed_end);
+    let known = Some(kept.committed);
     let found = start::bring_back(name, data, config, sync_delay, (id, known))?;
     let Found { restart, recovery, pages, status, marker, disk, .. } = found;
     if recovery.log_id() != id {
         return Err(StartError::OtherLog { group: group.name.clone() });
     }
     let (base, places) = recovery.places();
-    let applied = begin_at(base, &places, (kept.committed, kept.committed_end));
+    let (fed, stream) = recovery.stream();
+    let applied = places.iter().find(|place| place.index == fed).copied().unwrap_or(base);
     let held = Held { base, places };
     // What is applied is committed, whatever else was forgotten.
     let kept = Kept { committed: applied.index, committed_end: applied.end, ..kept };
@@ -75,9 +76,8 @@ pub(crate) fn open(
     let log = recovery.start_following(listener, replicator).map_err(StartError::Log)?;
     let images = start::images_of(disk, log.durable(), pages.clone());
     driver.set_log(log);
-    let mut restart = restart;
-    restart.reached(applied.end.max(restart.image_at()));
-    let replica = Replica::new(restart, applied, Arc::clone(&driver), pages.clone());
+    let begin = (restart, stream, applied);
+    let replica = Replica::new(begin, Arc::clone(&driver), pages.clone());
     let replica = Arc::new(replica);
     start::remove_marker(&marker, &images, replica.as_ref());
     let restart = status;

@@ -1,16 +1,17 @@
 //! The group as `towline status` shows it.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use towline_admin::status::{GroupRole, GroupStatus, InstanceState, InstanceStatus};
 use towline_group::{PeerProgress, Progress, Role};
 
 use super::driver::Driver;
-use super::{member_of, peer_of};
+use super::{KIND_ROWS, member_of, peer_of};
 use crate::config::GroupConfig;
 use crate::door::GroupView;
-use crate::link::{LinkState, Peer};
+use crate::link::{FrameBody, LinkState, Peer};
 
 /// Makes the status; remembers when each instance was last seen in sync.
 pub(crate) struct View {
@@ -18,7 +19,12 @@ pub(crate) struct View {
     config: GroupConfig,
     builds: Arc<Mutex<Vec<String>>>,
     in_sync_at: Mutex<Vec<u64>>,
+    /// What the active instance last told, and when.
+    told: Mutex<Option<(Instant, Vec<InstanceStatus>)>>,
 }
+
+/// How long what the active instance told is shown by others.
+const TOLD_MAX: Duration = Duration::from_secs(3);
 
 impl View {
     pub(crate) fn new(
@@ -27,7 +33,50 @@ impl View {
         builds: Arc<Mutex<Vec<String>>>,
     ) -> View {
         let in_sync_at = Mutex::new(vec![0; config.member.len()]);
-        View { driver, config, builds, in_sync_at }
+        View { driver, config, builds, in_sync_at, told: Mutex::new(None) }
+    }
+
+    /// Tells the others what this instance, which is active, knows of all.
+    pub(crate) fn tell(&self) {
+        let (Some(links), Some(_)) = (self.driver.links(), self.driver.door()) else { return };
+        let Ok(rows) = serde_json::to_vec(&self.group().instances) else { return };
+        let this = self.driver.this();
+        for peer in (0..self.config.member.len()).filter(|peer| *peer != this) {
+            // Who misses it hears the next one.
+            links.send(peer, KIND_ROWS, true, FrameBody { head: rows.clone(), parts: Vec::new() });
+        }
+    }
+
+    /// The active instance told this.
+    pub(crate) fn told(&self, peer: Peer, body: &[u8]) {
+        if self.driver.active_peer() != Some(peer) {
+            return;
+        }
+        match serde_json::from_slice::<Vec<InstanceStatus>>(body) {
+            Ok(rows) if rows.len() == self.config.member.len() => {
+                *self.told.lock() = Some((Instant::now(), rows));
+            }
+            Ok(_) => {}
+            Err(error) => tracing::warn!(%error, peer, "what the active instance tells"),
+        }
+    }
+
+    /// On a replica, what only the active instance knows is as it told.
+    fn as_told(&self, rows: &mut [InstanceStatus], this: Peer) {
+        let told = self.told.lock();
+        let Some((when, told)) = told.as_ref() else { return };
+        if when.elapsed() > TOLD_MAX {
+            return;
+        }
+        for (peer, (row, told)) in rows.iter_mut().zip(told).enumerate() {
+            let connected_here = row.connected_here;
+            if peer != this {
+                *row = told.clone();
+            }
+            row.connected = told.connected;
+            row.backlog_kb = told.backlog_kb;
+            row.connected_here = connected_here;
+        }
     }
 
     fn instance(&self, peer: Peer, progress: &Progress, now_ms: u64) -> InstanceStatus {
@@ -111,9 +160,12 @@ impl GroupView for View {
     fn group(&self) -> GroupStatus {
         let progress = self.driver.group();
         let now_ms = self.driver.clock().now().as_millis();
-        let instances: Vec<InstanceStatus> = (0..self.config.member.len())
+        let mut instances: Vec<InstanceStatus> = (0..self.config.member.len())
             .map(|peer| self.instance(peer, &progress, now_ms))
             .collect();
+        if progress.role != Role::Leader && progress.leader.is_some() {
+            self.as_told(&mut instances, self.driver.this());
+        }
         let active = progress.leader.and_then(|leader| self.config.member.get(peer_of(leader)));
         let here = self.driver.door().is_some();
         let follows = progress.leader.is_some() && progress.role != Role::Leader;

@@ -162,7 +162,6 @@ async fn shake_hands(shared: Arc<Shared>, start: StartHandshake<TcpStream>, plac
         Ok(Ok(stream)) => stream,
         Ok(Err((error, socket))) => {
             refuse(&place, &reason(&error));
-            drop(place);
             return part(socket).await;
         }
         Err(error) => return refuse(&place, &error.to_string()),
@@ -186,7 +185,6 @@ async fn shake_hands(shared: Arc<Shared>, start: StartHandshake<TcpStream>, plac
         (Ok(_), Err(error)) => refuse(&place, &reason(&error)),
         (Err(why), _) => {
             refuse(&place, &why);
-            drop(place);
             part(stream).await;
         }
     }

@@ -25,6 +25,8 @@ use crate::logging::log;
 
 /// The longest pause before a peer is dialled again.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// A dial that takes longer is begun again when the peer shows that it lives.
+const DIAL_USUAL: Duration = Duration::from_millis(300);
 /// Pieces given to one vectored write.
 const WRITE_PIECES_MAX: usize = 64;
 
@@ -41,7 +43,13 @@ async fn keep(shared: Arc<Shared>, peer: Peer) {
     let mut pause = first;
     let mut told = String::new();
     loop {
-        match dial::frames(&shared, peer).await {
+        let dialled = tokio::select! {
+            biased;
+            dialled = dial::frames(&shared, peer) => dialled,
+            // It lives, and what we wait for may be a packet that was lost while it did not.
+            () = kicked_late(lane) => continue,
+        };
+        match dialled {
             Ok((stream, greeting)) => {
                 (pause, told) = (first, String::new());
                 serve(&shared, peer, stream, &greeting).await;
@@ -62,6 +70,11 @@ async fn keep(shared: Arc<Shared>, peer: Peer) {
             () = lane.kick.notified() => pause = first,
         }
     }
+}
+
+async fn kicked_late(lane: &Lane) {
+    sleep(DIAL_USUAL).await;
+    lane.kick.notified().await;
 }
 
 async fn serve(

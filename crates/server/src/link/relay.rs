@@ -15,11 +15,12 @@
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Mutex, Semaphore, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 use towline_admin::catalogue::{RELAY_ENDED, RELAY_REFUSED};
 
@@ -70,7 +71,9 @@ pub(crate) struct Reception<H> {
     here: Arc<H>,
     admission: Arc<Admission>,
     handshakes: Semaphore,
-    wait_max: Duration,
+    /// The last attempt failed: one client at a time tries, for all.
+    failing: AtomicBool,
+    probe: Mutex<()>,
 }
 
 impl<H: Here> Reception<H> {
@@ -82,8 +85,8 @@ impl<H: Here> Reception<H> {
         admission: Arc<Admission>,
     ) -> Arc<Reception<H>> {
         let handshakes = Semaphore::new(HANDSHAKES_MAX);
-        let wait_max = WAIT_MAX;
-        Arc::new(Reception { links, active, here, admission, handshakes, wait_max })
+        let (failing, probe) = (AtomicBool::new(false), Mutex::default());
+        Arc::new(Reception { links, active, here, admission, handshakes, failing, probe })
     }
 
     /// Accepts on the listener number `listener` of the configuration (`None`: the local socket) until
@@ -129,7 +132,7 @@ impl<H: Here> Reception<H> {
             return refuse("the listener here is on loopback, and the client is not");
         }
         let Some(place) = admit(&self.admission, address) else { return };
-        let socket = ClientSocket::Relayed(Box::new(stream));
+        let socket = ClientSocket::Relayed(stream);
         self.here.serve(Accepted { socket, address, kind: kind.clone(), place }).await;
     }
 
@@ -163,7 +166,7 @@ impl<H: Here> Reception<H> {
 
     /// Waits until this instance is active, or a stream to the one that is stands.
     async fn find(&self, purpose: &StreamPurpose) -> Result<Found, String> {
-        let deadline = Instant::now() + self.wait_max;
+        let deadline = Instant::now() + WAIT_MAX;
         let mut active = self.active.clone();
         let mut why = "there was no active instance".to_owned();
         loop {
@@ -190,20 +193,27 @@ impl<H: Here> Reception<H> {
                 },
                 () = sleep_until(deadline) => return Err(why),
             }
-            tokio::select! {
-                biased;
-                changed = active.changed() => changed.map_err(|_| "this instance ends".to_owned())?,
-                () = sleep(PAUSE) => {}
-                () = sleep_until(deadline) => return Err(why),
-            }
         }
     }
 
+    /// One attempt. After one that failed there is a pause, and only one client at a time tries: a
+    /// thousand that wait must not spend the time of the instance that is about to become active.
     async fn open(&self, peer: Peer, purpose: &StreamPurpose) -> io::Result<LinkStream> {
         let turn = self.handshakes.acquire().await.map_err(io::Error::other)?;
-        let stream = self.links.open_stream(peer, purpose.clone()).await;
-        drop(turn);
-        stream
+        let mut probe = None;
+        if self.failing.load(Ordering::Relaxed) {
+            probe = Some(self.probe.lock().await);
+            if !self.failing.load(Ordering::Relaxed) {
+                probe = None;
+            }
+        }
+        let opened = self.links.open_stream(peer, purpose.clone()).await;
+        self.failing.store(opened.is_err(), Ordering::Relaxed);
+        if opened.is_err() {
+            sleep(PAUSE).await;
+        }
+        drop((turn, probe));
+        opened
     }
 }
 

@@ -104,3 +104,31 @@ pub(crate) fn bind(address: &str) -> io::Result<TcpListener> {
     listener.set_nonblocking(true)?;
     Ok(listener)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_configuration_becomes_settings_and_only_others_are_peers() {
+        let mut text = "[group]\nname = \"G\"\ncertificate = \"a.pem\"\nprivate_key = \"k.pem\"\n\
+                        authorities = \"authority.pem\"\ncompression_threshold = 0\n"
+            .to_owned();
+        for name in ["a", "b", "c"] {
+            text.push_str("[[group.member]]\n");
+            text.push_str(&format!("name = \"{name}\"\naddress = \"{name}.example:5700\"\n"));
+        }
+        let group = crate::config::Config::parse(&text).unwrap().group.unwrap();
+        let settings = LinkSettings::of("QM1", &group, 1, None);
+        assert_eq!((settings.name(2), settings.address(2)), ("c", "c.example:5700"));
+        assert_eq!((settings.other("a"), settings.other("b")), (Some(0), None));
+        assert_eq!((settings.other("d"), settings.name(3)), (None, ""));
+        assert_eq!((settings.compression_threshold, settings.heartbeat_timeout.as_secs()), (0, 2));
+    }
+
+    #[test]
+    fn an_address_that_is_not_ours_cannot_be_bound() {
+        assert!(bind("127.0.0.1:0").is_ok());
+        assert!(bind("192.0.2.1:0").is_err() && bind("nowhere").is_err());
+    }
+}

@@ -14,12 +14,13 @@ use tokio_rustls::TlsStream;
 /// Bytes both ways, in order, encrypted.
 #[derive(Debug)]
 pub(crate) struct LinkStream {
-    tls: TlsStream<TcpStream>,
+    /// In a box: it is more than a kilobyte, and is handed around.
+    tls: Box<TlsStream<TcpStream>>,
 }
 
 impl LinkStream {
     pub(super) fn new(tls: impl Into<TlsStream<TcpStream>>) -> LinkStream {
-        LinkStream { tls: tls.into() }
+        LinkStream { tls: Box::new(tls.into()) }
     }
 
     /// Moves the stream to the runtime in which this is called: from now on that one watches its

@@ -95,7 +95,7 @@ pub(crate) enum ClientSocket {
     /// On the local socket.
     Local(std::os::unix::net::UnixStream),
     /// From another instance of the group, to which the client came.
-    Relayed(Box<LinkStream>),
+    Relayed(LinkStream),
 }
 
 /// The threads that serve connections; they end with the process.

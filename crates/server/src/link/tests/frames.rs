@@ -35,10 +35,10 @@ fn frames_arrive_in_order_between_all_of_three() {
         others(this).for_each(|peer| recorder.linked(peer, 1));
     }
     for kind in 0..200 {
-        for (this, (links, _)) in all.iter().enumerate() {
-            for peer in others(this) {
+        for (this, (links, _)) in (0_u8..).zip(&all) {
+            for peer in others(this.into()) {
                 let head = vec![kind; usize::from(kind) * 50];
-                let parts = vec![Bytes::from(vec![this as u8; 1_000])];
+                let parts = vec![Bytes::from(vec![this; 1_000])];
                 assert!(links.send(peer, kind, false, FrameBody { head, parts }));
             }
         }
@@ -68,7 +68,7 @@ fn the_largest_frame_arrives_whole_packed_or_not() {
         let (a, of_a) = bench.start_with(0, settings(0));
         let (_b, of_b) = bench.start_with(1, settings(1));
         of_a.linked(1, 1);
-        let body: Vec<u8> = (0..BODY_BYTES_MAX).map(|at| (at / 7) as u8).collect();
+        let body: Vec<u8> = (0_u8..251).cycle().take(BODY_BYTES_MAX).collect();
         assert!(a.send(1, 5, false, FrameBody::from(body.clone())));
         of_b.count("the frame", 1, is_frame);
         let expected = Told::Frame(0, 5, Bytes::from(body));

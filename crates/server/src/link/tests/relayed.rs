@@ -85,7 +85,7 @@ impl Desk {
         match std::mem::replace(&mut client.socket, local) {
             ClientSocket::Relayed(mut stream) => {
                 stream.settle().unwrap();
-                (*stream, client)
+                (stream, client)
             }
             _ => panic!("it was not relayed"),
         }
