@@ -15,7 +15,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::watch;
-use towline_admin::catalogue::{GROUP_LED_BY, GROUP_LOST, GROUP_REFUSED_LOG};
+use towline_admin::catalogue::{GROUP_DISK_FULL, GROUP_LED_BY, GROUP_LOST, GROUP_REFUSED_LOG};
 use towline_group::{FetchOrder, Input, Kept, Member, MemberId, Message, Output, Progress, Role};
 use towline_log::{Listener, Log, LogError, Replicator, Space};
 use towline_types::{Batch, BatchPlace, Lsn};
@@ -53,6 +53,8 @@ pub(crate) struct Driver {
 pub(crate) enum Over {
     /// It was the leader and is not any more.
     LeadsNoMore,
+    /// Its log has no room for what the group decided.
+    NoRoom,
     /// It lags so far behind that it needs a copy of this peer's log.
     NeedsCopy(Peer),
 }
@@ -76,7 +78,7 @@ struct Core {
     standings: Vec<Option<Standing>>,
     leader: Option<MemberId>,
     led: bool,
-    led_and_lost: bool,
+    is_done: bool,
     is_over: bool,
 }
 
@@ -97,7 +99,7 @@ impl Driver {
             standings,
             leader: None,
             led: false,
-            led_and_lost: false,
+            is_done: false,
             is_over: false,
         };
         Driver {
@@ -362,8 +364,9 @@ impl Driver {
     }
 
     fn run(&self, core: &mut MutexGuard<'_, Core>, input: Input) {
-        // A log that led takes nothing of others: the process begins again before it follows.
-        if core.led_and_lost {
+        // A log that led takes nothing of others, and one without room nothing at all: the process
+        // begins again before it goes on.
+        if core.is_done {
             return;
         }
         let now = self.clock.now();
@@ -394,7 +397,14 @@ impl Driver {
             && !lost
             && let Err(error) = self.log().receive(&out.receive)
         {
-            self.refused_by_log(&error);
+            if !matches!(error, LogError::Full) {
+                self.refused_by_log(&error);
+            }
+            // What the member believes to be on its way to the disk is not: it begins again from what is.
+            say(&GROUP_DISK_FULL, &[]);
+            core.is_done = true;
+            self.is_over(core, Over::NoRoom);
+            return None;
         }
         if !lost {
             // What it would acknowledge now is not in its log.
@@ -409,7 +419,7 @@ impl Driver {
         }
         if lost {
             say(&GROUP_LOST, &[&core.member.progress().term.to_string()]);
-            core.led_and_lost = true;
+            core.is_done = true;
             self.is_over(core, Over::LeadsNoMore);
         }
         self.tell_leader(core);

@@ -36,6 +36,8 @@ use crate::users::Users;
 
 /// How long a process that leads no more serves its connections, so that they hear their end.
 const LINGER: Duration = Duration::from_millis(60);
+/// Before an instance whose log is full begins again.
+const NO_ROOM_PAUSE: Duration = Duration::from_secs(2);
 /// Before a copy that failed is tried again.
 const COPY_PAUSE: Duration = Duration::from_secs(1);
 /// How often an active instance tells the others what it knows of all.
@@ -160,6 +162,11 @@ async fn serve(
                 }
                 Event::Over(Over::LeadsNoMore) => {
                     tokio::time::sleep(LINGER).await;
+                    return Ok(Ended::Again);
+                }
+                Event::Over(Over::NoRoom) => {
+                    // There may be room after a while; images that make it are taken at the start too.
+                    tokio::time::sleep(NO_ROOM_PAUSE).await;
                     return Ok(Ended::Again);
                 }
                 Event::Over(Over::NeedsCopy(peer)) => {

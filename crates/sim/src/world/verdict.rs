@@ -59,9 +59,8 @@ impl World {
     fn leader(&self) -> Option<At> {
         (0..3).filter_map(|node| self.at(node)).find(|at| {
             let process = self.nodes[at.node].process.as_ref();
-            process.is_some_and(|process| {
-                process.is_active() && process.member.role() == Role::Leader
-            })
+            process
+                .is_some_and(|process| process.is_active() && process.member.role() == Role::Leader)
         })
     }
 
