@@ -10,7 +10,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -320,6 +320,33 @@ impl Driver {
         *seen
     }
 
+    /// Waits until `done`, or until `most` passed or the process ends; looks when something changed, and
+    /// every millisecond. Yields whether it is done.
+    pub(crate) fn wait_until(&self, most: Duration, mut done: impl FnMut() -> bool) -> bool {
+        const LOOK_INTERVAL: Duration = Duration::from_millis(1);
+        let began = Instant::now();
+        loop {
+            if done() {
+                return true;
+            }
+            let rest = most.saturating_sub(began.elapsed());
+            let mut seen = self.progress.lock();
+            if rest.is_zero() || seen.ending {
+                return false;
+            }
+            self.changed.wait_for(&mut seen, rest.min(LOOK_INTERVAL));
+        }
+    }
+
+    /// Lets `most` pass, unless the process ends.
+    pub(crate) fn pause(&self, most: Duration) {
+        let began = Instant::now();
+        let mut seen = self.progress.lock();
+        while !seen.ending && began.elapsed() < most {
+            self.changed.wait_for(&mut seen, most.saturating_sub(began.elapsed()));
+        }
+    }
+
     /// Ends those who wait.
     pub(crate) fn end(&self) {
         self.progress.lock().ending = true;
@@ -471,6 +498,7 @@ impl Driver {
             None => Where::Nobody,
         };
         self.place.send_replace(place);
+        self.changed.notify_all();
     }
 
     fn is_over(&self, core: &mut MutexGuard<'_, Core>, why: Over) {

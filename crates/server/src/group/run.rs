@@ -374,7 +374,7 @@ fn start_copy(opened: &Arc<Opened>, data: &Path, peer: Peer, events: &UnboundedS
         while let Err(why) = copy::take(&opened.driver, &data, peer) {
             let name = opened.driver.names().get(peer).cloned().unwrap_or_default();
             say(&GROUP_COPY_FAILED, &[&name, &why]);
-            std::thread::sleep(COPY_PAUSE);
+            opened.driver.pause(COPY_PAUSE);
             // Another one may be active now.
             peer = opened.driver.active_peer().unwrap_or(peer);
         }
