@@ -10,8 +10,8 @@
 //! `append`, `batch`, `record`, `shared` (the state), `rule` (when to write), `writer`, `extents`
 //! and `keeper` (where to write); on the way back `cache`, `read`; `image`, `reclaim`; `pages`
 //! (what is written in place, beside the log); `recover`
-//! (start); [`offline`] (looking at a log at rest); [`backup`] (a copy of it, and back); `stats`,
-//! `histogram`.
+//! (start); [`offline`] (looking at a log at rest); [`backup`] (a copy of it, and back);
+//! [`succession`] (a folder of one's own from somebody else's); `stats`, `histogram`.
 
 #![forbid(unsafe_code)]
 
@@ -40,6 +40,7 @@ mod recover;
 mod rule;
 mod shared;
 mod stats;
+pub mod succession;
 #[cfg(test)]
 mod testing;
 pub mod times;
