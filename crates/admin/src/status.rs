@@ -3,8 +3,10 @@
 
 use serde::{Deserialize, Serialize};
 
+mod group;
 mod table;
 
+pub use group::{GroupRole, GroupStatus, InstanceState, InstanceStatus};
 pub use table::table;
 
 /// All that `towline status --json` says. Names of fields are part of the product's interface.
@@ -39,6 +41,9 @@ pub struct Status {
     pub memory: MemoryStatus,
     /// Open units of work.
     pub units: UnitsStatus,
+    /// The group, when this is an instance of one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<GroupStatus>,
     /// Local queues, by name.
     pub queues: Vec<QueueStatus>,
 }

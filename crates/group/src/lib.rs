@@ -1,3 +1,30 @@
 //! The group: consensus around opaque batches of the recovery log, without I/O.
+//!
+//! Reading order: [`Member`] (one instance's part in the group, stepped as everything here is),
+//! [`Input`] and [`Output`] (what wakes it, what it wants done), [`Message`] (what travels between
+//! members, and its bytes), [`Kept`] (what of it must outlive the process).
+//!
+//! One entry of consensus is one batch of the log, at the same position in the log of every member.
+//! Not here: what batches mean, files, sockets, clocks. The algorithm is the library `raft`'s; ours
+//! is what surrounds it: who may vote, when an election begins, what is durable, what is in memory.
 
 #![forbid(unsafe_code)]
+
+mod dice;
+mod election;
+mod kept;
+mod member;
+mod payloads;
+mod progress;
+mod store;
+mod table;
+mod wire;
+
+pub use kept::Kept;
+pub use member::{FetchOrder, Held, Input, Member, Options, Output, Role};
+pub use progress::{PeerProgress, Progress};
+pub use wire::{Message, WireError};
+
+/// Names a member: never 0, the same for all members.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MemberId(pub u64);

@@ -1,0 +1,111 @@
+//! The group in the status: fields as `dspmq -o nativeha -x` has them, with their MQ names.
+//! Only words: the server fills it in. The rows are exact on the active instance; a replica tells what
+//! it last heard.
+
+use serde::{Deserialize, Serialize};
+
+/// Native HA: this instance, and its group as it sees it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GroupStatus {
+    /// INSTANCE: the name of this one.
+    pub instance: String,
+    /// ROLE of this one.
+    pub role: GroupRole,
+    /// INSYNC: whether it could take over without loss.
+    pub in_sync: bool,
+    /// Instances in sync, this one included (the first number of QUORUM).
+    pub in_sync_count: u64,
+    /// Instances configured (the second number of QUORUM).
+    pub configured_count: u64,
+    /// GRPLSN: up to where a majority has the log, `<a:b:c:d>`.
+    pub group_lsn: String,
+    /// GRPNAME.
+    pub group_name: String,
+    /// GRPROLE: `live`.
+    pub group_role: String,
+    /// Name of the active instance, empty when none is known.
+    pub active: String,
+    /// The term of consensus: goes up with each election.
+    pub term: u64,
+    /// Whether clients are served now, here or through the active.
+    pub serving: bool,
+    /// One row for each instance, in the order of the configuration.
+    pub instances: Vec<InstanceStatus>,
+}
+
+/// What an instance is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GroupRole {
+    /// Not known yet, or not reached.
+    #[default]
+    Unknown,
+    /// Serves clients.
+    Active,
+    /// Follows.
+    Replica,
+}
+
+/// One instance.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct InstanceStatus {
+    /// INSTANCE.
+    pub instance: String,
+    /// ROLE.
+    pub role: GroupRole,
+    /// REPLADDR: where its links come in.
+    pub replication_address: String,
+    /// CONNACTV: whether it is connected with the active (on a replica: with this one).
+    pub connected: bool,
+    /// INSYNC.
+    pub in_sync: bool,
+    /// BACKLOG: kilobytes of log that it has not acknowledged.
+    pub backlog_kb: u64,
+    /// CONNINST: whether this one is connected with it.
+    pub connected_here: bool,
+    /// ACKLSN: up to where it acknowledged the log.
+    pub ack_lsn: String,
+    /// HASTATUS.
+    pub status: InstanceState,
+    /// SYNCTIME: when it was last in sync, milliseconds since the Unix epoch; 0: never seen so.
+    pub sync_time: u64,
+    /// Round trip to it, microseconds; 0: not known.
+    pub round_trip_us: u64,
+    /// Version of its program; empty: not known.
+    pub version: String,
+    /// Bytes sent to it over the link, and what they were before compression.
+    pub sent_bytes: u64,
+    /// See `sent_bytes`.
+    pub sent_bytes_uncompressed: u64,
+}
+
+/// HASTATUS.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InstanceState {
+    /// Not known.
+    #[default]
+    Unknown,
+    /// In sync.
+    Normal,
+    /// It is being found out where its log ends.
+    Checking,
+    /// It catches up from the log.
+    Synchronizing,
+    /// It gets a copy.
+    Rebasing,
+    /// No connection.
+    Disconnected,
+    /// It lost its log, and does not vote before it has caught up.
+    Blank,
+}
+
+impl GroupStatus {
+    /// QUORUM, as MQ shows it: `3/3`.
+    #[must_use]
+    pub fn quorum(&self) -> String {
+        format!("{}/{}", self.in_sync_count, self.configured_count)
+    }
+}

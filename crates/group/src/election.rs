@@ -1,0 +1,77 @@
+//! When a member that hears no leader asks to become one.
+//!
+//! The library would draw its own time-out from the system's randomness and wait a whole one between
+//! tries; here the first try comes soon after the leader is known to be gone, and further ones follow
+//! in short random pauses until there is a leader. That costs no stability: a member that still hears
+//! the leader answers nobody's question (check-quorum, pre-vote).
+
+use std::time::Duration;
+
+use towline_types::Time;
+
+use crate::dice::Dice;
+
+/// The longest pause before the first try: two members seldom ask at once.
+const FIRST_PAUSE_MAX: Duration = Duration::from_millis(15);
+/// Pause before a further try, without what chance adds.
+const FURTHER_PAUSE: Duration = Duration::from_millis(40);
+/// What chance adds at most.
+const FURTHER_PAUSE_MORE: Duration = Duration::from_millis(80);
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Election {
+    dice: Dice,
+    at: Option<Time>,
+}
+
+impl Election {
+    pub(crate) fn new(seed: u64) -> Election {
+        Election { dice: Dice::new(seed), at: None }
+    }
+
+    /// When the next try is; `None` while there is a leader.
+    pub(crate) fn at(&self) -> Option<Time> {
+        self.at
+    }
+
+    /// There is a leader, or this member is one.
+    pub(crate) fn settled(&mut self) {
+        self.at = None;
+    }
+
+    /// There is no leader; true when it is time to ask.
+    pub(crate) fn is_due(&mut self, now: Time) -> bool {
+        let at = match self.at {
+            Some(at) => at,
+            None => *self.at.insert(now + self.dice.below(FIRST_PAUSE_MAX)),
+        };
+        if now < at {
+            return false;
+        }
+        self.at = Some(now + FURTHER_PAUSE + self.dice.below(FURTHER_PAUSE_MORE));
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_try_comes_soon_and_further_ones_in_short_pauses() {
+        let mut election = Election::new(3);
+        let start = Time(1_000_000);
+        let mut tries = Vec::new();
+        for ms in 0..400 {
+            let now = start + Duration::from_millis(ms);
+            if election.is_due(now) {
+                tries.push(ms);
+            }
+        }
+        assert!(tries[0] <= 15, "{tries:?}");
+        assert!((4..=10).contains(&tries.len()), "{tries:?}");
+        election.settled();
+        assert_eq!(election.at(), None);
+    }
+}

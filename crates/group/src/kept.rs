@@ -1,0 +1,127 @@
+//! What of a member must outlive its process, beside the log: 64 bytes, written whole.
+//!
+//! ```text
+//!   0   8  magic "TOWLINEG"
+//!   8   2  format version (this place and the checksum's never move)
+//!   10  1  1: may vote
+//!   11  5  zero
+//!   16  8  term
+//!   24  8  member voted for in this term; 0: none
+//!   32  8  committed: index of a batch known to be committed, at whose end no run is unfinished
+//!   40  8  position of that batch's end
+//!   48 12  zero
+//!   60  4  FNV-1a (32 bits) of bytes 0..60
+//! ```
+
+use towline_types::Lsn;
+
+use crate::MemberId;
+
+const MAGIC: &[u8; 8] = b"TOWLINEG";
+const VERSION: u16 = 1;
+const SUMMED_BYTES: usize = 60;
+
+/// What a member must not forget.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// The newest term that it took part in.
+    pub term: u64,
+    /// Whom it voted for in that term.
+    pub vote: Option<MemberId>,
+    /// Whether its log is known to hold all that it ever acknowledged. Not so for one whose disk
+    /// was lost, until it has caught up: a group must not be talked into forgetting.
+    pub may_vote: bool,
+    /// A batch known to be committed, at whose end no run was unfinished: up to there a restart need
+    /// ask nobody. Any value that was once true stays true; it need not be newest, nor synced.
+    pub committed: u64,
+    /// End of that batch.
+    pub committed_end: Lsn,
+}
+
+impl Kept {
+    /// Bytes of the encoded form.
+    pub const BYTES: usize = 64;
+
+    /// As it is kept.
+    #[must_use]
+    pub fn encode(&self) -> [u8; Kept::BYTES] {
+        let mut bytes = [0; Kept::BYTES];
+        let fields: [(usize, &[u8]); 7] = [
+            (0, MAGIC),
+            (8, &VERSION.to_le_bytes()),
+            (10, &[u8::from(self.may_vote)]),
+            (16, &self.term.to_le_bytes()),
+            (24, &self.vote.map_or(0, |member| member.0).to_le_bytes()),
+            (32, &self.committed.to_le_bytes()),
+            (40, &self.committed_end.0.to_le_bytes()),
+        ];
+        for (at, field) in fields {
+            put(&mut bytes, at, field);
+        }
+        let sum = sum(&bytes);
+        put(&mut bytes, SUMMED_BYTES, &sum.to_le_bytes());
+        bytes
+    }
+
+    /// `None` when the bytes are damaged or of another version.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<Kept> {
+        if bytes.len() != Kept::BYTES || take::<8>(bytes, 0)? != *MAGIC {
+            return None;
+        }
+        if u32::from_le_bytes(take(bytes, SUMMED_BYTES)?) != sum(bytes)
+            || u16::from_le_bytes(take(bytes, 8)?) != VERSION
+        {
+            return None;
+        }
+        let vote = u64::from_le_bytes(take(bytes, 24)?);
+        Some(Kept {
+            term: u64::from_le_bytes(take(bytes, 16)?),
+            vote: (vote != 0).then_some(MemberId(vote)),
+            may_vote: take::<1>(bytes, 10)? == [1],
+            committed: u64::from_le_bytes(take(bytes, 32)?),
+            committed_end: Lsn(u64::from_le_bytes(take(bytes, 40)?)),
+        })
+    }
+}
+
+fn take<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..at.checked_add(N)?)?.try_into().ok()
+}
+
+fn put(bytes: &mut [u8], at: usize, field: &[u8]) {
+    if let Some(place) = bytes.get_mut(at..at + field.len()) {
+        place.copy_from_slice(field);
+    }
+}
+
+fn sum(bytes: &[u8]) -> u32 {
+    let summed = bytes.get(..SUMMED_BYTES).unwrap_or(&[]);
+    summed
+        .iter()
+        .fold(0x811c_9dc5, |sum: u32, byte| (sum ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_comes_back_and_any_flipped_bit_is_noticed() {
+        let kept = Kept {
+            term: 7,
+            vote: Some(MemberId(3)),
+            may_vote: true,
+            committed: 12,
+            committed_end: Lsn(8_300),
+        };
+        let bytes = kept.encode();
+        assert_eq!(Kept::decode(&bytes), Some(kept));
+        for bit in 0..Kept::BYTES * 8 {
+            let mut damaged = bytes;
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Kept::decode(&damaged), None, "bit {bit}");
+        }
+        assert_eq!(Kept::decode(&bytes[..63]), None);
+    }
+}

@@ -1,0 +1,340 @@
+//! One instance's part in the group.
+//!
+//! Its driver feeds it with messages, ticks and what its own log did, and carries out what it says:
+//! in this order, for each [`Output`]: make `keep` durable; give `receive` to the log (what conflicts
+//! is cut off first) or make it `lead`; only then `send`. What is `committed` may be applied: it is
+//! on this member's disk and on those of a majority.
+//!
+//! Not here: what is in batches; how a copy is made; when a leader serves clients (when the first
+//! batch of its term is committed).
+//!
+//! Invariants: what a follower acknowledges is durable; nothing is sent for a vote that is not kept; the
+//! library's log and the log on disk have the same batches in the same places; a member that may have
+//! forgotten what it acknowledged neither votes nor asks for votes.
+
+mod input;
+mod out;
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use raft::eraftpb::{Entry, HardState, Message as RaftMessage, MessageType};
+use raft::{Config, ProgressState, RawNode, SnapshotStatus, StateRole};
+use towline_types::{Batch, BatchPlace, Lsn, Time};
+
+use crate::MemberId;
+use crate::election::Election;
+use crate::kept::Kept;
+use crate::payloads::Payloads;
+use crate::store::{Store, Wanted};
+use crate::table::Table;
+use crate::wire::{Message, lsn_of};
+
+/// Bytes of batches in one message, unless a single one is longer.
+const MESSAGE_BYTES_MAX: u64 = 512 * 1024;
+/// Messages with batches that a follower has not answered.
+const MESSAGES_IN_FLIGHT_MAX: usize = 64;
+/// Bytes of newest payloads in memory.
+const PAYLOAD_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Batches read at once for a member that lags.
+const FETCH_BATCHES_MAX: u64 = 1_024;
+
+/// What a member must know from the beginning.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Its own name.
+    pub id: MemberId,
+    /// All members, itself included: an odd number of them, three.
+    pub voters: Vec<MemberId>,
+    /// Time between ticks.
+    pub tick: Duration,
+    /// HeartbeatInterval: the leader shows itself so often when nothing else does.
+    pub heartbeat_interval: Duration,
+    /// HeartbeatTimeout: who hears nothing for so long holds the leader for gone; and a leader that
+    /// does not hear a majority gives up.
+    pub heartbeat_timeout: Duration,
+    /// Of the pauses before elections.
+    pub seed: u64,
+}
+
+/// What the log of a member holds when it starts.
+#[derive(Clone, Debug, Default)]
+pub struct Held {
+    /// The last batch of which only the place is known.
+    pub base: BatchPlace,
+    /// The batches behind it; all are durable.
+    pub places: Vec<BatchPlace>,
+}
+
+/// What a member is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Role {
+    /// Takes what the leader sends.
+    #[default]
+    Follower,
+    /// Asks for votes.
+    Candidate,
+    /// Decides what comes next.
+    Leader,
+}
+
+/// What wakes a member.
+#[derive(Debug)]
+pub enum Input {
+    /// [`Options::tick`] passed.
+    Tick,
+    /// A member says something.
+    Message(Message),
+    /// The connection to a member stands; the newest index of its log, as it said.
+    PeerOpened(MemberId, u64),
+    /// The connection from a member ended: its process may be gone.
+    PeerClosed(MemberId),
+    /// The log closed a batch that this leader made.
+    Left(Batch),
+    /// Answer to [`Output::lead`]: the first batch of the term is there.
+    Leading(BatchPlace),
+    /// The log is durable up to here. Read at the time of the call, never remembered: positions are
+    /// used again when a log is cut.
+    Durable(Lsn),
+    /// Answer to a [`FetchOrder`]; what could not be read is left out.
+    Fetched(u64, Vec<Batch>),
+    /// Hand leadership over.
+    Transfer(MemberId),
+    /// All members are blank: the group begins.
+    Form,
+    /// Up to this batch all is committed and no run is unfinished: kept with the next [`Kept`].
+    Seam(BatchPlace),
+    /// Places of batches that end at or before this position are not needed any more.
+    Forget(Lsn),
+}
+
+/// Batches to be read for a member that lags; answered by [`Input::Fetched`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FetchOrder {
+    /// Comes back.
+    pub id: u64,
+    /// Which.
+    pub places: Vec<BatchPlace>,
+}
+
+/// What one step wants done; see the module for the order.
+#[derive(Debug, Default)]
+pub struct Output {
+    /// To be made durable first.
+    pub keep: Option<Kept>,
+    /// Batches for the log. They may begin before its end: then what is there from the first one's
+    /// index on is cut off.
+    pub receive: Vec<Batch>,
+    /// Leadership of this term begins: make the log lead, then answer with [`Input::Leading`].
+    pub lead: Option<u64>,
+    /// Messages, in order.
+    pub send: Vec<(MemberId, Message)>,
+    /// Batches to be read.
+    pub fetch: Vec<FetchOrder>,
+    /// The role changed. Who was leader and is not must forget all that it decided.
+    pub role: Option<Role>,
+    /// This member lags so far behind that it needs a copy from the leader.
+    pub copy_from: Option<MemberId>,
+}
+
+/// What is done when the log is durable up to a batch.
+#[derive(Debug)]
+struct Awaiting {
+    number: u64,
+    last: u64,
+    messages: Vec<RaftMessage>,
+}
+
+/// See the module.
+pub struct Member {
+    pub(crate) raw: RawNode<Store>,
+    pub(crate) peers: Vec<MemberId>,
+    pub(crate) role: Role,
+    /// Newest index that is durable here.
+    pub(crate) durable: u64,
+    /// Newest index that is committed and durable here.
+    pub(crate) committed: u64,
+    options: Options,
+    election: Election,
+    kept: Kept,
+    /// What must be durable before this member may vote, once it is known.
+    catch_up_to: Option<u64>,
+    awaiting: VecDeque<Awaiting>,
+    /// Messages of a new leader that wait for the place of the first batch of its term.
+    held: Option<Vec<RaftMessage>>,
+    /// Batches of this leader that the library has and that were not taken out of it again.
+    proposed: VecDeque<BatchPlace>,
+    heard: HashMap<MemberId, Time>,
+    now: Time,
+    /// What was committed at the last two heartbeats.
+    marks: [u64; 2],
+    marked_at: Time,
+    fetching: Vec<(u64, Wanted)>,
+    next_fetch: u64,
+}
+
+impl std::fmt::Debug for Member {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "member {} ({:?}, term {})", self.options.id.0, self.role, self.raw.raft.term)
+    }
+}
+
+impl Member {
+    /// A member whose process starts now, as a follower. Everything in `held` is durable.
+    ///
+    /// # Panics
+    /// When the library refuses the options: they were checked with the configuration.
+    #[must_use]
+    pub fn new(options: Options, kept: Kept, held: Held, now: Time) -> Member {
+        let table = Table::new(held.base, held.places);
+        let (base, last) = (table.base(), table.last());
+        let kept = Kept {
+            // A log that is shorter than what was once committed has lost something.
+            may_vote: kept.may_vote && last.index >= kept.committed,
+            term: kept.term.max(last.term),
+            vote: if kept.term >= last.term { kept.vote } else { None },
+            ..kept
+        };
+        let committed = kept.committed.min(last.index).max(base.index);
+        let ticks = |time: Duration| {
+            let ticks = time.as_micros() / options.tick.as_micros().max(1);
+            usize::try_from(ticks).unwrap_or(usize::MAX).max(1)
+        };
+        let heartbeat_tick = ticks(options.heartbeat_interval);
+        let config = Config {
+            id: options.id.0,
+            election_tick: ticks(options.heartbeat_timeout).max(heartbeat_tick + 1),
+            heartbeat_tick,
+            applied: committed,
+            max_size_per_msg: MESSAGE_BYTES_MAX,
+            max_inflight_msgs: MESSAGES_IN_FLIGHT_MAX,
+            check_quorum: true,
+            pre_vote: true,
+            // The library never asks for votes by itself, nor draws by chance: see `election`.
+            min_election_tick: usize::MAX - 1,
+            max_election_tick: usize::MAX,
+            ..Config::default()
+        };
+        let hard = HardState {
+            term: kept.term,
+            vote: kept.vote.map_or(0, |member| member.0),
+            commit: committed,
+            ..HardState::default()
+        };
+        let store = Store {
+            payloads: Payloads::new(last.index + 1, PAYLOAD_BYTES_MAX),
+            table,
+            hard,
+            voters: options.voters.iter().map(|voter| voter.0).collect(),
+            wanted: Default::default(),
+        };
+        let logger = slog::Logger::root(slog::Discard, slog::o!());
+        let raw = match RawNode::new(&config, store, &logger) {
+            Ok(raw) => raw,
+            Err(error) => refused(&error),
+        };
+        let peers = options.voters.iter().copied().filter(|voter| *voter != options.id).collect();
+        Member {
+            raw,
+            peers,
+            role: Role::Follower,
+            durable: last.index,
+            committed,
+            election: Election::new(options.seed ^ options.id.0.rotate_left(32)),
+            options,
+            kept,
+            catch_up_to: None,
+            awaiting: VecDeque::new(),
+            held: None,
+            proposed: VecDeque::new(),
+            heard: HashMap::new(),
+            now,
+            marks: [committed; 2],
+            marked_at: now,
+            fetching: Vec::new(),
+            next_fetch: 0,
+        }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn id(&self) -> MemberId {
+        self.options.id
+    }
+
+    /// What must outlive the process, as it is now.
+    #[must_use]
+    pub fn kept(&self) -> Kept {
+        self.kept
+    }
+
+    /// Index of the newest batch that may be applied.
+    #[must_use]
+    pub fn committed(&self) -> u64 {
+        self.committed
+    }
+
+    /// The place of a batch, when it is known.
+    #[must_use]
+    pub fn place(&self, index: u64) -> Option<BatchPlace> {
+        self.raw.raft.store().table.place(index)
+    }
+
+    /// The newest batch of the log.
+    #[must_use]
+    pub fn last(&self) -> BatchPlace {
+        self.raw.raft.store().table.last()
+    }
+
+    /// A batch whose payload is in memory.
+    #[must_use]
+    pub fn batch(&self, index: u64) -> Option<Batch> {
+        let store = self.raw.raft.store();
+        let BatchPlace { index, term, lsn, .. } = store.table.place(index)?;
+        Some(Batch { index, term, lsn, payload: store.payloads.get(index)?.clone() })
+    }
+
+    /// The leader that this member knows of, itself included.
+    #[must_use]
+    pub fn leader(&self) -> Option<MemberId> {
+        let leader = self.raw.raft.leader_id;
+        (leader != 0).then_some(MemberId(leader))
+    }
+
+    /// What it is.
+    #[must_use]
+    pub fn role(&self) -> Role {
+        self.role
+    }
+
+    /// Whether it takes part in elections.
+    #[must_use]
+    pub fn may_vote(&self) -> bool {
+        self.kept.may_vote
+    }
+
+    /// When it wants to be stepped at the latest, if earlier than at the next tick.
+    #[must_use]
+    pub fn next_try(&self) -> Option<Time> {
+        self.election.at()
+    }
+
+    /// Whether `peer` was heard within the time-out.
+    pub(crate) fn is_heard(&self, peer: MemberId) -> bool {
+        let heard = self.heard.get(&peer);
+        heard.is_some_and(|heard| self.now.since(*heard) < self.options.heartbeat_timeout)
+    }
+
+    /// What was committed one or two heartbeats ago.
+    pub(crate) fn committed_before(&self) -> u64 {
+        self.marks[0]
+    }
+}
+
+#[expect(clippy::panic, reason = "options are checked with the configuration")]
+fn refused(error: &raft::Error) -> ! {
+    panic!("the options of a group were refused: {error}")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,204 @@
+//! What each input does to a member.
+
+use super::{
+    Entry, Input, Member, MemberId, Message, MessageType, Output, ProgressState, Role,
+    SnapshotStatus, Time,
+};
+use raft::eraftpb::Message as RaftMessage;
+use towline_types::{Batch, Lsn};
+
+impl Member {
+    /// The one way in. `out` is added to; the caller carries it out and empties it.
+    pub fn step(&mut self, now: Time, input: Input, out: &mut Output) {
+        self.now = self.now.max(now);
+        match input {
+            Input::Tick => self.tick(),
+            Input::Message(message) => self.message(message, out),
+            Input::PeerOpened(peer, last_index) => self.peer_opened(peer, last_index),
+            Input::PeerClosed(peer) => self.peer_closed(peer),
+            Input::Left(batch) => self.propose(batch),
+            Input::Leading(place) => self.raw.mut_store().table.set_last(place),
+            Input::Durable(upto) => self.make_durable(upto),
+            Input::Fetched(id, batches) => self.fetched(id, batches),
+            Input::Transfer(to) => self.raw.transfer_leader(to.0),
+            Input::Form => self.allow_votes(out),
+            Input::Seam(place) => {
+                assert!(place.index <= self.committed, "what is kept as committed is committed");
+                (self.kept.committed, self.kept.committed_end) = (place.index, place.end);
+            }
+            Input::Forget(lsn) => self.forget(lsn),
+        }
+        self.ask_for_votes_if_due();
+        self.carry_out(out);
+    }
+
+    fn tick(&mut self) {
+        self.raw.tick();
+        if self.now.since(self.marked_at) >= self.options.heartbeat_interval {
+            self.marked_at = self.now;
+            self.marks = [self.marks[1], self.committed];
+        }
+        if self.role == Role::Leader && !self.hears_a_majority() {
+            // At once, not when the library looks next: it counts in whole time-outs.
+            let term = self.raw.raft.term;
+            self.raw.raft.become_follower(term, 0);
+        }
+    }
+
+    fn hears_a_majority(&self) -> bool {
+        let heard = self.peers.iter().filter(|peer| self.is_heard(**peer)).count() + 1;
+        heard > self.options.voters.len() / 2
+    }
+
+    fn message(&mut self, message: Message, out: &mut Output) {
+        let Message { mut inner } = message;
+        let from = MemberId(inner.from);
+        if inner.to != self.options.id.0 || !self.peers.contains(&from) {
+            return;
+        }
+        self.heard.insert(from, self.now);
+        let last = self.last().index;
+        match inner.msg_type {
+            MessageType::MsgRequestVote
+            | MessageType::MsgRequestPreVote
+            | MessageType::MsgTimeoutNow
+                if !self.kept.may_vote =>
+            {
+                return;
+            }
+            MessageType::MsgSnapshot => {
+                if inner.term >= self.raw.raft.term {
+                    out.copy_from = Some(from);
+                }
+                return;
+            }
+            MessageType::MsgHeartbeat if inner.commit > last => {
+                // The leader knows an acknowledgement of ours that our log does not know.
+                inner.commit = last;
+                self.kept.may_vote = false;
+                self.catch_up_to = None;
+                out.keep = Some(self.kept);
+            }
+            MessageType::MsgAppend if !self.kept.may_vote && inner.term >= self.raw.raft.term => {
+                self.catch_up_to.get_or_insert(inner.commit);
+            }
+            _ => {}
+        }
+        // What the library refuses is late or of nobody: it has no effect.
+        drop(self.raw.step(inner));
+    }
+
+    /// A process that is back may have a shorter log than it once acknowledged, and whatever copy
+    /// was on its way to it is over.
+    fn peer_opened(&mut self, peer: MemberId, last_index: u64) {
+        if self.role != Role::Leader {
+            return;
+        }
+        let Some(progress) = self.raw.raft.mut_prs().get_mut(peer.0) else { return };
+        let copying = progress.state == ProgressState::Snapshot;
+        if progress.matched > last_index {
+            progress.matched = 0;
+            progress.become_probe();
+        } else if copying {
+            self.raw.report_snapshot(peer.0, SnapshotStatus::Failure);
+        } else {
+            self.raw.report_unreachable(peer.0);
+        }
+        if let Some(progress) = self.raw.raft.mut_prs().get_mut(peer.0) {
+            progress.resume();
+        }
+        self.raw.raft.send_append(peer.0);
+    }
+
+    /// The leader's process may be gone: this member does not believe in it any more, until it is
+    /// heard again, and so neither keeps others from asking for votes nor waits for the time-out.
+    fn peer_closed(&mut self, peer: MemberId) {
+        if self.raw.raft.leader_id == peer.0 {
+            self.raw.raft.leader_id = 0;
+        }
+    }
+
+    /// The log made a batch. When the library does not take it (leadership was lost, or is being
+    /// handed over), leadership is over: what is in the log then is as if it had never been sent.
+    fn propose(&mut self, batch: Batch) {
+        let place = batch.place();
+        let raft = &self.raw.raft;
+        let follows = place.index == raft.raft_log.last_index() + 1 && place.term == raft.term;
+        if self.role != Role::Leader || self.held.is_some() || !follows {
+            return self.give_up();
+        }
+        let entry = Entry { data: batch.payload, ..Entry::default() };
+        let proposal = RaftMessage {
+            msg_type: MessageType::MsgPropose,
+            from: self.options.id.0,
+            entries: vec![entry].into(),
+            ..RaftMessage::default()
+        };
+        match self.raw.raft.step(proposal) {
+            Ok(()) => self.proposed.push_back(place),
+            Err(_) => self.give_up(),
+        }
+    }
+
+    fn give_up(&mut self) {
+        if self.raw.raft.state == raft::StateRole::Leader {
+            let term = self.raw.raft.term;
+            self.raw.raft.become_follower(term, 0);
+        }
+    }
+
+    fn make_durable(&mut self, upto: Lsn) {
+        let durable = self.raw.store().table.ended_by(upto);
+        self.durable = self.durable.max(durable);
+    }
+
+    fn fetched(&mut self, id: u64, batches: Vec<Batch>) {
+        let Some(at) = self.fetching.iter().position(|(fetch, _)| *fetch == id) else { return };
+        let (_, wanted) = self.fetching.swap_remove(at);
+        let table = &self.raw.store().table;
+        let mut batches = batches;
+        batches.retain(|batch| table.place(batch.index) == Some(batch.place()));
+        let found = batches.iter().any(|batch| batch.index == wanted.first);
+        self.raw.mut_store().payloads.fetched(batches);
+        if found {
+            self.raw.on_entries_fetched(wanted.context);
+        }
+        let behind = self.peers.iter().filter_map(|peer| self.raw.raft.prs().get(peer.0));
+        let least = behind.map(|progress| progress.next_idx).min().unwrap_or(0);
+        self.raw.mut_store().payloads.drop_fetched_before(least);
+    }
+
+    fn allow_votes(&mut self, out: &mut Output) {
+        if !self.kept.may_vote {
+            self.kept.may_vote = true;
+            self.catch_up_to = None;
+            out.keep = Some(self.kept);
+        }
+    }
+
+    fn forget(&mut self, lsn: Lsn) {
+        // What is not committed may still be replaced, and the library wants what is not applied.
+        let committed = self.place(self.committed).map_or(Lsn::ZERO, |place| place.end);
+        self.raw.mut_store().table.forget_before(lsn.min(committed));
+    }
+
+    fn ask_for_votes_if_due(&mut self) {
+        let raft = &self.raw.raft;
+        let leads = raft.state == raft::StateRole::Leader;
+        let hears = raft.leader_id != 0 && raft.election_elapsed < raft.election_timeout();
+        if leads || hears || !self.kept.may_vote {
+            self.election.settled();
+        } else if self.election.is_due(self.now) {
+            // Refused only to who is no member.
+            drop(self.raw.campaign());
+        }
+    }
+
+    /// A member that lost its log has it again.
+    pub(super) fn vote_again_if_caught_up(&mut self, out: &mut Output) {
+        let caught_up = self.catch_up_to.is_some_and(|upto| self.durable >= upto);
+        if caught_up && self.leader().is_some() {
+            self.allow_votes(out);
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! From what the library wants to what the driver is to do.
+
+use bytes::Bytes;
+
+use super::{
+    Awaiting, Batch, BatchPlace, FETCH_BATCHES_MAX, FetchOrder, Member, MemberId, Message, Output,
+    RaftMessage, Role, StateRole, lsn_of,
+};
+use raft::eraftpb::{Entry, MessageType};
+
+impl Member {
+    pub(super) fn carry_out(&mut self, out: &mut Output) {
+        loop {
+            self.release_durable(out);
+            if !self.raw.has_ready() {
+                break;
+            }
+            self.take_ready(out);
+        }
+        self.vote_again_if_caught_up(out);
+        self.order_fetches(out);
+        let role = match self.raw.raft.state {
+            StateRole::Follower => Role::Follower,
+            StateRole::Candidate | StateRole::PreCandidate => Role::Candidate,
+            StateRole::Leader => Role::Leader,
+        };
+        if role != self.role {
+            self.role = role;
+            out.role = Some(role);
+            if role == Role::Leader {
+                // Whoever voted was heard.
+                let now = self.now;
+                self.peers.iter().for_each(|peer| {
+                    self.heard.insert(*peer, now);
+                });
+            } else {
+                self.held = None;
+                self.proposed.clear();
+            }
+        }
+    }
+
+    fn take_ready(&mut self, out: &mut Output) {
+        let mut ready = self.raw.ready();
+        if let Some(hard) = ready.hs() {
+            let vote = (hard.vote != 0).then_some(MemberId(hard.vote));
+            if (hard.term, vote) != (self.kept.term, self.kept.vote) {
+                (self.kept.term, self.kept.vote) = (hard.term, vote);
+                out.keep = Some(self.kept);
+            }
+        }
+        let entries = ready.take_entries();
+        let last = entries.last().map_or(0, |entry| entry.index);
+        if self.raw.raft.state == StateRole::Leader {
+            self.lead_with(&entries, out);
+        } else {
+            self.take_entries(entries, out);
+        }
+        if let Some(newest) = ready.take_committed_entries().last() {
+            assert!(newest.index >= self.committed, "what is committed stays so");
+            self.committed = newest.index;
+        }
+        let messages = ready.take_messages();
+        self.send(messages, out);
+        let messages = ready.take_persisted_messages();
+        self.awaiting.push_back(Awaiting { number: ready.number(), last, messages });
+        self.raw.advance_append_async(ready);
+        self.raw.advance_apply_to(self.committed);
+    }
+
+    /// A leader's own batches are in its log already, but for the first of its term.
+    fn lead_with(&mut self, entries: &[Entry], out: &mut Output) {
+        for entry in entries {
+            let (index, term) = (entry.index, entry.term);
+            let place = match self.proposed.pop_front() {
+                Some(place) => place,
+                None => {
+                    assert!(entry.data.is_empty(), "what a leader proposes is in its log");
+                    out.lead = Some(term);
+                    self.held = Some(Vec::new());
+                    BatchPlace { index, term, ..BatchPlace::default() }
+                }
+            };
+            assert_eq!((place.index, place.term), (index, term), "proposals keep their order");
+            let store = self.raw.mut_store();
+            store.table.push(place);
+            store.payloads.push(index, entry.data.clone());
+        }
+    }
+
+    fn take_entries(&mut self, entries: Vec<Entry>, out: &mut Output) {
+        let Some(first) = entries.first().map(|entry| entry.index) else { return };
+        if first <= self.last().index {
+            assert!(first > self.committed, "what is committed is never cut off");
+            let store = self.raw.mut_store();
+            store.table.cut(first);
+            store.payloads.cut(first);
+            self.durable = self.durable.min(first - 1);
+            for awaiting in self.awaiting.iter_mut().filter(|awaiting| awaiting.last >= first) {
+                // Nothing of it is to be acknowledged any more.
+                awaiting.last = 0;
+                awaiting.messages.clear();
+            }
+            out.receive.retain(|batch| batch.index < first);
+        }
+        for entry in entries {
+            let lsn = lsn_of(&entry).unwrap_or_default();
+            let batch = Batch { index: entry.index, term: entry.term, lsn, payload: entry.data };
+            let store = self.raw.mut_store();
+            store.table.push(batch.place());
+            store.payloads.push(batch.index, batch.payload.clone());
+            out.receive.push(batch);
+        }
+    }
+
+    /// What was to be done when the log is durable so far.
+    fn release_durable(&mut self, out: &mut Output) {
+        let mut number = None;
+        let durable = self.durable;
+        while let Some(done) = self.awaiting.pop_front_if(|awaiting| awaiting.last <= durable) {
+            number = Some(done.number);
+            self.send(done.messages, out);
+        }
+        if let Some(number) = number {
+            self.raw.on_persist_ready(number);
+        }
+        if self.held.is_some() && self.last().end.0 > 0 {
+            let held = self.held.take().unwrap_or_default();
+            self.send(held, out);
+        }
+    }
+
+    fn send(&mut self, messages: Vec<RaftMessage>, out: &mut Output) {
+        if let Some(held) = &mut self.held {
+            return held.extend(messages);
+        }
+        for mut message in messages {
+            let is_response = message.msg_type == MessageType::MsgAppendResponse;
+            // A rejection says what this member has not; all else is of what is durable here.
+            assert!(
+                !is_response
+                    || message.reject
+                    || message.index <= self.durable
+                    || message.term == 0,
+                "what is acknowledged is durable"
+            );
+            for entry in message.entries.iter_mut() {
+                let lsn = self.raw.store().lsn(entry.index).unwrap_or_default();
+                entry.context = Bytes::copy_from_slice(&lsn.0.to_le_bytes());
+            }
+            out.send.push((MemberId(message.to), Message { inner: message }));
+        }
+    }
+
+    fn order_fetches(&mut self, out: &mut Output) {
+        let wanted = std::mem::take(&mut *self.raw.mut_store().wanted.borrow_mut());
+        for wanted in wanted {
+            let id = self.next_fetch;
+            self.next_fetch += 1;
+            let upto = wanted.first.saturating_add(FETCH_BATCHES_MAX);
+            let places: Vec<BatchPlace> =
+                (wanted.first..upto).map_while(|index| self.place(index)).collect();
+            out.fetch.push(FetchOrder { id, places });
+            self.fetching.push((id, wanted));
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Three members over a network and logs made of vectors.
+
+mod rig;
+
+use std::time::Duration;
+
+use rig::Trio;
+
+use super::*;
+
+const TIMEOUT: Duration = Duration::from_millis(2_000);
+
+#[test]
+fn a_new_group_elects_one_leader_and_commits_what_it_makes() {
+    let mut trio = Trio::formed(1);
+    let leader = trio.run_until_leader();
+    trio.propose(leader, b"one");
+    trio.propose(leader, b"two");
+    trio.run(Duration::from_millis(200));
+    assert_eq!(trio.committed_payloads(leader), trio.committed_payloads((leader + 1) % 3));
+    assert_eq!(trio.committed_payloads(leader).last().map(Vec::as_slice), Some(&b"two"[..]));
+    trio.check();
+}
+
+#[test]
+fn blank_members_wait_for_all_before_they_vote() {
+    let mut trio = Trio::blank(2);
+    trio.run(Duration::from_secs(10));
+    assert_eq!(trio.leader(), None);
+}
+
+#[test]
+fn a_leader_whose_process_dies_is_replaced_within_a_tenth_of_a_second() {
+    for seed in 0..50 {
+        let mut trio = Trio::formed(seed);
+        let leader = trio.run_until_leader();
+        trio.propose(leader, b"kept");
+        trio.run(Duration::from_millis(300));
+        let began = trio.now;
+        trio.kill(leader);
+        let next = trio.run_until_leader();
+        assert_ne!(next, leader);
+        let took = trio.now.since(began);
+        assert!(took < Duration::from_millis(300), "seed {seed}: {took:?}");
+        assert!(trio.committed_payloads(next).contains(&b"kept".to_vec()), "seed {seed}");
+        trio.check();
+    }
+}
+
+#[test]
+fn a_leader_that_is_cut_off_gives_up_and_commits_nothing() {
+    for seed in 0..20 {
+        let mut trio = Trio::formed(seed);
+        let leader = trio.run_until_leader();
+        trio.run(Duration::from_millis(300));
+        trio.cut_off(leader);
+        let before = trio.member(leader).committed();
+        trio.propose(leader, b"nobody hears it");
+        trio.run(TIMEOUT + Duration::from_millis(400));
+        assert_ne!(trio.member(leader).role(), Role::Leader, "seed {seed}");
+        assert!(trio.member(leader).committed() <= before, "seed {seed}");
+        let next = trio.leader();
+        assert!(next.is_some_and(|next| next != leader), "seed {seed}");
+        trio.heal();
+        trio.run(Duration::from_secs(3));
+        trio.check();
+        let last = trio.committed_payloads(leader);
+        assert!(!last.contains(&b"nobody hears it".to_vec()), "seed {seed}");
+    }
+}
+
+#[test]
+fn leadership_is_handed_over_at_once() {
+    let mut trio = Trio::formed(5);
+    let leader = trio.run_until_leader();
+    trio.run(Duration::from_millis(300));
+    let to = (leader + 1) % 3;
+    let began = trio.now;
+    trio.input(leader, Input::Transfer(rig::id(to)));
+    while trio.leader() != Some(to) {
+        trio.run(Duration::from_millis(1));
+        assert!(trio.now.since(began) < Duration::from_millis(100));
+    }
+    trio.check();
+}
+
+#[test]
+fn a_member_that_lost_its_disk_does_not_vote_before_it_caught_up() {
+    let mut trio = Trio::formed(6);
+    let leader = trio.run_until_leader();
+    (0..20).for_each(|_| trio.propose(leader, b"acknowledged"));
+    trio.run(Duration::from_millis(500));
+    let lost = (leader + 1) % 3;
+    trio.kill(lost);
+    trio.wipe(lost);
+    trio.start(lost);
+    assert!(!trio.member(lost).may_vote());
+    trio.run(Duration::from_millis(600));
+    assert!(trio.member(lost).may_vote());
+    assert_eq!(trio.committed_payloads(lost), trio.committed_payloads(leader));
+    trio.check();
+}
+
+#[test]
+fn a_member_that_is_too_far_behind_asks_for_a_copy() {
+    let mut trio = Trio::formed(7);
+    let leader = trio.run_until_leader();
+    let behind = (leader + 1) % 3;
+    trio.kill(behind);
+    (0..50).for_each(|_| trio.propose(leader, b"much"));
+    trio.run(Duration::from_millis(500));
+    let upto = trio.member(leader).last().end;
+    trio.input(leader, Input::Forget(upto));
+    trio.start(behind);
+    trio.run(Duration::from_millis(500));
+    assert_eq!(trio.copies_wanted(behind), Some(rig::id(leader)));
+}
+
+#[test]
+fn histories_of_kills_cuts_and_slow_disks_lose_nothing_that_was_committed() {
+    let seeds = std::env::var("GROUP_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seeds = seeds.map_or(0..12, |seed: u64| seed..seed + 1);
+    for seed in seeds {
+        println!("GROUP_SEED={seed}");
+        rig::history(seed);
+    }
+}

@@ -1,0 +1,92 @@
+//! What a member knows of the group, for a status.
+
+use raft::ProgressState;
+use towline_types::{BatchPlace, Lsn};
+
+use crate::MemberId;
+use crate::member::{Member, Role};
+
+/// One member's view of the group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// What it is.
+    pub role: Role,
+    /// Its term.
+    pub term: u64,
+    /// The leader that it knows of, itself included.
+    pub leader: Option<MemberId>,
+    /// The newest batch of its log.
+    pub last: BatchPlace,
+    /// The newest batch that it knows to be committed and has on its disk.
+    pub committed: BatchPlace,
+    /// Up to where its log is on its disk.
+    pub durable: Lsn,
+    /// Whether it could take over without loss, as far as it knows.
+    pub is_in_sync: bool,
+    /// Whether it takes part in elections.
+    pub may_vote: bool,
+    /// The others; known exactly to the leader only.
+    pub peers: Vec<PeerProgress>,
+}
+
+/// What a leader knows of another member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerProgress {
+    /// Which.
+    pub id: MemberId,
+    /// Up to where it has acknowledged the log (ACKLSN).
+    pub acknowledged: Lsn,
+    /// Bytes of log that it has not acknowledged.
+    pub backlog_bytes: u64,
+    /// Whether it answered within the heartbeat time-out.
+    pub is_heard: bool,
+    /// Whether it has all that was committed a heartbeat ago, and is being sent what comes.
+    pub is_in_sync: bool,
+    /// Whether it lags so far behind that it needs a copy.
+    pub needs_copy: bool,
+}
+
+impl Member {
+    /// The group as this member sees it now.
+    #[must_use]
+    pub fn progress(&self) -> Progress {
+        let raft = &self.raw.raft;
+        let table = &raft.store().table;
+        let last = table.last();
+        let committed = table.place(self.committed).unwrap_or(table.base());
+        let leads = self.role == Role::Leader;
+        let peers = self.peers.iter().map(|peer| self.peer_progress(*peer, last.end)).collect();
+        Progress {
+            role: self.role,
+            term: raft.term,
+            leader: (raft.leader_id != 0).then_some(MemberId(raft.leader_id)),
+            last,
+            committed,
+            durable: table.place(self.durable).unwrap_or(table.base()).end,
+            is_in_sync: self.may_vote()
+                && (leads || (raft.leader_id != 0 && self.durable >= raft.raft_log.committed)),
+            may_vote: self.may_vote(),
+            peers,
+        }
+    }
+
+    fn peer_progress(&self, id: MemberId, tail: Lsn) -> PeerProgress {
+        let raft = &self.raw.raft;
+        let progress = raft.prs().get(id.0);
+        let matched = progress.map_or(0, |progress| progress.matched);
+        let table = &raft.store().table;
+        let acknowledged = table.place(matched).map_or(Lsn::ZERO, |place| place.end);
+        let leads = self.role == Role::Leader;
+        let is_heard = leads && self.is_heard(id);
+        let replicates =
+            progress.is_some_and(|progress| progress.state == ProgressState::Replicate);
+        PeerProgress {
+            id,
+            acknowledged,
+            backlog_bytes: if leads { tail.0.saturating_sub(acknowledged.0) } else { 0 },
+            is_heard,
+            is_in_sync: is_heard && replicates && matched >= self.committed_before(),
+            needs_copy: progress.is_some_and(|progress| progress.state == ProgressState::Snapshot),
+        }
+    }
+}

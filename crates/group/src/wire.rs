@@ -1,0 +1,269 @@
+//! Messages between members, and their bytes. All numbers are little-endian.
+//!
+//! ```text
+//!   0   1  kind (the library's number)
+//!   1   1  bit 0: rejected
+//!   2   2  bytes of context
+//!   4   4  number of batches
+//!   8   8  sender         16  8  receiver       24  8  term        32  8  term of the entry before
+//!   40  8  index          48  8  committed      56  8  term of the committed entry
+//!   64  8  hint of a rejection                   72  8  index of a copy, 80 8 its term (0: none)
+//!   88  -  context, then of each batch: index, term, LSN (8 each), bytes (4); then the payloads
+//! ```
+
+use std::fmt;
+
+use bytes::Bytes;
+use raft::eraftpb::{Entry, Message as RaftMessage, MessageType};
+use towline_types::Lsn;
+
+use crate::MemberId;
+
+/// Bytes before the context.
+const HEAD_BYTES: usize = 88;
+/// Bytes that describe a batch.
+const BATCH_BYTES: usize = 28;
+/// The longest context that the library makes is far shorter.
+const CONTEXT_BYTES_MAX: usize = 64;
+
+/// What one member tells another.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Message {
+    pub(crate) inner: RaftMessage,
+}
+
+/// Bytes that are no message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WireError(pub(crate) &'static str);
+
+impl fmt::Display for WireError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "this is no message of a group: {}", self.0)
+    }
+}
+
+impl std::error::Error for WireError {}
+
+impl Message {
+    /// From whom.
+    #[must_use]
+    pub fn from(&self) -> MemberId {
+        MemberId(self.inner.from)
+    }
+
+    /// Whether it must not wait behind batches: all but what carries them.
+    #[must_use]
+    pub fn is_urgent(&self) -> bool {
+        self.inner.entries.is_empty()
+    }
+
+    /// Bytes of batches in it.
+    #[must_use]
+    pub fn payload_bytes(&self) -> usize {
+        self.inner.entries.iter().map(|entry| entry.data.len()).sum()
+    }
+
+    /// Its bytes: what comes first, and the payloads that follow it, not copied.
+    #[must_use]
+    pub fn encode(&self) -> (Vec<u8>, Vec<Bytes>) {
+        let message = &self.inner;
+        let context = message.context.as_ref();
+        assert!(context.len() <= CONTEXT_BYTES_MAX, "the library's contexts are short");
+        let batches = message.entries.len();
+        let mut head = Vec::with_capacity(HEAD_BYTES + context.len() + batches * BATCH_BYTES);
+        let kind = u8::try_from(message.msg_type as i32).unwrap_or(u8::MAX);
+        head.extend_from_slice(&[kind, u8::from(message.reject)]);
+        head.extend_from_slice(&u16::try_from(context.len()).unwrap_or(0).to_le_bytes());
+        head.extend_from_slice(&u32::try_from(batches).unwrap_or(u32::MAX).to_le_bytes());
+        let copy = message.get_snapshot().get_metadata();
+        for number in [
+            message.from,
+            message.to,
+            message.term,
+            message.log_term,
+            message.index,
+            message.commit,
+            message.commit_term,
+            message.reject_hint,
+            copy.index,
+            copy.term,
+        ] {
+            head.extend_from_slice(&number.to_le_bytes());
+        }
+        head.extend_from_slice(context);
+        let mut payloads = Vec::with_capacity(batches);
+        for entry in &message.entries {
+            head.extend_from_slice(&entry.index.to_le_bytes());
+            head.extend_from_slice(&entry.term.to_le_bytes());
+            head.extend_from_slice(&lsn_of(entry).unwrap_or_default().0.to_le_bytes());
+            let bytes = u32::try_from(entry.data.len()).unwrap_or(u32::MAX);
+            head.extend_from_slice(&bytes.to_le_bytes());
+            if !entry.data.is_empty() {
+                payloads.push(entry.data.clone());
+            }
+        }
+        (head, payloads)
+    }
+
+    /// Reads a message; payloads are slices of `bytes`.
+    ///
+    /// # Errors
+    /// [`WireError`]: nothing of it was believed.
+    pub fn decode(bytes: &Bytes) -> Result<Message, WireError> {
+        let mut rest = bytes.clone();
+        let [kind, flags, context0, context1] = take(&mut rest)?;
+        let kind = kind_of(kind).ok_or(WireError("its kind is unknown"))?;
+        if flags > 1 {
+            return Err(WireError("its flags are unknown"));
+        }
+        let batches = u32::from_le_bytes(take(&mut rest)?) as usize;
+        let mut number = || take(&mut rest).map(u64::from_le_bytes);
+        let mut message = RaftMessage {
+            msg_type: kind,
+            reject: flags == 1,
+            from: number()?,
+            to: number()?,
+            term: number()?,
+            log_term: number()?,
+            index: number()?,
+            commit: number()?,
+            commit_term: number()?,
+            reject_hint: number()?,
+            ..RaftMessage::default()
+        };
+        let (copy_index, copy_term) = (number()?, number()?);
+        if copy_index > 0 {
+            let metadata = message.mut_snapshot().mut_metadata();
+            (metadata.index, metadata.term) = (copy_index, copy_term);
+        }
+        let context = usize::from(u16::from_le_bytes([context0, context1]));
+        if context > CONTEXT_BYTES_MAX {
+            return Err(WireError("its context is too long"));
+        }
+        message.context = cut(&mut rest, context)?;
+        let described = batches.checked_mul(BATCH_BYTES).ok_or(WireError("it is too short"))?;
+        let mut heads = cut(&mut rest, described)?;
+        let mut entries = Vec::with_capacity(batches);
+        for _ in 0..batches {
+            let index = u64::from_le_bytes(take(&mut heads)?);
+            let term = u64::from_le_bytes(take(&mut heads)?);
+            let context = cut(&mut heads, 8)?;
+            let data = cut(&mut rest, u32::from_le_bytes(take(&mut heads)?) as usize)?;
+            let before = entries.last().map_or(message.index, |entry: &Entry| entry.index);
+            if before.checked_add(1) != Some(index) || term > message.term {
+                return Err(WireError("its batches do not follow each other"));
+            }
+            entries.push(Entry { index, term, context, data, ..Entry::default() });
+        }
+        if !rest.is_empty() {
+            return Err(WireError("it is too long"));
+        }
+        message.entries = entries.into();
+        Ok(Message { inner: message })
+    }
+}
+
+/// Where the batch of an entry that travels is.
+pub(crate) fn lsn_of(entry: &Entry) -> Option<Lsn> {
+    let bytes: [u8; 8] = entry.context.as_ref().try_into().ok()?;
+    Some(Lsn(u64::from_le_bytes(bytes)))
+}
+
+/// The kinds that travel; all others are a member's own.
+fn kind_of(number: u8) -> Option<MessageType> {
+    use MessageType as Kind;
+    [
+        Kind::MsgAppend,
+        Kind::MsgAppendResponse,
+        Kind::MsgRequestVote,
+        Kind::MsgRequestVoteResponse,
+        Kind::MsgSnapshot,
+        Kind::MsgHeartbeat,
+        Kind::MsgHeartbeatResponse,
+        Kind::MsgTimeoutNow,
+        Kind::MsgRequestPreVote,
+        Kind::MsgRequestPreVoteResponse,
+    ]
+    .into_iter()
+    .find(|kind| *kind as i32 == i32::from(number))
+}
+
+fn take<const N: usize>(bytes: &mut Bytes) -> Result<[u8; N], WireError> {
+    let taken = cut(bytes, N)?;
+    taken.as_ref().try_into().map_err(|_| WireError("it is too short"))
+}
+
+fn cut(bytes: &mut Bytes, count: usize) -> Result<Bytes, WireError> {
+    if bytes.len() < count {
+        return Err(WireError("it is too short"));
+    }
+    Ok(bytes.split_to(count))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message() -> Message {
+        let entry = |index: u64, data: &'static [u8]| Entry {
+            index,
+            term: 3,
+            context: Bytes::copy_from_slice(&(index * 4_096).to_le_bytes()),
+            data: Bytes::from_static(data),
+            ..Entry::default()
+        };
+        let inner = RaftMessage {
+            msg_type: MessageType::MsgAppend,
+            from: 1,
+            to: 2,
+            term: 3,
+            log_term: 2,
+            index: 9,
+            commit: 8,
+            entries: vec![entry(10, b"ten"), entry(11, b""), entry(12, b"twelve")].into(),
+            ..RaftMessage::default()
+        };
+        Message { inner }
+    }
+
+    fn bytes_of(message: &Message) -> Bytes {
+        let (mut head, payloads) = message.encode();
+        payloads.iter().for_each(|payload| head.extend_from_slice(payload));
+        Bytes::from(head)
+    }
+
+    #[test]
+    fn a_message_comes_back_as_it_was() {
+        let message = message();
+        assert_eq!(Message::decode(&bytes_of(&message)), Ok(message.clone()));
+        assert!(!message.is_urgent());
+        assert_eq!(message.payload_bytes(), 9);
+    }
+
+    #[test]
+    fn cut_or_longer_bytes_and_unknown_kinds_are_refused() {
+        let whole = bytes_of(&message());
+        for length in 0..whole.len() {
+            assert!(Message::decode(&whole.slice(..length)).is_err(), "{length} bytes");
+        }
+        let mut longer = whole.to_vec();
+        longer.push(0);
+        assert!(Message::decode(&Bytes::from(longer)).is_err());
+        // MsgHup and MsgPropose are a member's own.
+        for kind in [0, 2, 200] {
+            let mut other = whole.to_vec();
+            other[0] = kind;
+            assert!(Message::decode(&Bytes::from(other)).is_err(), "kind {kind}");
+        }
+    }
+
+    #[test]
+    fn batches_that_do_not_follow_each_other_are_refused() {
+        let mut gap = message();
+        gap.inner.entries[1].index = 13;
+        assert!(Message::decode(&bytes_of(&gap)).is_err());
+        let mut later_term = message();
+        later_term.inner.entries[2].term = 4;
+        assert!(Message::decode(&bytes_of(&later_term)).is_err());
+    }
+}
