@@ -3,7 +3,7 @@
 //! Reading order: [`run`] (start to end), `door` (the one lock around the node), `net` (listeners and
 //! connections), `journal` and `bodies` (the log as node and connections see it), `pager`
 //! (pages of deep queues), `images`, `housekeeping` (when images are due, reclaim, time), `clerk`
-//! (what administrators ask for), `backup` (copies, and the way back), `config`, `identity`, `users`, `attempts` (who comes in).
+//! (what administrators ask for), `backup` (copies, and the way back), `shared_folder` (several processes, one of them active), `config`, `identity`, `users`, `attempts` (who comes in).
 //!
 //! It knows no queue rules and no protocol: it moves bytes and time between rooms that know them.
 
@@ -30,12 +30,17 @@ mod pager;
 mod random;
 mod refused;
 mod run;
+mod shared_folder;
 mod start;
 mod status;
 mod users;
 
 pub use refused::RunError;
 pub use run::{RunArgs, run};
+pub use shared_folder::log_folder;
 
 /// Exit status when the recovery log failed: what is acknowledged is safe, a restart will tell.
 pub const EXIT_LOG_FAILED: i32 = 70;
+/// Exit status when the lease of a shared data folder was lost: another instance may be active. Nothing
+/// was acknowledged since.
+pub const EXIT_LEASE_LOST: i32 = 71;

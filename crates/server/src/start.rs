@@ -28,6 +28,7 @@ use crate::fetcher::Fetcher;
 use crate::images::Images;
 use crate::logging::log;
 use crate::pager::{self, Pager};
+use crate::shared_folder::Home;
 use crate::status::Surroundings;
 
 /// Why a data folder cannot be started from.
@@ -83,31 +84,33 @@ pub(crate) struct Opened {
     pub(crate) images: Arc<Images>,
 }
 
-/// Opens the log in `data` and brings the queue manager `name` back.
+/// Opens the log of `home` and brings the queue manager `name` back.
 ///
 /// # Errors
 /// When the folder, the log or its content cannot be used; nothing is changed then.
 pub(crate) fn open(
     name: &str,
-    data: &Path,
+    home: &Home,
     config: &Config,
     sync_delay: Duration,
     clock: Clock,
 ) -> Result<Opened, StartError> {
-    let folder = data.join("log");
+    let (data, folder) = (home.data(), home.log_folder());
     // Messages and the administrator's socket are nobody else's.
-    make_folder(&folder).map_err(StartError::Folder)?;
+    make_folder(folder).map_err(StartError::Folder)?;
     // Somebody else may have made it a moment ago, without a sync.
     sync_folder(data).map_err(StartError::Folder)?;
-    let disk = LinuxDisk::open(&folder).map_err(StartError::Log)?;
+    let disk = LinuxDisk::open(folder).map_err(StartError::Log)?;
+    home.check()?;
     log(&STARTING, &[name, env!("CARGO_PKG_VERSION"), &data.display().to_string()]);
     let disk: Arc<dyn Disk> = if sync_delay.is_zero() {
         Arc::new(disk)
     } else {
         Arc::new(DelayDisk::new(Arc::new(disk), sync_delay))
     };
-    let marker = data.join(REBUILD_MARKER);
-    let back = Back { name, config, disk: Arc::clone(&disk), marker: &marker };
+    let disk = home.guard(disk);
+    let marker = home.rebuild_marker();
+    let back = Back { name, config, home, disk: Arc::clone(&disk), marker: &marker };
     let Found { instance, recovery, pages, status } = if marker.exists() {
         log(&REBUILDING, &["an earlier start, or run, found that pages cannot be used"]);
         back.bring(Trust::Ignored)?
@@ -128,6 +131,7 @@ pub(crate) fn open(
         cache_bytes_max: config.log.cache_bytes,
         log_bytes_nearly_max: log_bytes_max(config).saturating_sub(2 * extent_bytes),
         restart: status,
+        lease: home.lease().cloned(),
         ..Surroundings::default()
     };
     assert!(surroundings.pages.set(pages.clone()).is_ok(), "the page file is opened once");
@@ -158,7 +162,7 @@ pub(crate) fn open(
 }
 
 /// The name of the file that says: do not trust the pages.
-const REBUILD_MARKER: &str = "rebuild-queues";
+pub(crate) const REBUILD_MARKER: &str = "rebuild-queues";
 /// How often, in records, it is looked whether replay has too much in memory.
 const EVICTION_INTERVAL: u64 = 4_096;
 
@@ -166,6 +170,7 @@ const EVICTION_INTERVAL: u64 = 4_096;
 struct Back<'a> {
     name: &'a str,
     config: &'a Config,
+    home: &'a Home,
     disk: Arc<dyn Disk>,
     /// See [`mark_rebuild`].
     marker: &'a Path,
@@ -176,7 +181,8 @@ impl Back<'_> {
         let began = Instant::now();
         let new_id = LogId(u128::from_le_bytes(crate::random::bytes()));
         let disk = Arc::clone(&self.disk);
-        let recovery = Recovery::open(Arc::clone(&disk), options(self.config), new_id);
+        let recovery =
+            Recovery::open(Arc::clone(&disk), self.home.options(options(self.config)), new_id);
         let mut recovery = recovery.map_err(StartError::Log)?;
         let extent_bytes = recovery.extent_bytes();
         let image = recovery.image();
@@ -350,7 +356,7 @@ fn log_bytes_max(config: &Config) -> u64 {
 
 /// Makes a folder and those above it that are missing, each one's name synced before anything is
 /// kept in it: a power cut must not take the log away with the name of its folder.
-fn make_folder(folder: &Path) -> std::io::Result<()> {
+pub(crate) fn make_folder(folder: &Path) -> std::io::Result<()> {
     let parent = match folder.parent() {
         Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
         Some(parent) => parent,
@@ -369,7 +375,7 @@ fn make_folder(folder: &Path) -> std::io::Result<()> {
 }
 
 /// Makes the names in a folder durable.
-fn sync_folder(folder: &Path) -> std::io::Result<()> {
+pub(crate) fn sync_folder(folder: &Path) -> std::io::Result<()> {
     std::fs::File::open(folder)?.sync_all()
 }
 

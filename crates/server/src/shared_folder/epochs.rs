@@ -23,6 +23,8 @@ use super::watch::Look;
 
 /// The log folder of an instance that shares with nobody.
 pub(super) const SINGLE_LOG: &str = "log";
+/// The lock in it.
+pub(super) const SINGLE_LOCK: &str = "lock";
 
 pub(super) fn epoch_name(epoch: u64) -> String {
     format!("epoch-{epoch:016x}")

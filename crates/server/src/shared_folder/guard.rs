@@ -113,7 +113,6 @@ mod tests {
         let lease = claim(folder.path(), 1, length, &hands).unwrap();
         let disk = LeasedDisk::new(Arc::new(MemoryDisk::new()), lease);
         let file = disk.create("a").unwrap();
-        file.write_at(&[0; 4096], 0).unwrap();
         file.sync_data().unwrap();
         disk.sync_names().unwrap();
         hands.go(length);

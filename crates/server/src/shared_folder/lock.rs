@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
 
 /// Whether somebody who lives has the lock of `file`.
 ///
@@ -21,6 +23,22 @@ pub(super) fn is_held(file: &File) -> io::Result<bool> {
     let mut asked = whole_file(libc::F_WRLCK);
     fcntl(file, FcntlArg::F_OFD_GETLK(&mut asked)).map_err(io::Error::from)?;
     Ok(i32::from(asked.l_type) != libc::F_UNLCK)
+}
+
+/// Takes the lock of a log folder that is not shared, together with others who want to share it;
+/// `None`: an instance has it for itself.
+///
+/// # Errors
+/// What the operating system says.
+pub(super) fn share(path: &Path) -> io::Result<Option<File>> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    let file = options.open(path)?;
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
+        Ok(()) => Ok(Some(file)),
+        Err(Errno::WOULDBLOCK) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn take(file: &File) -> io::Result<()> {
@@ -95,6 +113,17 @@ mod tests {
         assert!(!is_held(&looked).unwrap());
         assert_eq!(fs::read(folder.path().join("one")).unwrap(), b"first");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no scratch file is left");
+    }
+
+    #[test]
+    fn those_who_want_to_share_a_folder_exclude_only_who_has_it_for_himself() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        let ours = (share(&path).unwrap().unwrap(), share(&path).unwrap().unwrap());
+        assert!(towline_log::LinuxDisk::open(folder.path()).is_err());
+        drop(ours);
+        let _theirs = towline_log::LinuxDisk::open(folder.path()).unwrap();
+        assert!(share(&path).unwrap().is_none());
     }
 
     #[test]

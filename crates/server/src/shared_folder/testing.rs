@@ -55,7 +55,7 @@ pub(super) fn claim(
     let read = move || {
         let mut inner = clock.inner.lock();
         let now = inner.now;
-        inner.now += inner.tick;
+        inner.now = now + inner.tick;
         now
     };
     let halt = move |_, loss: &Loss| losses.inner.lock().losses.push(loss.clone());

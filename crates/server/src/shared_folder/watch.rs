@@ -157,7 +157,8 @@ mod tests {
     }
 
     #[test]
-    fn a_holder_that_is_silent_for_its_lease_and_the_margin_is_succeeded_although_it_has_the_lock() {
+    fn a_holder_that_is_silent_for_its_lease_and_the_margin_is_succeeded_although_it_has_the_lock()
+    {
         for trusts_lock in [true, false] {
             let mut watch = Watch::new(LEASE * 100, trusts_lock);
             assert_eq!(watch.judge(Some(&look(3, 1)), at(0), at(0)), Verdict::Wait);
@@ -175,7 +176,10 @@ mod tests {
         assert_eq!(watch.judge(Some(&look(3, 2)), at(2_450), at(2_450)), Verdict::Wait);
         assert_eq!(watch.judge(Some(&look(4, 1)), at(2_451), at(2_451)), Verdict::Wait);
         assert_eq!(watch.judge(Some(&look(4, 1)), at(3_701), at(3_701)), Verdict::Wait);
-        assert_eq!(watch.judge(Some(&look(4, 1)), at(3_702), at(3_702)), Verdict::Take(Reason::Silent));
+        assert_eq!(
+            watch.judge(Some(&look(4, 1)), at(3_702), at(3_702)),
+            Verdict::Take(Reason::Silent)
+        );
     }
 
     #[test]
