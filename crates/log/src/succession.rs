@@ -179,6 +179,7 @@ fn copy_backwards(from: &Path, to: &Path, mut trims: bool) -> io::Result<u64> {
     let new = options.write(true).create_new(true).mode(0o600).open(to)?;
     let length = old.metadata()?.len();
     let mut buffer = vec![0; size(PIECE_BYTES)];
+    let zeros = vec![0; size(PIECE_BYTES)];
     let (mut end, mut written) = (length, 0);
     while end > 0 {
         // Pieces begin at multiples of their size: only the first one taken may be shorter.
@@ -187,7 +188,11 @@ fn copy_backwards(from: &Path, to: &Path, mut trims: bool) -> io::Result<u64> {
         old.read_exact_at(piece, begin)?;
         let mut kept = piece.len();
         if trims {
-            let used = piece.iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1);
+            // Compared as a whole first: there may be many of them.
+            let used = match zeros.get(..piece.len()) {
+                Some(zeros) if *piece == *zeros => 0,
+                Some(_) | None => piece.iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1),
+            };
             // A file is never shorter than its header.
             let least = if begin == 0 { EXTENT_HEADER_BYTES } else { 0 };
             kept = used.next_multiple_of(BLOCK_BYTES).max(least).min(piece.len());

@@ -22,6 +22,9 @@ use super::epochs::{Epochs, epoch_name};
 use super::lock;
 use super::record::Record;
 
+/// How long a lease that lasts long goes without a renewal: standbys are listed with it.
+const RENEWAL_INTERVAL_MAX: Duration = Duration::from_secs(1);
+
 /// Time that goes on while the machine sleeps, from any beginning.
 pub(super) type BootClock = Arc<dyn Fn() -> Duration + Send + Sync>;
 
@@ -139,8 +142,9 @@ impl Lease {
     /// The operating system refused a thread.
     pub(super) fn keep(self: &Arc<Lease>) -> io::Result<()> {
         let lease = Arc::clone(self);
+        let interval = (lease.length / 4).min(RENEWAL_INTERVAL_MAX);
         std::thread::Builder::new().name("lease".into()).spawn(move || {
-            while lease.goes_on_after(lease.length / 4) {
+            while lease.goes_on_after(interval) {
                 match lease.renew() {
                     Ok(()) => {}
                     Err(error) => tracing::warn!(%error, "the lease could not be renewed"),

@@ -232,10 +232,11 @@ impl Entry<'_> {
     }
 
     /// Says that this process stands by, to whoever started it, to the log, and to the active instance.
-    fn stand_by(&self, look: &Look) -> io::Result<Option<File>> {
+    fn stand_by(&self, look: &Look) -> io::Result<Listed> {
         let name = epochs::standby_name(&self.holder);
         let scratch = format!("new-{name}");
-        let listed = lock::claim(self.data, &name, &scratch, self.holder.as_bytes())?;
+        let file = lock::claim(self.data, &name, &scratch, self.holder.as_bytes())?;
+        let listed = Listed { place: self.data.join(name), _file: file };
         let active = holder_of(look);
         log(&STANDING_BY, &[&self.args.name, &active]);
         crate::run::say(&format!("standby {active}"));
@@ -266,6 +267,21 @@ impl Entry<'_> {
 
     fn refused(&self, error: StartError) -> RunError {
         RunError::Start { name: self.args.name.clone(), data: self.data.into(), error }
+    }
+}
+
+/// A name in the list of those who stand by; it goes when we do so no more.
+struct Listed {
+    place: PathBuf,
+    /// Held, never read: its lock says that we live.
+    _file: Option<File>,
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_file(&self.place) {
+            tracing::debug!(%error, "the active instance took us off the list");
+        }
     }
 }
 
