@@ -1,7 +1,8 @@
 //! A folder of one's own from the folder of somebody who may still be alive: what he can no longer
 //! write is linked, what he could still write is copied.
 //!
-//! Not here: who may take over, and when; reading the log. Nothing in the old folder is changed.
+//! Not here: who may take over, and when; reading the log. In the old folder nothing is changed that
+//! holds log.
 //!
 //! What the old owner could still write: extents that lie within `window_bytes` of the last batch
 //! that is there (so far apart are the oldest and the newest of the writes that were under way), the
@@ -75,6 +76,38 @@ pub fn succeed(from: &Path, to: &Path, window_bytes: u64) -> Result<Succession, 
     let synced = File::open(to).and_then(|folder| folder.sync_all());
     synced.map_err(|e| LogError::io("sync the log folder", &to.display().to_string(), e))?;
     Ok(done)
+}
+
+/// Removes what no successor takes over from the folder `from`: spares, and extents that hold no batch.
+/// Where the disk is full that is room for what must be copied. Returns how many files went.
+///
+/// # Errors
+/// [`LogError::Io`].
+pub fn make_room(from: &Path) -> Result<u64, LogError> {
+    let listed = |e| LogError::io("list the log folder", &from.display().to_string(), e);
+    let (mut extents, mut useless) = (Vec::new(), Vec::new());
+    for entry in fs::read_dir(from).map_err(listed)? {
+        let Ok(name) = entry.map_err(listed)?.file_name().into_string() else { continue };
+        if let Some(sequence) = number_in_name("extent-", &name) {
+            extents.push(sequence);
+        } else if name.starts_with("spare-") || name == NEW_NAME {
+            useless.push(name);
+        }
+    }
+    extents.sort_unstable();
+    for &sequence in extents.iter().skip(1).rev() {
+        let name = extent_name(sequence);
+        let held = look(&from.join(&name), sequence);
+        if held.map_err(|e| LogError::io("look at an extent", &name, e))?.has_batch {
+            break;
+        }
+        useless.push(name);
+    }
+    for name in &useless {
+        let removed = fs::remove_file(from.join(name));
+        removed.map_err(|e| LogError::io("remove an empty extent", name, e))?;
+    }
+    Ok(useless.len() as u64)
 }
 
 /// Newest first.
@@ -360,6 +393,31 @@ mod tests {
         assert!(!new.join(extent_name(ready)).exists());
         let (log, _watch) = running(&new);
         assert_eq!(log.durable(), end);
+    }
+
+    #[test]
+    fn room_is_made_of_what_nobody_takes_over_and_of_nothing_else() {
+        let scratch = tempfile::tempdir().unwrap();
+        let (old, new) = (scratch.path().join("old"), new_folder(scratch.path(), "new"));
+        let (log, watch) = running(&old);
+        let end = *fill(&log, &watch, 4).last().unwrap();
+        log.shutdown();
+        drop(log);
+        fs::write(old.join("spare-0000000000000000"), b"spare").unwrap();
+        let current = end.0 / options().extent_bytes;
+        let ready = ExtentHeader {
+            log_id: crate::LogId(1),
+            sequence: current + 1,
+            extent_bytes: options().extent_bytes,
+        };
+        fs::write(old.join(extent_name(current + 1)), ready.encode()).unwrap();
+        assert!(make_room(&old).unwrap() >= 2);
+        assert!(!old.join(extent_name(current + 1)).exists());
+        succeed(&old, &new, options().stray_bytes()).unwrap();
+        let (ours, theirs) = (offline::verify(&new).unwrap(), offline::verify(&old).unwrap());
+        assert_eq!((ours.last, theirs.last), (Some(end), Some(end)));
+        assert_eq!(make_room(&old).unwrap(), 0);
+        assert_eq!(running(&new).0.durable(), end);
     }
 
     #[test]

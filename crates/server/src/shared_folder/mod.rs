@@ -150,6 +150,10 @@ pub(crate) fn enter(args: &RunArgs, config: &Config) -> Result<Home, RunError> {
     if !args.standby && !shared {
         return Ok(Home::single(&data));
     }
+    for listener in &config.listener {
+        // What a takeover would fail by had better be known now.
+        crate::net::server_settings(listener).map_err(RunError::Tls)?;
+    }
     let window_bytes = start::options(config).stray_bytes();
     let entry = Entry { args, config, data: &data, holder: holder(), window_bytes };
     let lease = entry.wait()?;

@@ -8,7 +8,7 @@
 //!    still write is copied;
 //! 3. it gets the name `log-<n>`: from here on it counts.
 //!
-//! Invariants: the old folder is only read; whoever is interrupted, in whatever step, leaves a folder
+//! Invariants: of the old folder nothing goes that holds log; whoever is interrupted, in whatever step, leaves a folder
 //! from which the holder of the next epoch can do the same; a holder that was overtaken cannot undo
 //! what a later one did, because its number is lower.
 
@@ -74,12 +74,10 @@ pub(super) fn take_over(
     make_folder(&new).map_err(failed)?;
     passed(Step::Made).map_err(failed)?;
     let base = found.log_folder(data);
-    let mut succession = Succession::default();
-    if let Some(base) = &base {
-        let window = found.logs.last().and_then(|owner| window_of(data, *owner));
-        let window = window.unwrap_or(0).max(window_bytes);
-        succession = succession::succeed(base, &new, window).map_err(StartError::Log)?;
-    }
+    let window = found.logs.last().and_then(|owner| window_of(data, *owner));
+    let window = window.unwrap_or(0).max(window_bytes);
+    let succession = base.as_deref().map(|base| fill(base, &new, window));
+    let succession = succession.unwrap_or_else(|| Ok(Succession::default()))?;
     passed(Step::Filled).map_err(failed)?;
     if found.logs.is_empty() && data.join(REBUILD_MARKER).exists() {
         crate::start::mark_rebuild(&new.join(REBUILD_MARKER)).map_err(failed)?;
@@ -93,6 +91,19 @@ pub(super) fn take_over(
     still_newest(data, epoch)?;
     passed(Step::Done).map_err(failed)?;
     Ok(Taken { folder, base, succession })
+}
+
+fn fill(base: &Path, new: &Path, window_bytes: u64) -> Result<Succession, StartError> {
+    match succession::succeed(base, new, window_bytes) {
+        // Gets must be served on a full disk: what the old owner held in reserve is room.
+        Err(error) if error.is_full() => {
+            remove_folder(new).map_err(StartError::Folder)?;
+            succession::make_room(base).map_err(StartError::Log)?;
+            make_folder(new).map_err(StartError::Folder)?;
+            succession::succeed(base, new, window_bytes).map_err(StartError::Log)
+        }
+        done => done.map_err(StartError::Log),
+    }
 }
 
 /// How far apart the writes of the owner of a log folder can be; `None`: it is not known.
