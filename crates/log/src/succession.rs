@@ -400,8 +400,9 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let (old, new) = (scratch.path().join("old"), new_folder(scratch.path(), "new"));
         let (log, watch) = running(&old);
-        let end = *fill(&log, &watch, 4).last().unwrap();
+        fill(&log, &watch, 4);
         log.shutdown();
+        let end = log.durable();
         drop(log);
         fs::write(old.join("spare-0000000000000000"), b"spare").unwrap();
         let current = end.0 / options().extent_bytes;
