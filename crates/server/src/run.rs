@@ -73,7 +73,7 @@ pub fn run(args: &RunArgs) -> Result<(), RunError> {
     config.check().map_err(|why| RunError::Config { file: None, error: ConfigError::from(why) })?;
     let users = Users::read(&config.users).map_err(|why| refused(why.into()))?;
     let users = Arc::new(users);
-    let home = shared_folder::enter(args, &config)?;
+    let home = shared_folder::enter(args, &mut config)?;
     let start::Opened { door, fetches, page_requests, chores, images } =
         start::open(&args.name, &home, &config, args.log_sync_delay, clock).map_err(|error| {
             RunError::Start { name: args.name.clone(), data: args.data.clone(), error }

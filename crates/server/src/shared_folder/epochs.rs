@@ -5,6 +5,7 @@
 //! log-<n>         the log folder that the holder of epoch n made for itself: the highest n counts
 //! new-log-<n>     the same, not finished
 //! log             the log folder of an instance that shares with nobody: what epoch 1 begins from
+//! room            a little room, for whoever takes over on a full disk
 //! standby-<name>  a process that stands by, as long as its lock is held
 //! ```
 //! n is 16 hexadecimal digits. Not here: who may make which.
@@ -21,6 +22,8 @@ use super::lock;
 use super::record::RECORD_BYTES;
 use super::watch::Look;
 
+/// Room for whoever takes over.
+pub(super) const ROOM_NAME: &str = "room";
 /// The log folder of an instance that shares with nobody.
 pub(super) const SINGLE_LOG: &str = "log";
 /// The lock in it.

@@ -102,12 +102,19 @@ impl Home {
         Ok(())
     }
 
-    /// The log is open: removes what earlier instances left, on a thread of its own.
+    /// The log is open: removes what earlier instances left, and keeps room for a later one, on a thread
+    /// of its own.
     pub(crate) fn settle(&self) {
         let Some(lease) = &self.lease else { return };
         let (data, epoch) = (self.data.clone(), lease.epoch());
         let tidying = std::thread::Builder::new().name("folders".into());
-        if let Err(error) = tidying.spawn(move || takeover::tidy(&data, epoch)) {
+        let spawned = tidying.spawn(move || {
+            takeover::tidy(&data, epoch);
+            if let Err(error) = takeover::keep_room(&data) {
+                tracing::warn!(%error, "no room is kept for a takeover on a full disk");
+            }
+        });
+        if let Err(error) = spawned {
             tracing::warn!(%error, "what earlier instances left stays");
         }
     }
@@ -136,12 +143,27 @@ fn is_shared(data: &Path) -> io::Result<bool> {
     Ok(Epochs::list(data)?.newest().is_some())
 }
 
+/// Bytes of log that are held back for gets, and for whoever takes over on a full disk: he copies what
+/// may still be written, at most the extents of the window and one on each side of it.
+fn reserve_bytes(config: &Config) -> u64 {
+    let (log, window) = (&config.log, start::options(config).stray_bytes());
+    let copied = window.saturating_add(log.extent_bytes.saturating_mul(2));
+    let wanted = log.reserve_bytes.saturating_add(copied);
+    if log.log_bytes_max == 0 {
+        return wanted;
+    }
+    // Where that bounds the log, and not the disk, there is room for copies outside it.
+    let least = log.extent_bytes.saturating_mul(4);
+    wanted.min(log.log_bytes_max.saturating_sub(least)).max(log.reserve_bytes)
+}
+
 /// Comes back when this process may open the log: at once, or, with `--standby`, when the active
-/// instance has ended. A data folder that was shared once is never used without a lease again.
+/// instance has ended. A data folder that was shared once is never used without a lease again. Where it
+/// is shared, more of the log is held in reserve than the configuration says.
 ///
 /// # Errors
 /// Somebody else uses it, and this process was not told to stand by; the operating system.
-pub(crate) fn enter(args: &RunArgs, config: &Config) -> Result<Home, RunError> {
+pub(crate) fn enter(args: &RunArgs, config: &mut Config) -> Result<Home, RunError> {
     let refused =
         |error| RunError::Start { name: args.name.clone(), data: args.data.clone(), error };
     let data = args.data.clone();
@@ -150,6 +172,7 @@ pub(crate) fn enter(args: &RunArgs, config: &Config) -> Result<Home, RunError> {
     if !args.standby && !shared {
         return Ok(Home::single(&data));
     }
+    config.log.reserve_bytes = reserve_bytes(config);
     for listener in &config.listener {
         // What a takeover would fail by had better be known now.
         crate::net::server_settings(listener).map_err(RunError::Tls)?;
@@ -218,7 +241,7 @@ impl Entry<'_> {
                 return Err(RunError::InUse { data: self.data.into(), holder: holder_of(&look) });
             }
             if standing_by.is_none() && self.args.standby {
-                standing_by = Some(self.stand_by(&look).map_err(failed)?);
+                standing_by = Some(self.stand_by(&look));
             }
             std::thread::park_timeout(LOOK_INTERVAL);
         }
@@ -232,19 +255,29 @@ impl Entry<'_> {
             window_bytes: self.window_bytes,
             holder: &self.holder,
         };
-        Lease::claim(&claim, Arc::clone(clock), halt())
+        let claimed = Lease::claim(&claim, Arc::clone(clock), halt());
+        if claimed.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::StorageFull)
+            && std::fs::remove_file(self.data.join(epochs::ROOM_NAME)).is_ok()
+        {
+            return Lease::claim(&claim, Arc::clone(clock), halt());
+        }
+        claimed
     }
 
     /// Says that this process stands by, to whoever started it, to the log, and to the active instance.
-    fn stand_by(&self, look: &Look) -> io::Result<Listed> {
+    fn stand_by(&self, look: &Look) -> Listed {
         let name = epochs::standby_name(&self.holder);
         let scratch = format!("new-{name}");
-        let file = lock::claim(self.data, &name, &scratch, self.holder.as_bytes())?;
-        let listed = Listed { place: self.data.join(name), _file: file };
+        let file = lock::claim(self.data, &name, &scratch, self.holder.as_bytes());
+        if let Err(error) = &file {
+            // The disk may be full. That we are not listed hurts nobody.
+            tracing::warn!(%error, "this standby is not in the list of the active instance");
+        }
+        let listed = Listed { place: self.data.join(name), _file: file.ok().flatten() };
         let active = holder_of(look);
         log(&STANDING_BY, &[&self.args.name, &active]);
         crate::run::say(&format!("standby {active}"));
-        Ok(listed)
+        listed
     }
 
     /// Keeps an instance that shares with nobody out, as long as the folder is not shared. Such an
@@ -307,4 +340,35 @@ fn holder() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let host = if host.trim().is_empty() { "localhost" } else { host.trim() };
     format!("{host}:{}", std::process::id())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reserve_for_takeovers_is_held_where_the_disk_bounds_the_log() {
+        let mut config = Config::default();
+        let (own, extent) = (config.log.reserve_bytes, config.log.extent_bytes);
+        let window = start::options(&config).stray_bytes();
+        assert_eq!(reserve_bytes(&config), own + window + 2 * extent);
+        for extents in [4, 5, 6, 7, 100] {
+            config.log.log_bytes_max = extents * extent + own;
+            let reserve_bytes = reserve_bytes(&config);
+            assert!((own..=own + window + 2 * extent).contains(&reserve_bytes), "{extents}");
+            start::options(&Config {
+                log: crate::config::LogConfig { reserve_bytes, ..config.log.clone() },
+                ..config.clone()
+            })
+            .check()
+            .unwrap();
+        }
+    }
+
+    #[test]
+    fn a_data_folder_that_is_not_there_has_no_log() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(log_folder(&folder.path().join("nothing")).unwrap(), None);
+        assert_eq!(log_folder(folder.path()).unwrap(), None);
+    }
 }

@@ -23,6 +23,9 @@ use super::epochs::{self, Epochs};
 use super::record::Record;
 use crate::start::{REBUILD_MARKER, StartError, make_folder, sync_folder};
 
+/// Room for a lease, two folders and their names, on any file system.
+const ROOM_BYTES: usize = 256 * 1024;
+
 /// Where a takeover is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
@@ -66,6 +69,8 @@ pub(super) fn take_over(
     let failed = StartError::Folder;
     passed(Step::Begun).map_err(failed)?;
     let found = Epochs::list(data).map_err(failed)?;
+    // From here on we deal with folders of lower numbers only: their owners have no lease any more.
+    check_newest(&found, data, epoch)?;
     for old in found.new_logs.iter().filter(|old| **old <= epoch) {
         remove_folder(&data.join(epochs::new_log_name(*old))).map_err(failed)?;
     }
@@ -113,11 +118,27 @@ fn window_of(data: &Path, owner: u64) -> Option<u64> {
 }
 
 fn still_newest(data: &Path, epoch: u64) -> Result<(), StartError> {
-    let newest = Epochs::list(data).map_err(StartError::Folder)?.newest();
-    if newest == Some(epoch) {
+    check_newest(&Epochs::list(data).map_err(StartError::Folder)?, data, epoch)
+}
+
+fn check_newest(found: &Epochs, data: &Path, epoch: u64) -> Result<(), StartError> {
+    if found.newest() == Some(epoch) {
         return Ok(());
     }
     Err(StartError::Log(LogError::Locked { folder: data.to_owned(), pid: None }))
+}
+
+/// Keeps a little room in the data folder, which whoever claims the next epoch on a full disk takes.
+///
+/// # Errors
+/// What the operating system says.
+pub(super) fn keep_room(data: &Path) -> io::Result<()> {
+    let place = data.join(epochs::ROOM_NAME);
+    if fs::metadata(&place).is_ok_and(|found| found.len() == ROOM_BYTES as u64) {
+        return Ok(());
+    }
+    fs::write(&place, vec![0; ROOM_BYTES])?;
+    fs::File::open(place)?.sync_all()
 }
 
 /// Removes what was before `epoch`, whose log folder is in use: the folders of others, and their
