@@ -221,7 +221,15 @@ impl Entry<'_> {
             // Until there is an epoch, an instance that shares with nobody may be there.
             let single = self.lock_single()?;
             let began = clock();
-            let look = epochs::look(self.data).map_err(failed)?;
+            let look = match epochs::look(self.data) {
+                // A file system that is away for a while is what a standby is for.
+                Err(error) if standing_by.is_some() => {
+                    tracing::warn!(%error, "the shared folder cannot be looked at");
+                    std::thread::park_timeout(length / 4);
+                    continue;
+                }
+                look => look.map_err(failed)?,
+            };
             let now = clock();
             match watch.judge(look.as_ref(), began, now) {
                 Verdict::Take(reason) => {
@@ -286,9 +294,11 @@ impl Entry<'_> {
     fn lock_single(&self) -> Result<Option<File>, RunError> {
         let failed = |error| self.refused(StartError::Folder(error));
         let folder = self.data.join(epochs::SINGLE_LOG);
-        if is_shared(self.data).map_err(failed)? || !folder.is_dir() {
+        if is_shared(self.data).map_err(failed)? {
             return Ok(None);
         }
+        // Where there is none, one must not be made beside us.
+        make_folder(&folder).map_err(failed)?;
         let lock = lock::share(&folder.join(epochs::SINGLE_LOCK)).map_err(failed)?;
         if lock.is_none() {
             let error = LogError::Locked { folder, pid: None };
