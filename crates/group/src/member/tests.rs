@@ -146,6 +146,26 @@ fn a_member_that_is_too_far_behind_asks_for_a_copy() {
 }
 
 #[test]
+fn a_member_that_was_not_reached_is_told_again_that_it_needs_a_copy() {
+    let mut trio = Trio::formed(10);
+    let leader = trio.run_until_leader();
+    let behind = (leader + 1) % 3;
+    trio.kill(behind);
+    (0..50).for_each(|_| trio.propose(leader, b"much"));
+    trio.run(Duration::from_millis(500));
+    let upto = trio.member(leader).last().end;
+    trio.input(leader, Input::Forget(upto));
+    trio.cut_off(behind);
+    trio.start(behind);
+    trio.run(Duration::from_millis(50));
+    trio.heal();
+    trio.run(TIMEOUT / 2);
+    assert_eq!(trio.copies_wanted(behind), None, "it was lost");
+    trio.run(TIMEOUT);
+    assert_eq!(trio.copies_wanted(behind), Some(rig::id(leader)));
+}
+
+#[test]
 fn a_member_that_was_brought_a_copy_is_sent_what_follows_and_no_second_copy() {
     let mut trio = Trio::formed(8);
     let leader = trio.run_until_leader();
