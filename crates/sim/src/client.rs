@@ -85,7 +85,12 @@ pub(crate) enum Answer {
 }
 
 impl Connection {
-    pub(crate) fn new(id: u64, (node, process): (usize, u64), dice: &mut Dice, plan: &Plan) -> Self {
+    pub(crate) fn new(
+        id: u64,
+        (node, process): (usize, u64),
+        dice: &mut Dice,
+        plan: &Plan,
+    ) -> Self {
         Connection {
             id,
             node,

@@ -107,7 +107,8 @@ impl Network {
             delay *= 1 + dice.below(100);
         }
         let lane = &mut self.lanes[link.from][link.to];
-        let arrival = if self.plan.ordered { lane.newest_arrival.max(now + delay) } else { now + delay };
+        let arrival =
+            if self.plan.ordered { lane.newest_arrival.max(now + delay) } else { now + delay };
         lane.newest_arrival = lane.newest_arrival.max(arrival);
         arrival
     }
@@ -203,9 +204,8 @@ impl Network {
 
     /// A connection breaks between two processes that live: both are to be told.
     pub(crate) fn reset(&mut self, a: usize, b: usize) -> Vec<Link> {
-        let direction = |from: usize, to: usize| {
-            self.open[to][from].map(|number| Link { from, to, number })
-        };
+        let direction =
+            |from: usize, to: usize| self.open[to][from].map(|number| Link { from, to, number });
         [direction(a, b), direction(b, a)].into_iter().flatten().collect()
     }
 }

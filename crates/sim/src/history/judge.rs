@@ -74,7 +74,8 @@ impl History {
         for put in unit.puts.iter().filter(|put| self.puts[**put].persistent) {
             let seen = self.puts[*put].delivered || present.contains(put);
             let place = if seen { &mut evidence.committed } else { &mut evidence.undone };
-            *place = Some(format!("its put of {put} is {}", if seen { "seen" } else { "not seen" }));
+            *place =
+                Some(format!("its put of {put} is {}", if seen { "seen" } else { "not seen" }));
         }
         for get in &unit.gets {
             let message = self.gets[*get].message;

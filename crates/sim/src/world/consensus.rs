@@ -91,9 +91,7 @@ impl World {
         for (to, message) in send {
             let message = if self.dice.chance(100) { through_bytes(&message) } else { message };
             let way = (at.node, node_of(to));
-            for (time, link, parcel) in
-                self.network.send(self.now, way, message, &mut self.dice)
-            {
+            for (time, link, parcel) in self.network.send(self.now, way, message, &mut self.dice) {
                 self.plan_at(time, Event::Arrives { link, parcel });
             }
         }

@@ -175,7 +175,8 @@ impl World {
 
     pub(crate) fn copied(&mut self, node: usize, from: At) {
         self.nodes[node].copying = false;
-        let reaches = !self.network.is_cut(from.node, node) && !self.network.is_cut(node, from.node);
+        let reaches =
+            !self.network.is_cut(from.node, node) && !self.network.is_cut(node, from.node);
         let leader = self.nodes[from.node].process.as_ref();
         let leader = leader.filter(|leader| leader.number == from.process && reaches);
         if let Some(leader) = leader.filter(|leader| leader.has_led) {
