@@ -10,7 +10,7 @@ TOWLINE_BIN ?= $(abspath $(TARGET))/release/towline
 export TOWLINE_BIN
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test install-tests fmt tidy licences clippy unit e2e doc deny format clean \
+.PHONY: help run run-group build test install-tests fmt tidy licences clippy unit e2e doc deny format clean \
   lab-build lab-restart lab-restart-quick
 
 help: ## this list
@@ -18,6 +18,9 @@ help: ## this list
 
 run: build ## build and start the queue manager QM1 on 127.0.0.1:5672, its data in ./data
 	exec $(TOWLINE_BIN) run QM1 --data ./data/QM1 --listen 127.0.0.1:5672
+
+run-group: build ## build and start a group of three instances on 127.0.0.1:5672 to 5674, its data in ./data/group
+	exec $(TOWLINE_BIN) group demo --dir ./data/group
 
 build: ## build the command `towline` (release)
 	$(CARGO) build --release --locked --package towline-cli

@@ -157,8 +157,9 @@ pub struct Member {
     options: Options,
     election: Election,
     kept: Kept,
-    /// What must be durable before this member may vote, once it is known.
-    catch_up_to: Option<u64>,
+    /// What must be durable before this member may vote, once it is known: an index that a leader
+    /// said was committed, and the leader's term.
+    catch_up_to: Option<(u64, u64)>,
     awaiting: VecDeque<Awaiting>,
     /// Messages of a new leader that wait for the place of the first batch of its term.
     held: Option<Vec<RaftMessage>>,

@@ -24,10 +24,6 @@ mod housekeeping;
 mod identity;
 mod images;
 mod journal;
-#[cfg_attr(
-    not(test),
-    allow(dead_code, reason = "the daemon begins to use it with the member of a group")
-)]
 mod link;
 mod logging;
 mod net;

@@ -29,6 +29,11 @@ const MATRIX: &[Room] = &[
         may_use: &["types", "core", "amqp", "admin"],
         tests_may_use: &["log"],
     },
+    Room {
+        folder: "crates/sim",
+        may_use: &["types", "core", "group", "admin", "node"],
+        tests_may_use: &[],
+    },
     Room { folder: "crates/client", may_use: &["types", "amqp"], tests_may_use: &[] },
     Room { folder: "crates/load", may_use: &["types", "amqp"], tests_may_use: &[] },
     Room {

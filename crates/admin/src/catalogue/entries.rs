@@ -178,6 +178,10 @@ entries! {
     GROUP_COPY_FAILED = "TWL4214W" "A copy between this instance and '{instance}' failed: {reason}.",
         "It is tried again. The log of the instance that wants it is as it was.";
 
+    GROUP_DISK_FULL = "TWL4215E" "The log of this instance has no room for what the group decided.",
+        "It begins again every two seconds until there is room; the others go on without it. Make room \
+         on its disk, or raise log_bytes_max.";
+
     UNKNOWN_QUEUE = "TWL5010E" "{reason}.", "There is no object of that name.";
     BAD_NAME = "TWL5011E" "{reason}.", "Names have 1 to 255 bytes and no control characters.";
     BAD_ALIAS = "TWL5012E" "{reason}.", "The TARGET of an alias must be a local queue.";

@@ -1,5 +1,6 @@
-//! `towline group demo`: three instances as child processes, until Ctrl-C. One that is killed is started
-//! again, as whoever watches processes would; one that ended by itself is left alone.
+//! `towline group demo`: three instances as child processes, until Ctrl-C. One that is killed or fails is
+//! started again, as whoever watches processes would; one that ended in order, or cannot start, is left
+//! alone.
 //!
 //! Not here: what it writes (`plan`). The children have a process group of their own, so that Ctrl-C is
 //! ours: the active one ends first, while the others still confirm what it finishes.
@@ -29,6 +30,8 @@ const END_MAX: Duration = Duration::from_secs(30);
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 /// An instance that does not answer in this time is busy; it is asked again.
 const ANSWER: Duration = Duration::from_secs(2);
+/// An instance that fails sooner after its start would fail again.
+const FAILS_AGAIN: Duration = Duration::from_secs(3);
 /// Lines of what an instance printed that are shown when it cannot start.
 const LAST_LINES: usize = 5;
 
@@ -50,7 +53,8 @@ pub(super) fn run(arguments: &Demo) -> Result<(), Failure> {
     let (tell, events) = channel();
     let told = tell.clone();
     signals::listen(move |signal| signal != Told::End || told.send(Event::Signal).is_ok())?;
-    let mut group = Running { plan: &plan, tell, events, processes: Vec::new() };
+    let mut group =
+        Running { plan: &plan, tell, events, processes: Vec::new(), started: Vec::new() };
     let outcome = group.serve();
     let ended = group.end();
     outcome.and(ended)
@@ -63,6 +67,8 @@ struct Running<'a> {
     events: Receiver<Event>,
     /// In the order of the plan; `None`: it ended.
     processes: Vec<Option<Process>>,
+    /// When each was started.
+    started: Vec<Instant>,
 }
 
 impl Running<'_> {
@@ -71,6 +77,7 @@ impl Running<'_> {
         for (at, instance) in self.plan.instances.iter().enumerate() {
             let process = start(self.plan, at, instance, &self.tell)?;
             self.processes.push(Some(process));
+            self.started.push(Instant::now());
         }
         let Some(status) = self.until_it_serves()? else { return Ok(()) };
         self.welcome(&status)?;
@@ -136,11 +143,16 @@ impl Running<'_> {
         self.forget(at);
         let plan = self.plan;
         let Some(instance) = plan.instances.get(at) else { return Ok(()) };
-        if status.signal().is_some() {
+        let ran = self.started.get(at).map(Instant::elapsed).unwrap_or_default();
+        let failed = !status.success() && ran >= FAILS_AGAIN;
+        if status.signal().is_some() || failed {
             let process = start(plan, at, instance, &self.tell)?;
             let pid = process.number();
             if let Some(place) = self.processes.get_mut(at) {
                 *place = Some(process);
+            }
+            if let Some(started) = self.started.get_mut(at) {
+                *started = Instant::now();
             }
             return show::line(&format!(
                 "instance {}: {status}; started again, process {pid}",

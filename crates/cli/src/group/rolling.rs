@@ -12,6 +12,7 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 use serde_json::json;
 use towline_admin::status::{GroupRole, GroupStatus, InstanceStatus};
+use towline_types::Lsn;
 
 use super::ask::{Asking, RESTART, SOCKET, Unanswered};
 use super::patience::Patience;
@@ -19,7 +20,7 @@ use super::switch::hand_over;
 use crate::arguments::RollingRestart;
 use crate::failure::Failure;
 use crate::process::Process;
-use crate::{progress, show};
+use crate::{log, progress, show};
 
 /// An active that handed over begins anew by itself; after so long it is told to.
 const BY_ITSELF: Duration = Duration::from_secs(10);
@@ -152,6 +153,16 @@ fn told(restarted: &Restarted) -> String {
     format!("{instance} restarted{switched}, in sync after {took_ms} ms{version}")
 }
 
+/// What a status says of one instance.
+fn row_of<'a>(group: &'a GroupStatus, name: &str) -> Option<&'a InstanceStatus> {
+    group.instances.iter().find(|row| row.instance == name)
+}
+
+/// A position as a status shows it.
+fn position_of(text: &str) -> Option<Lsn> {
+    log::position(text).ok()
+}
+
 struct Roll<'a> {
     members: &'a [Member],
     arguments: &'a RollingRestart,
@@ -230,8 +241,7 @@ impl Roll<'_> {
         }
         let after = self.in_sync(member, &process, patience, bar)?;
         let version = |group: &GroupStatus| {
-            let row = group.instances.iter().find(|row| row.instance == *name);
-            row.map(|row| row.version.clone()).unwrap_or_default()
+            row_of(group, name).map(|row| row.version.clone()).unwrap_or_default()
         };
         Ok(Restarted {
             instance: name.clone(),
@@ -251,6 +261,9 @@ impl Roll<'_> {
         bar: &ProgressBar,
     ) -> Result<GroupStatus, Failure> {
         let name = &member.name;
+        // What the group had when it was first looked at after the restart: the active may still believe
+        // what it knew of the instance before.
+        let mut target = None;
         loop {
             let own = match Asking::connect(&member.folder, ANSWER)? {
                 Some(mut asking) => asking.group().ok(),
@@ -258,14 +271,11 @@ impl Roll<'_> {
             };
             let state = match (own, self.view().ok()) {
                 (Some(own), Some(view)) => {
-                    let row = view.instances.iter().find(|row| row.instance == *name);
-                    let seen = row.is_some_and(|row| row.in_sync);
-                    let enough = self.arguments.force
-                        || self.arguments.this_one
-                        || view.in_sync_count == view.configured_count;
-                    if own.in_sync && seen && enough && !view.active.is_empty() {
+                    let target = *target.get_or_insert_with(|| position_of(&view.group_lsn));
+                    if self.is_caught_up(name, &own, &view, target) {
                         return Ok(own);
                     }
+                    let row = row_of(&view, name);
                     row.map_or("not in the group".to_owned(), |row| {
                         format!("{}, backlog {} KB", row.status.as_str(), row.backlog_kb)
                     })
@@ -283,6 +293,22 @@ impl Roll<'_> {
                 return Err(self.late(name, &format!("it is not in sync: {state}")));
             }
         }
+    }
+
+    /// Whether an instance, by its own words and by those of the active, has all up to `target`.
+    fn is_caught_up(
+        &self,
+        name: &str,
+        own: &GroupStatus,
+        view: &GroupStatus,
+        target: Option<Lsn>,
+    ) -> bool {
+        let Some(row) = row_of(view, name) else { return false };
+        let whole = self.arguments.force || view.in_sync_count == view.configured_count;
+        let by_active = view.role == GroupRole::Active && row.in_sync && row.connected && whole;
+        let own_lsn = row_of(own, name).and_then(|row| position_of(&row.ack_lsn));
+        let has = own_lsn.max(position_of(&row.ack_lsn)) >= target;
+        own.in_sync && has && !view.active.is_empty() && (by_active || self.arguments.this_one)
     }
 
     fn late(&self, name: &str, what: &str) -> Failure {

@@ -52,6 +52,9 @@ pub(crate) fn hand_over(
 ) -> Result<Switched, Failure> {
     let mut asking = Asking::reach(data, patience.left())?;
     let before = asking.group()?;
+    if let Some(to) = to.filter(|to| *to == before.active) {
+        return Err(Failure::Failed(format!("{to} is the active instance already")));
+    }
     let began = Instant::now();
     match asking.ask(&json!({ "do": SWITCH, "to": to })) {
         Ok(reply) => Ok(understood(reply)?),

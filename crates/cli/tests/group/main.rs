@@ -146,6 +146,14 @@ fn a_switch_says_who_took_over_and_how_long_it_took() {
 }
 
 #[test]
+fn a_switch_to_the_active_instance_is_refused() {
+    let fake = Fake::start();
+    let refused = towline(&["switch", "--to", "a", "--data", &fake.data("b")]).code(1);
+    assert_eq!(err(&refused), "towline: a is the active instance already\n");
+    assert_eq!(fake.asked(), [""; 0]);
+}
+
+#[test]
 fn a_switch_is_believed_in_when_its_answer_was_lost() {
     let fake = Fake::start();
     fake.forget_to_answer();

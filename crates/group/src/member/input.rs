@@ -80,7 +80,7 @@ impl Member {
                 out.keep = Some(self.kept);
             }
             MessageType::MsgAppend if !self.kept.may_vote && inner.term >= self.raw.raft.term => {
-                self.catch_up_to.get_or_insert(inner.commit);
+                self.catch_up_to.get_or_insert((inner.commit, inner.term));
             }
             _ => {}
         }
@@ -104,7 +104,13 @@ impl Member {
         } else {
             self.raw.report_unreachable(peer.0);
         }
+        let last = self.raw.raft.raft_log.last_index();
         if let Some(progress) = self.raw.raft.mut_prs().get_mut(peer.0) {
+            // What it holds now is where to begin asking: one that was brought a copy is far ahead of
+            // what it last acknowledged, and behind that its leader may have nothing to send.
+            if progress.state == ProgressState::Probe {
+                progress.next_idx = (last_index.min(last) + 1).max(progress.matched + 1);
+            }
             progress.resume();
         }
         self.raw.raft.send_append(peer.0);
@@ -194,11 +200,19 @@ impl Member {
         }
     }
 
-    /// A member that lost its log has it again.
+    /// A member that lost its log has it again: all that a leader knew to be committed. A leader
+    /// knows all of it only when it has committed a batch of its own term; what was acknowledged
+    /// to others may stand behind what it says before that.
     pub(super) fn vote_again_if_caught_up(&mut self, out: &mut Output) {
-        let caught_up = self.catch_up_to.is_some_and(|upto| self.durable >= upto);
-        if caught_up && self.leader().is_some() {
+        let Some((upto, term)) = self.catch_up_to else { return };
+        if self.durable < upto || self.leader().is_none() {
+            return;
+        }
+        if self.place(upto).is_some_and(|place| place.term == term) {
             self.allow_votes(out);
+        } else {
+            // Its next batches will say more.
+            self.catch_up_to = None;
         }
     }
 }

@@ -105,7 +105,9 @@ impl Member {
         }
         for entry in entries {
             let lsn = lsn_of(&entry).unwrap_or_default();
-            let batch = Batch { index: entry.index, term: entry.term, lsn, payload: entry.data };
+            // A copy: what came is a slice of whatever else came with it, and this stays for a while.
+            let payload = Bytes::copy_from_slice(&entry.data);
+            let batch = Batch { index: entry.index, term: entry.term, lsn, payload };
             let store = self.raw.mut_store();
             store.table.push(batch.place());
             store.payloads.push(batch.index, batch.payload.clone());

@@ -103,6 +103,35 @@ fn a_member_that_lost_its_disk_does_not_vote_before_it_caught_up() {
 }
 
 #[test]
+fn a_member_that_lost_its_disk_does_not_take_a_new_leaders_word_for_what_is_committed() {
+    // More than one message holds, so that it has less at first than the leader has.
+    static LARGE: [u8; 400_000] = [7; 400_000];
+    let mut trio = Trio::formed(9);
+    let leader = trio.run_until_leader();
+    let (lost, other) = ((leader + 1) % 3, (leader + 2) % 3);
+    trio.run(Duration::from_millis(300));
+    trio.cut_off(other);
+    (0..4).for_each(|_| trio.propose(leader, &LARGE));
+    trio.run(Duration::from_millis(300));
+    let acknowledged = trio.member(leader).committed();
+    assert_eq!(trio.committed_payloads(leader).last().map(Vec::len), Some(LARGE.len()));
+    // A leader that begins again does not know what was committed before it commits something.
+    trio.kill(leader);
+    trio.kill(lost);
+    trio.wipe(lost);
+    trio.heal();
+    trio.start(lost);
+    trio.start(leader);
+    let until = trio.now + Duration::from_secs(4);
+    while !trio.member(lost).may_vote() {
+        trio.run(Duration::from_micros(100));
+        assert!(trio.now < until, "it votes again in the end");
+    }
+    assert!(trio.member(lost).last().index >= acknowledged, "it has what was acknowledged");
+    trio.check();
+}
+
+#[test]
 fn a_member_that_is_too_far_behind_asks_for_a_copy() {
     let mut trio = Trio::formed(7);
     let leader = trio.run_until_leader();
@@ -115,6 +144,28 @@ fn a_member_that_is_too_far_behind_asks_for_a_copy() {
     trio.start(behind);
     trio.run(Duration::from_millis(500));
     assert_eq!(trio.copies_wanted(behind), Some(rig::id(leader)));
+}
+
+#[test]
+fn a_member_that_was_brought_a_copy_is_sent_what_follows_and_no_second_copy() {
+    let mut trio = Trio::formed(8);
+    let leader = trio.run_until_leader();
+    let behind = (leader + 1) % 3;
+    trio.kill(behind);
+    (0..50).for_each(|_| trio.propose(leader, b"much"));
+    trio.run(Duration::from_millis(500));
+    let upto = trio.member(leader).last().end;
+    trio.input(leader, Input::Forget(upto));
+    trio.start(behind);
+    trio.run(Duration::from_millis(200));
+    assert_eq!(trio.copies_wanted(behind), Some(rig::id(leader)));
+    trio.kill(behind);
+    trio.copy(leader, behind);
+    trio.start(behind);
+    trio.propose(leader, b"after the copy");
+    trio.run(Duration::from_millis(500));
+    assert_eq!(trio.copies_wanted(behind), None);
+    assert_eq!(trio.committed_payloads(behind), trio.committed_payloads(leader));
 }
 
 #[test]

@@ -30,9 +30,11 @@ pub(super) fn cut(shared: &Shared, keep: Known) -> Result<(), LogError> {
     if reported.failed {
         return Err(LogError::Failed);
     }
-    let strays = with_follower(&mut shared.state(), |follower| {
+    // Looked up once more: it may not have been written before, and had no checksum.
+    let (keep, strays) = with_follower(&mut shared.state(), |follower| {
         let behind = follower.known.iter().filter(|batch| batch.index > keep.index);
-        Ok(behind.copied().collect::<Vec<Known>>())
+        let strays: Vec<Known> = behind.copied().collect();
+        Ok((follower.find(keep.index).unwrap_or(keep), strays))
     })?;
     let Some(first) = strays.first() else { return Ok(()) };
     // A log without the end of what its image covers is taken for damaged.

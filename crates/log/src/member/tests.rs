@@ -347,6 +347,25 @@ fn what_conflicts_is_cut_off_back_into_an_earlier_extent_and_never_comes_back() 
 }
 
 #[test]
+fn what_conflicts_is_cut_off_behind_a_batch_that_was_on_its_way_to_the_disk() {
+    let follower = Instance::new();
+    let old = made_many(BatchPlace::default(), 1, 4, 100);
+    follower.memory.hold_syncs();
+    follower.log.receive(&old).unwrap();
+    let new = made(old[1].place(), 2, &[(b"new", Kind::Last)]);
+    std::thread::scope(|scope| {
+        scope.spawn(|| follower.log.receive(std::slice::from_ref(&new)).unwrap());
+        while follower.log.shared().state().appenders_waiting == 0 {
+            std::thread::yield_now();
+        }
+        follower.memory.open_gate();
+    });
+    follower.watch.wait_durable(new.end());
+    let expected = [old[0].place(), old[1].place(), new.place()];
+    assert_eq!(follower.again().places, expected);
+}
+
+#[test]
 fn a_run_that_its_leader_did_not_finish_is_given_up_by_the_next() {
     let (first, mut batches) = leader(4, 5);
     first.append(&vec![vec![7; 10_000]; 20]);

@@ -10,12 +10,12 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::watch;
-use towline_admin::catalogue::{GROUP_LED_BY, GROUP_LOST, GROUP_REFUSED_LOG};
+use towline_admin::catalogue::{GROUP_DISK_FULL, GROUP_LED_BY, GROUP_LOST, GROUP_REFUSED_LOG};
 use towline_group::{FetchOrder, Input, Kept, Member, MemberId, Message, Output, Progress, Role};
 use towline_log::{Listener, Log, LogError, Replicator, Space};
 use towline_types::{Batch, BatchPlace, Lsn};
@@ -53,6 +53,8 @@ pub(crate) struct Driver {
 pub(crate) enum Over {
     /// It was the leader and is not any more.
     LeadsNoMore,
+    /// Its log has no room for what the group decided.
+    NoRoom,
     /// It lags so far behind that it needs a copy of this peer's log.
     NeedsCopy(Peer),
 }
@@ -76,6 +78,7 @@ struct Core {
     standings: Vec<Option<Standing>>,
     leader: Option<MemberId>,
     led: bool,
+    is_done: bool,
     is_over: bool,
 }
 
@@ -96,6 +99,7 @@ impl Driver {
             standings,
             leader: None,
             led: false,
+            is_done: false,
             is_over: false,
         };
         Driver {
@@ -316,6 +320,33 @@ impl Driver {
         *seen
     }
 
+    /// Waits until `done`, or until `most` passed or the process ends; looks when something changed, and
+    /// every millisecond. Yields whether it is done.
+    pub(crate) fn wait_until(&self, most: Duration, mut done: impl FnMut() -> bool) -> bool {
+        const LOOK_INTERVAL: Duration = Duration::from_millis(1);
+        let began = Instant::now();
+        loop {
+            if done() {
+                return true;
+            }
+            let rest = most.saturating_sub(began.elapsed());
+            let mut seen = self.progress.lock();
+            if rest.is_zero() || seen.ending {
+                return false;
+            }
+            self.changed.wait_for(&mut seen, rest.min(LOOK_INTERVAL));
+        }
+    }
+
+    /// Lets `most` pass, unless the process ends.
+    pub(crate) fn pause(&self, most: Duration) {
+        let began = Instant::now();
+        let mut seen = self.progress.lock();
+        while !seen.ending && began.elapsed() < most {
+            self.changed.wait_for(&mut seen, most.saturating_sub(began.elapsed()));
+        }
+    }
+
     /// Ends those who wait.
     pub(crate) fn end(&self) {
         self.progress.lock().ending = true;
@@ -360,6 +391,11 @@ impl Driver {
     }
 
     fn run(&self, core: &mut MutexGuard<'_, Core>, input: Input) {
+        // A log that led takes nothing of others, and one without room nothing at all: the process
+        // begins again before it goes on.
+        if core.is_done {
+            return;
+        }
         let now = self.clock.now();
         let mut next = Some(input);
         while let Some(input) = next.take() {
@@ -383,13 +419,23 @@ impl Driver {
         if let Some(kept) = out.keep {
             self.keep(core, &kept);
         }
+        let lost = core.led && out.role.is_some_and(|role| role != Role::Leader);
         if !out.receive.is_empty()
+            && !lost
             && let Err(error) = self.log().receive(&out.receive)
         {
-            self.refused_by_log(&error);
+            if !matches!(error, LogError::Full) {
+                self.refused_by_log(&error);
+            }
+            // What the member believes to be on its way to the disk is not: it begins again from what is.
+            say(&GROUP_DISK_FULL, &[]);
+            core.is_done = true;
+            self.is_over(core, Over::NoRoom);
+            return None;
         }
-        for (to, message) in out.send {
-            self.send(to, &message);
+        if !lost {
+            // What it would acknowledge now is not in its log.
+            out.send.iter().for_each(|(to, message)| self.send(*to, message));
         }
         for order in out.fetch {
             // The thread ends with the process.
@@ -398,8 +444,9 @@ impl Driver {
         if let Some(peer) = out.copy_from.map(peer_of) {
             self.is_over(core, Over::NeedsCopy(peer));
         }
-        if core.led && out.role.is_some_and(|role| role != Role::Leader) {
+        if lost {
             say(&GROUP_LOST, &[&core.member.progress().term.to_string()]);
+            core.is_done = true;
             self.is_over(core, Over::LeadsNoMore);
         }
         self.tell_leader(core);
@@ -451,6 +498,7 @@ impl Driver {
             None => Where::Nobody,
         };
         self.place.send_replace(place);
+        self.changed.notify_all();
     }
 
     fn is_over(&self, core: &mut MutexGuard<'_, Core>, why: Over) {

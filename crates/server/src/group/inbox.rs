@@ -42,7 +42,7 @@ impl Inbox for GroupInbox {
         if !incoming {
             let name = self.driver.names().get(peer).map_or("", String::as_str);
             say(&GROUP_INSTANCE_CAME, &[name, &greeting.build]);
-            self.driver.opened(peer, greeting.standing.clone());
+            self.driver.opened(peer, greeting.standing);
         }
     }
 

@@ -36,6 +36,8 @@ use crate::users::Users;
 
 /// How long a process that leads no more serves its connections, so that they hear their end.
 const LINGER: Duration = Duration::from_millis(60);
+/// Before an instance whose log is full begins again.
+const NO_ROOM_PAUSE: Duration = Duration::from_secs(2);
 /// Before a copy that failed is tried again.
 const COPY_PAUSE: Duration = Duration::from_secs(1);
 /// How often an active instance tells the others what it knows of all.
@@ -160,6 +162,11 @@ async fn serve(
                 }
                 Event::Over(Over::LeadsNoMore) => {
                     tokio::time::sleep(LINGER).await;
+                    return Ok(Ended::Again);
+                }
+                Event::Over(Over::NoRoom) => {
+                    // There may be room after a while; images that make it are taken at the start too.
+                    tokio::time::sleep(NO_ROOM_PAUSE).await;
                     return Ok(Ended::Again);
                 }
                 Event::Over(Over::NeedsCopy(peer)) => {
@@ -367,7 +374,7 @@ fn start_copy(opened: &Arc<Opened>, data: &Path, peer: Peer, events: &UnboundedS
         while let Err(why) = copy::take(&opened.driver, &data, peer) {
             let name = opened.driver.names().get(peer).cloned().unwrap_or_default();
             say(&GROUP_COPY_FAILED, &[&name, &why]);
-            std::thread::sleep(COPY_PAUSE);
+            opened.driver.pause(COPY_PAUSE);
             // Another one may be active now.
             peer = opened.driver.active_peer().unwrap_or(peer);
         }

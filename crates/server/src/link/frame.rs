@@ -6,7 +6,7 @@
 //! frame (protocol version 1)
 //!   0  4  length of the body as it is sent
 //!   4  4  length of the body itself; the same unless it is compressed
-//!   8  1  kind; 0xF0 and above are the links' own: 0xF0 ping, 0xF1 pong (body: 8 bytes, any)
+//!   8  1  kind; 0xF0 and above are the links' own: 0xF0 ping (up to 64 bytes), 0xF1 pong (its ping's)
 //!   9  1  flags; bit 0: the body is one LZ4 block; others zero
 //!  10  2  zero
 //!  12  4  crc32c of bytes 0..12 and of the body as it is sent
@@ -30,6 +30,8 @@ pub(crate) const OWN_KINDS: RangeInclusive<u8> = 0xF0..=0xFF;
 
 pub(super) const PING: u8 = 0xF0;
 pub(super) const PONG: u8 = 0xF1;
+/// Longest body of a ping.
+pub(super) const PING_BYTES_MAX: usize = 64;
 pub(super) const HEADER_BYTES: usize = 16;
 const FLAG_LZ4: u8 = 1;
 

@@ -304,6 +304,9 @@ async fn read(shared: &Shared, peer: Peer, mut stream: TlsStream<TcpStream>) -> 
                     return why;
                 }
             };
+            if frame.kind == PING && frame.body.len() > frame::PING_BYTES_MAX {
+                return "it sent a ping that is too long".to_owned();
+            }
             if frame.kind == PING {
                 if let Err(error) = answer(&mut stream, frame, longest).await {
                     return broken(&error);

@@ -45,10 +45,6 @@ pub(crate) use frame::{BODY_BYTES_MAX, FrameBody, OWN_KINDS};
 pub(crate) use hello::{Greeting, Standing, StreamPurpose};
 pub(crate) use meter::LinkState;
 pub use papers::check;
-#[cfg_attr(
-    not(test),
-    allow(unused_imports, reason = "the daemon begins to use it with the member of a group")
-)]
 pub(crate) use settings::{LinkSettings, bind};
 pub(crate) use stream::LinkStream;
 

@@ -59,11 +59,11 @@ impl Queue {
         true
     }
 
-    /// Waits for frames, and gives those that are to be written next: all urgent ones, then ordinary
-    /// ones up to some bytes. Their bytes are counted until `written`.
-    pub(super) async fn take(&self, into: &mut Vec<Waiting>) -> usize {
+    /// Waits for frames, and gives those that are to be written next: all urgent ones, then, if they may
+    /// go, `ordinary` ones up to some bytes. Their bytes are counted until `written`.
+    pub(super) async fn take(&self, ordinary: bool, into: &mut Vec<Waiting>) -> usize {
         loop {
-            let taken = self.take_now(into);
+            let taken = self.take_now(ordinary, into);
             if taken > 0 {
                 return taken;
             }
@@ -71,14 +71,15 @@ impl Queue {
         }
     }
 
-    fn take_now(&self, into: &mut Vec<Waiting>) -> usize {
+    fn take_now(&self, ordinary: bool, into: &mut Vec<Waiting>) -> usize {
         let mut inner = self.inner.lock();
         let mut bytes = 0;
         while let Some(waiting) = inner.urgent.pop_front() {
             bytes += HEADER_BYTES + waiting.body.len();
             into.push(waiting);
         }
-        while bytes < TAKEN_BYTES
+        while ordinary
+            && bytes < TAKEN_BYTES
             && let Some(waiting) = inner.ordinary.pop_front()
         {
             bytes += HEADER_BYTES + waiting.body.len();
@@ -121,7 +122,7 @@ mod tests {
 
     fn taken(queue: &Queue) -> Vec<u8> {
         let mut frames = Vec::new();
-        let bytes = queue.take_now(&mut frames);
+        let bytes = queue.take_now(true, &mut frames);
         queue.written(bytes);
         frames.iter().map(|waiting| waiting.kind).collect()
     }
@@ -154,6 +155,20 @@ mod tests {
     }
 
     #[test]
+    fn while_ordinary_frames_may_not_go_urgent_ones_do() {
+        let queue = Queue::default();
+        queue.open();
+        queue.put(1, false, body(1));
+        queue.put(2, true, body(1));
+        let mut frames = Vec::new();
+        assert_eq!(queue.take_now(false, &mut frames), HEADER_BYTES + 1);
+        assert_eq!(queue.take_now(false, &mut frames), 0);
+        assert_eq!(frames.iter().map(|waiting| waiting.kind).collect::<Vec<_>>(), [2]);
+        queue.written(HEADER_BYTES + 1);
+        assert_eq!(taken(&queue), [1]);
+    }
+
+    #[test]
     fn a_full_queue_drops_and_still_takes_what_is_urgent() {
         let queue = Queue::default();
         queue.open();
@@ -167,7 +182,7 @@ mod tests {
         assert!(queue.bytes() <= QUEUED_BYTES_MAX + URGENT_BYTES_MAX);
         // What was taken still counts until it is written.
         let mut frames = Vec::new();
-        queue.take_now(&mut frames);
+        queue.take_now(true, &mut frames);
         assert!(!queue.put(1, false, body(MIB)));
     }
 

@@ -121,6 +121,12 @@ impl Trio {
         (node.log, node.durable, node.kept) = (Vec::new(), 0, Kept::default());
     }
 
+    /// One gets the log of another, as a copy of its disk would bring it.
+    pub(super) fn copy(&mut self, from: usize, to: usize) {
+        let log = self.nodes[from].log.clone();
+        (self.nodes[to].durable, self.nodes[to].log) = (log.len(), log);
+    }
+
     pub(super) fn cut_off(&mut self, at: usize) {
         self.cut[at] = true;
     }

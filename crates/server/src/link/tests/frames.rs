@@ -105,7 +105,8 @@ fn a_full_queue_drops_and_urgent_frames_overtake_what_waits() {
     of_b.count("all frames", taken + 1, is_frame);
     let kinds = of_b.kinds(0);
     let at = kinds.iter().position(|kind| *kind == 2).unwrap();
-    assert!(at + 10 < taken, "it came as number {at} of {taken}");
+    // One was read, one or two were on their way.
+    assert!(at <= 4, "it came as number {at} of {taken}");
 }
 
 #[test]

@@ -250,3 +250,55 @@ fn the_local_socket_is_relayed_too() {
         assert_eq!(stream.read_u8().await.unwrap(), b'x');
     });
 }
+
+/// What a client of AMQP with SASL says first, and the server answers.
+const SASL: &[u8; 8] = b"AMQP\x03\x01\x00\x00";
+
+#[test]
+fn the_active_serves_a_relayed_client_as_one_of_its_own_plain_or_tls() {
+    let (bench, [(a, _), (b, of_b)]) = Bench::pair();
+    let mut config = crate::config::Config::default();
+    config.log.extent_bytes = 4 << 20;
+    let clock = crate::clock::Clock::start();
+    let data = bench.folder.path().join("data");
+    fs::create_dir(&data).unwrap();
+    let opened = crate::start::open("QM1", &data, &config, Duration::ZERO, clock).unwrap();
+    let io = Arc::new(net::IoThreads::start(1, &opened.door).unwrap());
+    let admission = Admission::new(LimitsConfig::default());
+    let (_active, watched) = watch::channel(Where::Here);
+    let reception = Reception::new(Arc::new(b), watched, io, admission.clone());
+    let paper = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    let key = rustls::pki_types::PrivateKeyDer::try_from(paper.signing_key.serialize_der());
+    let server = rustls::ServerConfig::builder()
+        .with_no_client_auth()
+        .with_single_cert(vec![paper.cert.der().clone()], key.unwrap())
+        .unwrap();
+    let kinds = [kind(), ListenerKind { tls: Some(Arc::new(server)), ..kind() }];
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(paper.cert.der().clone()).unwrap();
+    let trusting = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+    let trusting = TlsConnector::from(Arc::new(trusting));
+    let client = Some(IpAddr::from([127, 0, 0, 1]));
+    run(async {
+        for listener in 0..2 {
+            let purpose = StreamPurpose::Relay { listener, client };
+            let mut stream = a.open_stream(1, purpose).await.unwrap();
+            let arrived = until(|| of_b.streams.lock().pop()).await;
+            reception.relayed(&kinds, &kind(), 0, (listener, client), arrived).await;
+            let mut answer = [0; 8];
+            if listener == 0 {
+                stream.write_all(SASL).await.unwrap();
+                stream.read_exact(&mut answer).await.unwrap();
+            } else {
+                let name = ServerName::try_from("localhost").unwrap();
+                let mut inside = trusting.connect(name, stream).await.unwrap();
+                inside.write_all(SASL).await.unwrap();
+                inside.read_exact(&mut answer).await.unwrap();
+            }
+            assert_eq!(&answer, SASL);
+        }
+        // Both are gone now, and their places with them.
+        until(|| (admission.connections() == 0).then_some(())).await;
+    });
+    opened.door.log().shutdown();
+}

@@ -1,0 +1,230 @@
+//! A simulated disk of one instance: batches written and synced, what a member keeps, the image and
+//! its pages.
+//!
+//! Not here: how long anything takes; when it fails (the world says both).
+//!
+//! Invariants: batches follow each other by index; what is before `synced` survives every end of
+//! the process; what an image needs is in the log.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+
+use bytes::Bytes;
+use towline_group::{Held, Kept};
+use towline_types::{Batch, BatchPlace, BodyLocation, Lsn, PageRef};
+
+use crate::dice::Dice;
+
+/// An image that is durable.
+#[derive(Debug)]
+pub(crate) struct Image {
+    /// As [`towline_node::Restart::begin`] takes it.
+    pub(crate) bytes: Vec<u8>,
+    /// Up to where it speaks.
+    pub(crate) at: Lsn,
+}
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Disk {
+    pub(crate) kept: Kept,
+    /// The last batch of which a member need only know the place.
+    pub(crate) base: BatchPlace,
+    /// All batches that are still there; those up to `base` only for the bodies in them.
+    log: VecDeque<Batch>,
+    /// Index of the newest batch that is synced.
+    pub(crate) synced: u64,
+    /// A sync is under way: what it will make durable.
+    pub(crate) flight: Option<u64>,
+    pub(crate) image: Option<Rc<Image>>,
+    pages: BTreeMap<u32, Bytes>,
+    next_unit: u32,
+    /// A batch that was synced long ago can no longer be read: seen at the next start.
+    pub(crate) rotten: bool,
+}
+
+impl Disk {
+    /// Index of the newest batch.
+    pub(crate) fn last(&self) -> u64 {
+        self.log.back().map_or(self.base.index, |batch| batch.index)
+    }
+
+    /// Place of the newest batch.
+    pub(crate) fn last_place(&self) -> BatchPlace {
+        self.log.back().map_or(self.base, Batch::place)
+    }
+
+    pub(crate) fn batch(&self, index: u64) -> Option<&Batch> {
+        let first = self.log.front()?.index;
+        self.log.get(usize::try_from(index.checked_sub(first)?).ok()?)
+    }
+
+    /// End of the newest batch that is synced.
+    pub(crate) fn synced_end(&self) -> Lsn {
+        self.batch(self.synced).map_or(self.base.end, Batch::end)
+    }
+
+    /// The body at this place.
+    pub(crate) fn body(&self, location: BodyLocation) -> Option<Bytes> {
+        let behind = self.log.partition_point(|batch| batch.lsn <= location.lsn);
+        let batch = self.log.get(behind.checked_sub(1)?)?;
+        let payload_at = batch.end().0 - batch.payload.len() as u64;
+        let from = usize::try_from(location.lsn.0.checked_sub(payload_at)?).ok()?;
+        let upto = from.checked_add(location.bytes as usize)?;
+        (upto <= batch.payload.len()).then(|| batch.payload.slice(from..upto))
+    }
+
+    /// Adds the next batch; it is not durable yet.
+    pub(crate) fn push(&mut self, batch: Batch) {
+        let last = self.last_place();
+        assert_eq!(batch.index, last.index + 1, "batches follow each other on disk");
+        assert!(batch.lsn >= last.end, "batches do not overlap");
+        self.log.push_back(batch);
+    }
+
+    /// Cuts off the batches from `index` on.
+    pub(crate) fn cut(&mut self, index: u64) {
+        assert!(index > self.base.index, "what an image needs is never cut off");
+        while self.log.back().is_some_and(|batch| batch.index >= index) {
+            self.log.pop_back();
+        }
+        self.synced = self.synced.min(index - 1);
+        self.flight = self.flight.map(|upto| upto.min(index - 1));
+    }
+
+    /// The sync that is under way is done.
+    pub(crate) fn sync_done(&mut self) {
+        if let Some(upto) = self.flight.take() {
+            self.synced = self.synced.max(upto);
+        }
+    }
+
+    /// The process ended: of what was not synced, some of the beginning is there.
+    pub(crate) fn lose_unsynced(&mut self, keep_per_mille: u64, dice: &mut Dice) -> u64 {
+        let mut kept = self.synced;
+        while kept < self.last() && dice.chance(keep_per_mille) {
+            kept += 1;
+        }
+        let lost = self.last() - kept;
+        if lost > 0 {
+            self.cut(kept + 1);
+        }
+        (self.synced, self.flight) = (self.last(), None);
+        lost
+    }
+
+    /// What a member finds when it starts.
+    pub(crate) fn held(&self) -> Held {
+        let places = self.log.iter().map(Batch::place);
+        let places = places.filter(|place| place.index > self.base.index).collect();
+        Held { base: self.base, places }
+    }
+
+    /// Everything is gone, or (a damaged log) all but what the member kept.
+    pub(crate) fn wipe(&mut self, keeps_term: bool) {
+        let kept = match keeps_term {
+            true => Kept { term: self.kept.term, vote: self.kept.vote, ..Kept::default() },
+            false => Kept::default(),
+        };
+        *self = Disk { kept, ..Disk::default() };
+    }
+
+    /// Takes over all of a leader's but what it kept.
+    pub(crate) fn take_copy(&mut self, of: &Disk, kept_there: Kept) {
+        let own = self.kept;
+        *self = of.clone();
+        (self.synced, self.flight, self.rotten) = (self.last(), None, false);
+        let (committed, committed_end) = (kept_there.committed, kept_there.committed_end);
+        self.kept = Kept { committed, committed_end, ..own };
+    }
+
+    pub(crate) fn page(&self, page: PageRef) -> Option<Bytes> {
+        self.pages.get(&page.unit).cloned()
+    }
+
+    pub(crate) fn write_page(&mut self, content: Vec<u8>) -> PageRef {
+        let bytes = u32::try_from(content.len()).unwrap_or(u32::MAX);
+        let page = PageRef { unit: self.next_unit, bytes, checksum: 0 };
+        self.next_unit += page.units();
+        self.pages.insert(page.unit, Bytes::from(content));
+        page
+    }
+
+    pub(crate) fn drop_pages(&mut self, pages: &[PageRef]) {
+        for page in pages {
+            self.pages.remove(&page.unit);
+        }
+    }
+
+    /// A member need not know the batches any more that end at or before `upto`.
+    pub(crate) fn forget(&mut self, upto: Lsn) {
+        let ended = self.log.partition_point(|batch| batch.end() <= upto);
+        let newest = ended.checked_sub(1).and_then(|at| self.log.get(at)).map(Batch::place);
+        if let Some(place) = newest.filter(|place| place.index > self.base.index) {
+            self.base = place;
+        }
+    }
+
+    /// Nobody needs the bodies before `keep_from`.
+    pub(crate) fn reclaim(&mut self, keep_from: Lsn) {
+        let base = self.base.index;
+        let free = |batch: &Batch| batch.end() <= keep_from && batch.index < base;
+        while self.log.front().is_some_and(free) {
+            self.log.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn disk(batches: u64) -> Disk {
+        let mut disk = Disk::default();
+        for index in 1..=batches {
+            let payload = Bytes::from(format!("payload {index}"));
+            disk.push(Batch { index, term: 1, lsn: Lsn(index * 512), payload });
+        }
+        disk
+    }
+
+    #[test]
+    fn what_is_synced_survives_and_of_the_rest_a_beginning() {
+        for seed in 0..50 {
+            let mut disk = disk(10);
+            disk.synced = 4;
+            let lost = disk.lose_unsynced(500, &mut Dice::new(seed));
+            assert!((4..=10).contains(&disk.last()), "seed {seed}");
+            assert_eq!((disk.last() + lost, disk.synced), (10, disk.last()));
+        }
+    }
+
+    #[test]
+    fn a_sync_under_way_does_not_make_durable_what_was_cut_off_and_written_anew() {
+        let mut disk = disk(5);
+        disk.flight = Some(5);
+        disk.cut(3);
+        disk.push(Batch { index: 3, term: 2, lsn: Lsn(3 * 512), payload: Bytes::new() });
+        disk.sync_done();
+        assert_eq!((disk.last(), disk.synced), (3, 2));
+    }
+
+    #[test]
+    fn a_body_is_found_by_its_place() {
+        let disk = disk(3);
+        let location = BodyLocation { lsn: Lsn(1_024 + 40 + 8), bytes: 1 };
+        assert_eq!(disk.body(location), Some(Bytes::from_static(b"2")));
+        let beyond = BodyLocation { bytes: 2, ..location };
+        assert_eq!(disk.body(beyond), None);
+    }
+
+    #[test]
+    fn forgotten_batches_stay_readable_until_they_are_reclaimed() {
+        let mut disk = disk(6);
+        disk.forget(Lsn(4 * 512));
+        assert_eq!((disk.base.index, disk.held().places.len()), (3, 3));
+        assert!(disk.batch(1).is_some());
+        disk.reclaim(Lsn(6 * 512));
+        assert!(disk.batch(2).is_none() && disk.batch(3).is_some());
+    }
+}

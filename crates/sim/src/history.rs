@@ -1,0 +1,318 @@
+//! What the checker itself knows: which messages were put, by whom, in which unit, what was
+//! promised about them, and what was seen of them. Nothing here is asked of the instances.
+//!
+//! Not here: who asks whom, and when.
+//!
+//! The rules: an acknowledged put is there until it is got; an acknowledged get happens once; what
+//! was refused or rolled back is never seen; units take effect whole or not at all; what one
+//! producer puts on one queue with one priority is delivered in that order; a message is held by one
+//! consumer at a time; in one term only one instance acknowledges.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+mod judge;
+
+/// What became of something that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// Asked for, and not answered (perhaps never to be).
+    Unknown,
+    /// Acknowledged.
+    Yes,
+    /// Refused, or never asked for in the end.
+    No,
+}
+
+/// A message that somebody put.
+#[derive(Clone, Debug)]
+pub(crate) struct Put {
+    pub(crate) client: usize,
+    pub(crate) queue: usize,
+    pub(crate) priority: u8,
+    pub(crate) persistent: bool,
+    pub(crate) unit: Option<usize>,
+    /// Of the put itself; in a unit the unit's fate counts.
+    pub(crate) fate: Fate,
+    pub(crate) delivered: bool,
+    pub(crate) gets: Vec<usize>,
+    pub(crate) bytes: usize,
+}
+
+/// Somebody accepted a delivery.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Get {
+    pub(crate) message: usize,
+    pub(crate) unit: Option<usize>,
+    pub(crate) fate: Fate,
+    /// In whose term it was acknowledged.
+    pub(crate) term: u64,
+}
+
+/// A unit of work.
+#[derive(Clone, Debug)]
+pub(crate) struct Unit {
+    pub(crate) fate: Fate,
+    pub(crate) commit_sent: bool,
+    pub(crate) puts: Vec<usize>,
+    pub(crate) gets: Vec<usize>,
+}
+
+/// Which of a producer's messages come in one order.
+type Stream = (usize, usize, u8);
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct History {
+    pub(crate) puts: Vec<Put>,
+    pub(crate) gets: Vec<Get>,
+    pub(crate) units: Vec<Unit>,
+    /// Newest message of each stream that was ever delivered.
+    newest: BTreeMap<Stream, usize>,
+    /// Who holds which message: process and connection.
+    held: BTreeMap<usize, (u64, u64)>,
+    /// Connections that are gone.
+    ended: BTreeSet<u64>,
+    /// Which instance acknowledged in a term.
+    terms: BTreeMap<u64, usize>,
+    pub(crate) acknowledged: u64,
+}
+
+/// Who says something: an instance in its term.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Speaker {
+    pub(crate) node: usize,
+    pub(crate) process: u64,
+    pub(crate) term: u64,
+}
+
+/// A rule that was broken, in words.
+pub(crate) type Broken = String;
+
+impl History {
+    /// A new message; its number is its identity.
+    pub(crate) fn put(&mut self, put: Put) -> usize {
+        let number = self.puts.len();
+        if let Some(unit) = put.unit.and_then(|unit| self.units.get_mut(unit)) {
+            unit.puts.push(number);
+        }
+        self.puts.push(put);
+        number
+    }
+
+    /// The content of a message: its number, then bytes that follow from it.
+    pub(crate) fn content(number: usize, bytes: usize) -> Vec<u8> {
+        let mut content = (number as u64).to_le_bytes().to_vec();
+        content.extend((0..bytes).map(|at| (number.wrapping_mul(31) ^ at).to_le_bytes()[0]));
+        content
+    }
+
+    /// Which message this is.
+    pub(crate) fn identify(&self, content: &[u8]) -> Result<usize, Broken> {
+        let number = content.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
+        let number = number.and_then(|number| usize::try_from(number).ok());
+        let put = number.and_then(|number| Some((number, self.puts.get(number)?)));
+        match put {
+            Some((number, put)) if content == History::content(number, put.bytes) => Ok(number),
+            _ => Err(format!("unexpected content of {} bytes: {content:?}", content.len())),
+        }
+    }
+
+    pub(crate) fn declare(&mut self) -> usize {
+        let (puts, gets) = (Vec::new(), Vec::new());
+        self.units.push(Unit { fate: Fate::Unknown, commit_sent: false, puts, gets });
+        self.units.len() - 1
+    }
+
+    /// A client accepts a delivery.
+    pub(crate) fn get(&mut self, message: usize, unit: Option<usize>) -> usize {
+        let number = self.gets.len();
+        self.gets.push(Get { message, unit, fate: Fate::Unknown, term: 0 });
+        self.puts[message].gets.push(number);
+        if let Some(unit) = unit {
+            self.units[unit].gets.push(number);
+        } else {
+            self.held.remove(&message);
+        }
+        number
+    }
+
+    /// A client gives a delivery back.
+    pub(crate) fn give_back(&mut self, message: usize) {
+        self.held.remove(&message);
+    }
+
+    /// A client ends a unit, or loses it (`commit` is false then).
+    pub(crate) fn discharge(&mut self, unit: usize, commit: bool) {
+        let ended = &mut self.units[unit];
+        if commit {
+            ended.commit_sent = true;
+        } else {
+            ended.fate = Fate::No;
+        }
+        let gets = ended.gets.clone();
+        for get in gets {
+            self.held.remove(&self.gets[get].message);
+        }
+    }
+
+    /// A connection is gone, with all that it held.
+    pub(crate) fn connection_ended(&mut self, connection: u64) {
+        self.ended.insert(connection);
+        self.held.retain(|_, (_, holder)| *holder != connection);
+    }
+
+    fn acknowledges(&mut self, speaker: Speaker) -> Result<(), Broken> {
+        self.acknowledged += 1;
+        let first = *self.terms.entry(speaker.term).or_insert(speaker.node);
+        if first == speaker.node {
+            return Ok(());
+        }
+        let (term, node) = (speaker.term, speaker.node);
+        Err(format!("instances {first} and {node} both acknowledge in term {term}"))
+    }
+
+    pub(crate) fn put_answered(
+        &mut self,
+        speaker: Speaker,
+        number: usize,
+        accepted: bool,
+    ) -> Result<(), Broken> {
+        let put = &mut self.puts[number];
+        match (put.unit, accepted) {
+            (None, true) => {
+                put.fate = Fate::Yes;
+                let persistent = put.persistent;
+                // Nothing is promised of a message that lives in memory only.
+                if persistent { self.acknowledges(speaker) } else { Ok(()) }
+            }
+            (None | Some(_), false) => {
+                put.fate = Fate::No;
+                Ok(())
+            }
+            (Some(_), true) => Ok(()),
+        }
+    }
+
+    pub(crate) fn get_answered(
+        &mut self,
+        speaker: Speaker,
+        number: usize,
+        accepted: bool,
+    ) -> Result<(), Broken> {
+        if self.gets[number].unit.is_some() {
+            return Ok(());
+        }
+        if !accepted {
+            self.gets[number].fate = Fate::No;
+            return Ok(());
+        }
+        self.got(speaker, number)?;
+        if self.puts[self.gets[number].message].persistent {
+            self.acknowledges(speaker)?;
+        }
+        Ok(())
+    }
+
+    fn got(&mut self, speaker: Speaker, number: usize) -> Result<(), Broken> {
+        let message = self.gets[number].message;
+        let others = self.puts[message].gets.iter().map(|get| self.gets[*get]);
+        let before = others.filter(|get| get.fate == Fate::Yes).count();
+        if before > 0 && self.puts[message].persistent {
+            return Err(format!("message {message} was got twice"));
+        }
+        (self.gets[number].fate, self.gets[number].term) = (Fate::Yes, speaker.term);
+        Ok(())
+    }
+
+    pub(crate) fn discharge_answered(
+        &mut self,
+        speaker: Speaker,
+        unit: usize,
+        committed: bool,
+    ) -> Result<(), Broken> {
+        if self.units[unit].fate == Fate::No {
+            return Ok(());
+        }
+        if !committed {
+            self.units[unit].fate = Fate::No;
+            return Ok(());
+        }
+        self.units[unit].fate = Fate::Yes;
+        for get in self.units[unit].gets.clone() {
+            self.got(speaker, get)?;
+        }
+        self.acknowledges(speaker)
+    }
+
+    /// An instance sends a message to a consumer of this queue.
+    pub(crate) fn delivered(
+        &mut self,
+        speaker: Speaker,
+        connection: u64,
+        queue: usize,
+        content: &[u8],
+    ) -> Result<usize, Broken> {
+        let number = self.identify(content)?;
+        let put = &self.puts[number];
+        if put.queue != queue {
+            return Err(format!("message {number} of queue {} came from {queue}", put.queue));
+        }
+        self.may_be_there(number)?;
+        for get in put.gets.iter().map(|get| self.gets[*get]) {
+            if get.fate == Fate::Yes && speaker.term >= get.term {
+                return Err(format!("message {number} was delivered after it was got"));
+            }
+        }
+        let stream = (put.client, put.queue, put.priority);
+        let fresh = !put.delivered;
+        let newest = self.newest.entry(stream).or_insert(number);
+        if fresh && number < *newest {
+            return Err(format!("message {number} was delivered behind {newest}, put later"));
+        }
+        *newest = number.max(*newest);
+        self.puts[number].delivered = true;
+        if self.ended.contains(&connection) {
+            return Ok(number);
+        }
+        let holder = (speaker.process, connection);
+        match self.held.insert(number, holder) {
+            Some((process, other)) if process == speaker.process && other != connection => {
+                Err(format!("message {number} is held by connections {other} and {connection}"))
+            }
+            _ => Ok(number),
+        }
+    }
+
+    /// What was refused, rolled back or not yet committed must not be seen.
+    fn may_be_there(&self, number: usize) -> Result<(), Broken> {
+        let put = &self.puts[number];
+        let unit = put.unit.map(|unit| &self.units[unit]);
+        let fate = unit.map_or(put.fate, |unit| unit.fate);
+        let asked = unit.is_none_or(|unit| unit.commit_sent);
+        if fate == Fate::No || put.fate == Fate::No || !asked {
+            return Err(format!("message {number} is seen, but was never committed: {put:?}"));
+        }
+        Ok(())
+    }
+
+    /// What a queue holds, as a browser saw it, in its order.
+    pub(crate) fn check_order(&self, browsed: &[usize]) -> Result<(), Broken> {
+        let mut newest: BTreeMap<Stream, usize> = BTreeMap::new();
+        let mut seen = BTreeSet::new();
+        for number in browsed {
+            let put = &self.puts[*number];
+            if !seen.insert(*number) {
+                return Err(format!("message {number} is there twice"));
+            }
+            let newest = newest.entry((put.client, put.queue, put.priority)).or_insert(*number);
+            if *newest > *number {
+                return Err(format!("message {number} stands behind {newest}, put later"));
+            }
+            *newest = *number;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,143 @@
+use std::collections::BTreeSet;
+
+use super::*;
+
+const ACTIVE: Speaker = Speaker { node: 0, process: 1, term: 3 };
+
+fn put_in(history: &mut History, unit: Option<usize>) -> usize {
+    let (gets, fate) = (Vec::new(), Fate::Unknown);
+    history.put(Put {
+        client: 0,
+        queue: 0,
+        priority: 4,
+        persistent: true,
+        unit,
+        fate,
+        delivered: false,
+        gets,
+        bytes: 5,
+    })
+}
+
+fn acknowledged(history: &mut History) -> usize {
+    let number = put_in(history, None);
+    history.put_answered(ACTIVE, number, true).unwrap();
+    number
+}
+
+fn deliver(history: &mut History, number: usize) -> Result<usize, Broken> {
+    history.delivered(ACTIVE, 1, 0, &History::content(number, 5))
+}
+
+fn present(numbers: &[usize]) -> BTreeSet<usize> {
+    numbers.iter().copied().collect()
+}
+
+#[test]
+fn an_acknowledged_put_that_is_not_there_is_lost() {
+    let mut history = History::default();
+    let number = acknowledged(&mut history);
+    assert!(history.judge(&present(&[])).is_err());
+    assert_eq!(history.judge(&present(&[number])), Ok(()));
+}
+
+#[test]
+fn an_unanswered_put_may_be_there_or_not_but_a_refused_one_may_not() {
+    let mut history = History::default();
+    let number = put_in(&mut history, None);
+    assert_eq!(history.judge(&present(&[])), Ok(()));
+    assert_eq!(history.judge(&present(&[number])), Ok(()));
+    history.put_answered(ACTIVE, number, false).unwrap();
+    assert!(history.judge(&present(&[number])).is_err());
+}
+
+#[test]
+fn a_message_that_was_got_is_neither_there_nor_delivered_again() {
+    let mut history = History::default();
+    let number = acknowledged(&mut history);
+    deliver(&mut history, number).unwrap();
+    let get = history.get(number, None);
+    history.get_answered(ACTIVE, get, true).unwrap();
+    assert!(history.judge(&present(&[number])).is_err());
+    assert!(deliver(&mut history, number).is_err());
+    let again = history.get(number, None);
+    assert!(history.get_answered(ACTIVE, again, true).is_err(), "got twice");
+}
+
+#[test]
+fn a_unit_that_nobody_was_told_about_is_whole_or_not_at_all() {
+    let mut history = History::default();
+    let unit = history.declare();
+    let (one, other) = (put_in(&mut history, Some(unit)), put_in(&mut history, Some(unit)));
+    assert!(history.judge(&present(&[one, other])).is_err(), "it was never ended");
+    history.discharge(unit, true);
+    assert_eq!(history.judge(&present(&[one, other])), Ok(()));
+    assert_eq!(history.judge(&present(&[])), Ok(()));
+    assert!(history.judge(&present(&[one])).is_err(), "half done");
+}
+
+#[test]
+fn a_unit_that_put_and_got_does_both_or_neither() {
+    let mut history = History::default();
+    let source = acknowledged(&mut history);
+    deliver(&mut history, source).unwrap();
+    let unit = history.declare();
+    history.get(source, Some(unit));
+    let moved = put_in(&mut history, Some(unit));
+    history.discharge(unit, true);
+    assert_eq!(history.judge(&present(&[source])), Ok(()));
+    assert_eq!(history.judge(&present(&[moved])), Ok(()));
+    assert!(history.judge(&present(&[source, moved])).is_err());
+    assert!(history.judge(&present(&[])).is_err());
+}
+
+#[test]
+fn what_was_rolled_back_is_never_seen() {
+    let mut history = History::default();
+    let unit = history.declare();
+    let number = put_in(&mut history, Some(unit));
+    assert!(deliver(&mut history, number).is_err(), "not yet committed");
+    history.discharge(unit, false);
+    assert!(deliver(&mut history, number).is_err());
+    assert!(history.judge(&present(&[number])).is_err());
+}
+
+#[test]
+fn a_producers_messages_come_in_its_order_unless_they_came_before() {
+    let mut history = History::default();
+    let (first, second) = (acknowledged(&mut history), acknowledged(&mut history));
+    assert!(history.check_order(&[second, first]).is_err());
+    assert!(history.check_order(&[first, first]).is_err());
+    deliver(&mut history, second).unwrap();
+    assert!(deliver(&mut history, first).is_err());
+}
+
+#[test]
+fn two_instances_never_acknowledge_in_one_term() {
+    let mut history = History::default();
+    acknowledged(&mut history);
+    let number = put_in(&mut history, None);
+    let other = Speaker { node: 1, ..ACTIVE };
+    assert!(history.put_answered(other, number, true).is_err());
+}
+
+#[test]
+fn a_message_is_held_by_one_connection_at_a_time() {
+    let mut history = History::default();
+    let number = acknowledged(&mut history);
+    deliver(&mut history, number).unwrap();
+    let content = History::content(number, 5);
+    assert!(history.delivered(ACTIVE, 2, 0, &content).is_err());
+    history.connection_ended(2);
+    history.give_back(number);
+    assert!(history.delivered(ACTIVE, 3, 0, &content).is_ok());
+}
+
+#[test]
+fn content_that_nobody_put_is_unexpected() {
+    let mut history = History::default();
+    let number = acknowledged(&mut history);
+    assert!(history.identify(&History::content(number, 4)).is_err());
+    assert!(history.identify(b"").is_err());
+    assert_eq!(history.identify(&History::content(number, 5)), Ok(number));
+}

@@ -1,0 +1,180 @@
+//! The recovery log as a simulated active sees it: facts become records in an open batch.
+//!
+//! Not here: when a batch is closed and written (the world says so).
+//!
+//! Invariants: the end of a run is the end of its last record; batches follow each other by index
+//! and position.
+
+use std::cell::RefCell;
+
+use bytes::Bytes;
+use towline_admin::status::Status;
+use towline_core::{Body, Durability, Fact, record};
+use towline_node::Journal;
+use towline_types::{BATCH_HEADER_BYTES, Batch, BatchPlace, BodyLocation, Lsn, Time};
+
+use crate::runs::{PREFIX_BYTES, put_record};
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct SimulatedJournal {
+    open: RefCell<Open>,
+}
+
+#[derive(Debug)]
+struct Open {
+    /// The open batch.
+    index: u64,
+    term: u64,
+    lsn: Lsn,
+    payload: Vec<u8>,
+    /// Full before their time, waiting to be taken.
+    sealed: Vec<Batch>,
+    forced: bool,
+    batch_bytes: usize,
+    block_bytes: u64,
+}
+
+/// What waits in a journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waiting {
+    Nothing,
+    /// Nobody waits for it.
+    Lazy,
+    Forced,
+}
+
+impl SimulatedJournal {
+    /// A journal that goes on behind `last`.
+    pub(crate) fn behind(last: BatchPlace, batch_bytes: usize, block_bytes: u64) -> Self {
+        let open = Open {
+            index: last.index + 1,
+            term: last.term,
+            lsn: next_lsn(last.end, block_bytes),
+            payload: Vec::new(),
+            sealed: Vec::new(),
+            forced: false,
+            batch_bytes,
+            block_bytes,
+        };
+        SimulatedJournal { open: RefCell::new(open) }
+    }
+
+    pub(crate) fn waiting(&self) -> Waiting {
+        let open = self.open.borrow();
+        match (open.forced, open.payload.is_empty() && open.sealed.is_empty()) {
+            (_, true) => Waiting::Nothing,
+            (true, false) => Waiting::Forced,
+            (false, false) => Waiting::Lazy,
+        }
+    }
+
+    /// Closes the open batch and gives away all that are closed.
+    pub(crate) fn take(&self) -> Vec<Batch> {
+        let mut open = self.open.borrow_mut();
+        open.seal();
+        open.forced = false;
+        std::mem::take(&mut open.sealed)
+    }
+}
+
+/// Where a batch behind one that ends at `end` begins.
+pub(crate) fn next_lsn(end: Lsn, block_bytes: u64) -> Lsn {
+    Lsn(end.0.next_multiple_of(block_bytes))
+}
+
+impl Open {
+    fn seal(&mut self) {
+        if self.payload.is_empty() {
+            return;
+        }
+        let payload = Bytes::from(std::mem::take(&mut self.payload));
+        let batch = Batch { index: self.index, term: self.term, lsn: self.lsn, payload };
+        self.index += 1;
+        self.lsn = next_lsn(batch.end(), self.block_bytes);
+        self.sealed.push(batch);
+    }
+
+    fn tail(&self) -> Lsn {
+        self.lsn.after(BATCH_HEADER_BYTES + self.payload.len() as u64)
+    }
+
+    fn push(&mut self, fact: &mut Fact, last: bool) {
+        let mut bytes = Vec::new();
+        let body = record::encode(fact, last, &mut bytes);
+        let length = self.payload.len() + PREFIX_BYTES + bytes.len();
+        if !self.payload.is_empty() && length > self.batch_bytes {
+            self.seal();
+        }
+        let at = self.tail().after(PREFIX_BYTES as u64);
+        put_record(&mut self.payload, &bytes, last);
+        let Some(range) = body else { return };
+        let bytes = u32::try_from(range.len()).unwrap_or(u32::MAX);
+        let place = BodyLocation { lsn: at.after(range.start as u64), bytes };
+        match fact {
+            Fact::Put { message, .. } => message.body = Body::Log(place),
+            Fact::BodyChunk { chunk, .. } => *chunk = Body::Log(place),
+            _ => {}
+        }
+    }
+}
+
+impl Journal for SimulatedJournal {
+    fn append(&self, facts: &mut [Fact], durability: Durability) -> Option<Lsn> {
+        let mut open = self.open.borrow_mut();
+        let count = facts.len();
+        for (number, fact) in facts.iter_mut().enumerate() {
+            open.push(fact, number + 1 == count);
+        }
+        open.forced |= durability == Durability::Forced;
+        Some(open.tail())
+    }
+
+    fn resident(&self, _: BodyLocation) -> Option<Bytes> {
+        None
+    }
+
+    fn surroundings(&self, _: Time) -> Status {
+        Status::default()
+    }
+}
+
+/// A journal for looking at an instance that must not change.
+#[derive(Debug)]
+pub(crate) struct NoJournal;
+
+impl Journal for NoJournal {
+    fn append(&self, facts: &mut [Fact], _: Durability) -> Option<Lsn> {
+        unreachable!("looking changes nothing, but it logged {facts:?}")
+    }
+
+    fn resident(&self, _: BodyLocation) -> Option<Bytes> {
+        None
+    }
+
+    fn surroundings(&self, _: Time) -> Status {
+        Status::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use towline_core::{MessageSequence, QueueId};
+
+    #[test]
+    fn a_run_that_is_longer_than_a_batch_ends_with_its_last_record() {
+        let last = BatchPlace { index: 4, term: 2, lsn: Lsn(100), end: Lsn(140) };
+        let journal = SimulatedJournal::behind(last, 20, 512);
+        let got = |n| Fact::Got { queue: QueueId(1), sequence: MessageSequence(n) };
+        let mut facts: Vec<Fact> = (0..10).map(got).collect();
+        let end = journal.append(&mut facts, Durability::Forced);
+        assert_eq!(journal.waiting(), Waiting::Forced);
+        let batches = journal.take();
+        assert!(batches.len() > 1, "{batches:?}");
+        assert_eq!(batches.last().map(Batch::end), end);
+        assert!(batches.iter().zip(5..).all(|(batch, index)| batch.index == index));
+        assert!(batches.iter().all(|batch| batch.lsn.0 % 512 == 0 && batch.term == 2));
+        assert_eq!(journal.waiting(), Waiting::Nothing);
+    }
+}

@@ -1,0 +1,93 @@
+//! The simulator: a whole group of three instances in one thread, with its disks, its network, its
+//! clocks and its clients, everything decided by a seed.
+//!
+//! Reading order: [`run`] (one seed), `plan` (what a seed draws beforehand), `world` (what happens),
+//! `history` (what was promised), `process`, `disk`, `network`, `journal`, `client` (the parts),
+//! `view` (what an instance holds).
+//!
+//! The instances are the real rules (`core`, `node`) and the real consensus (`group`); the log, the
+//! files and the sockets are simulated. Not here: AMQP, threads, the real log's bytes.
+
+#![forbid(unsafe_code)]
+
+mod client;
+mod dice;
+mod disk;
+mod history;
+mod journal;
+mod network;
+mod plan;
+mod process;
+mod runs;
+mod trace;
+mod view;
+mod world;
+
+pub use trace::last_events;
+
+use world::World;
+
+/// How a run went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// Repeats it.
+    pub seed: u64,
+    /// The rule that was broken, in words; `None`: none.
+    pub failure: Option<String>,
+    /// The same for every run of the seed.
+    pub fingerprint: u64,
+    /// Simulated time, in microseconds.
+    pub simulated_us: u64,
+    /// Time that the group needed to come back after the last fault, in microseconds.
+    pub peace_us: u64,
+    /// Things that happened.
+    pub events: u64,
+    /// Messages that clients put.
+    pub messages: u64,
+    /// Puts, gets and commits that were acknowledged.
+    pub acknowledged: u64,
+    /// Faults.
+    pub faults: u64,
+    /// Processes that were started.
+    pub starts: u64,
+    /// How often an instance became active.
+    pub activations: u64,
+    /// Copies of a disk that a member was brought.
+    pub copies: u64,
+    /// Images taken.
+    pub images: u64,
+    /// Replicas whose content was compared with the log.
+    pub compared: u64,
+}
+
+/// Runs one seed. `traced`: [`last_events`] tells what happened, at some cost.
+///
+/// # Panics
+/// When an assertion of the code under test is broken.
+#[must_use]
+pub fn run(seed: u64, traced: bool) -> Report {
+    trace::begin(traced);
+    let mut world = World::new(seed);
+    trace::write(0, format_args!("{:?}", world.plan));
+    world.run();
+    let counts = world.counts;
+    Report {
+        seed,
+        failure: world.failure,
+        fingerprint: world.fingerprint,
+        simulated_us: world.now,
+        peace_us: counts.peace_us,
+        events: counts.events,
+        messages: world.history.puts.len() as u64,
+        acknowledged: world.history.acknowledged,
+        faults: counts.faults,
+        starts: counts.starts,
+        activations: counts.activations,
+        copies: counts.copies,
+        images: counts.images,
+        compared: counts.compared,
+    }
+}
+
+#[cfg(test)]
+mod tests;

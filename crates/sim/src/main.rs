@@ -1,0 +1,240 @@
+//! `towline-sim`: runs seeds of the simulator, one or many, and repeats one that failed.
+//!
+//! Not here: what a run does (the library). This is the only part with a clock, threads and output.
+//!
+//! Exit status: 0 no rule was broken, 1 one was, 2 the command line is wrong, 134 an assertion of the
+//! code under test ended the process (the seed is printed before).
+
+use std::cell::Cell;
+use std::ops::Range;
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use clap::Parser;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
+use towline_sim::{Report, last_events, run};
+
+/// Runs groups of three simulated instances under faults, each decided by a seed.
+#[derive(Debug, Parser)]
+#[command(name = "towline-sim", version)]
+struct Options {
+    /// Repeat this seed and show what happened.
+    #[arg(long, conflicts_with_all = ["seeds", "seconds"])]
+    seed: Option<u64>,
+    /// Run these seeds, for example 0..10000.
+    #[arg(long, value_parser = parse_seeds, conflicts_with = "seconds")]
+    seeds: Option<Range<u64>>,
+    /// Run new seeds for so long.
+    #[arg(long, default_value_t = 60)]
+    seconds: u64,
+    /// Threads; each runs seeds of its own.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=64))]
+    threads: u64,
+    /// Lines of the trace that are shown for a seed that failed.
+    #[arg(long, default_value_t = 60)]
+    lines: usize,
+    /// Go on behind a seed that failed.
+    #[arg(long)]
+    keep_going: bool,
+    /// One JSON object instead of text.
+    #[arg(long)]
+    json: bool,
+}
+
+thread_local! {
+    static SEED: Cell<u64> = const { Cell::new(0) };
+}
+
+/// What all threads found.
+#[derive(Default)]
+struct Total {
+    seeds: u64,
+    simulated_us: u64,
+    events: u64,
+    acknowledged: u64,
+    faults: u64,
+    activations: u64,
+    copies: u64,
+    images: u64,
+    compared: u64,
+    peace_us_max: u64,
+    failed: Vec<Report>,
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    tell_the_seed_of_a_panic(options.lines);
+    let began = Instant::now();
+    let total = match options.seed {
+        Some(seed) => repeat(seed, &options),
+        None => run_many(&options),
+    };
+    let seconds = began.elapsed().as_secs_f64();
+    if options.json {
+        println!("{}", as_json(&total, seconds));
+    } else {
+        print_total(&total, seconds);
+    }
+    ExitCode::from(u8::from(!total.failed.is_empty()))
+}
+
+fn parse_seeds(text: &str) -> Result<Range<u64>, String> {
+    let (from, to) = text.split_once("..").ok_or("seeds are given as FROM..TO")?;
+    let number = |text: &str| text.parse::<u64>().map_err(|error| format!("'{text}': {error}"));
+    Ok(number(from)?..number(to)?)
+}
+
+/// A broken assertion ends the process: say first what it takes to repeat it.
+fn tell_the_seed_of_a_panic(lines: usize) {
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        last_events(lines).iter().for_each(|line| eprintln!("{line}"));
+        eprintln!("seed {} broke an assertion; repeat it: make sim SEED={0}", SEED.get());
+        before(panic);
+    }));
+}
+
+fn repeat(seed: u64, options: &Options) -> Total {
+    SEED.set(seed);
+    let report = run(seed, true);
+    if !options.json {
+        last_events(options.lines).iter().for_each(|line| println!("{line}"));
+    }
+    let mut total = Total::default();
+    total.add(report);
+    total
+}
+
+fn run_many(options: &Options) -> Total {
+    let deadline = Instant::now() + Duration::from_secs(options.seconds);
+    let first = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+    // Other seeds each time, and none of the next minutes.
+    let seeds = options.seeds.clone().unwrap_or(first << 20..u64::MAX);
+    if !options.json {
+        println!("seeds from {}", seeds.start);
+    }
+    let bar = progress_bar(options, &seeds);
+    let (next, stop) = (AtomicU64::new(seeds.start), AtomicBool::new(false));
+    let total = Mutex::new(Total::default());
+    let work = || {
+        while !stop.load(Ordering::Relaxed) {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds.end || (options.seeds.is_none() && Instant::now() >= deadline) {
+                return;
+            }
+            SEED.set(seed);
+            let report = run(seed, false);
+            if report.failure.is_some() && !options.keep_going {
+                stop.store(true, Ordering::Relaxed);
+            }
+            let mut total = total.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            total.add(report);
+            if options.seeds.is_some() {
+                bar.set_position(total.seeds);
+            } else {
+                let left = deadline.saturating_duration_since(Instant::now()).as_secs();
+                bar.set_position(options.seconds.saturating_sub(left));
+            }
+            bar.set_message(format!("{} seeds, {} failed", total.seeds, total.failed.len()));
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..options.threads {
+            scope.spawn(work);
+        }
+    });
+    bar.finish_and_clear();
+    let total = total.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+    if !options.json {
+        total.failed.first().into_iter().for_each(|failed| show(failed.seed, options.lines));
+    }
+    total
+}
+
+fn progress_bar(options: &Options, seeds: &Range<u64>) -> ProgressBar {
+    if options.json {
+        return ProgressBar::hidden();
+    }
+    let length = match &options.seeds {
+        Some(_) => seeds.end.saturating_sub(seeds.start),
+        None => options.seconds,
+    };
+    let bar = ProgressBar::new(length);
+    if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} {msg}") {
+        bar.set_style(style);
+    }
+    bar
+}
+
+/// Runs a seed again, for its trace.
+fn show(seed: u64, lines: usize) {
+    SEED.set(seed);
+    let report = run(seed, true);
+    assert!(report.failure.is_some(), "a seed repeats what it did");
+    last_events(lines).iter().for_each(|line| println!("{line}"));
+}
+
+impl Total {
+    fn add(&mut self, report: Report) {
+        self.seeds += 1;
+        self.simulated_us += report.simulated_us;
+        self.events += report.events;
+        self.acknowledged += report.acknowledged;
+        self.faults += report.faults;
+        self.activations += report.activations;
+        self.copies += report.copies;
+        self.images += report.images;
+        self.compared += report.compared;
+        self.peace_us_max = self.peace_us_max.max(report.peace_us);
+        if report.failure.is_some() {
+            self.failed.push(report);
+        }
+    }
+}
+
+fn print_total(total: &Total, seconds: f64) {
+    println!(
+        "{} seeds in {seconds:.1} s: {} s simulated, {} events, {} faults, {} new actives, \
+         {} copies, {} images, {} promises, {} comparisons; at most {} ms until all served again",
+        total.seeds,
+        total.simulated_us / 1_000_000,
+        total.events,
+        total.faults,
+        total.activations,
+        total.copies,
+        total.images,
+        total.acknowledged,
+        total.compared,
+        total.peace_us_max / 1_000,
+    );
+    for failed in &total.failed {
+        let what = failed.failure.as_deref().unwrap_or_default();
+        println!("seed {} failed: {what}\n  repeat it: make sim SEED={0}", failed.seed);
+    }
+    if total.failed.is_empty() {
+        println!("no rule was broken");
+    }
+}
+
+fn as_json(total: &Total, seconds: f64) -> serde_json::Value {
+    let failed = total.failed.iter();
+    let failed: Vec<_> =
+        failed.map(|report| json!({ "seed": report.seed, "failure": report.failure })).collect();
+    json!({
+        "seeds": total.seeds,
+        "seconds": seconds,
+        "simulated_seconds": total.simulated_us / 1_000_000,
+        "events": total.events,
+        "faults": total.faults,
+        "activations": total.activations,
+        "copies": total.copies,
+        "images": total.images,
+        "acknowledged": total.acknowledged,
+        "compared": total.compared,
+        "peace_ms_max": total.peace_us_max / 1_000,
+        "failed": failed,
+    })
+}
