@@ -38,6 +38,8 @@ const BEFORE_NEXT: Duration = Duration::from_millis(50);
 const END_MAX: Duration = Duration::from_secs(15);
 /// How long the mover waits for a further message before it commits what it has.
 const NO_MORE: Duration = Duration::from_millis(20);
+/// How long it waits for the first one, between looks whether it shall end.
+const LOOK_UP: Duration = Duration::from_millis(200);
 /// Producers in units of work.
 const PRODUCERS: u32 = 3;
 
@@ -328,7 +330,9 @@ impl Client {
         let mut to = timeout(patience, Sender::attach(session, "to", Queue::To.name())).await??;
         let control = timeout(patience, Controller::attach(session, "control")).await??;
         while !self.round.is_ending() {
-            let mut got = vec![timeout(patience, from.recv::<String>()).await??];
+            // Not for long: when producers have ended, nothing comes any more.
+            let Ok(first) = timeout(LOOK_UP, from.recv::<String>()).await else { continue };
+            let mut got = vec![first?];
             for _ in 1..self.chance.within(1, 5) {
                 let Ok(next) = timeout(NO_MORE, from.recv::<String>()).await else { break };
                 got.push(next?);

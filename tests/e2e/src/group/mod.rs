@@ -386,7 +386,7 @@ impl Group {
         })
     }
 
-    /// A reason with the ends of the instances' logs.
+    /// A reason with what the instances say, and the ends of their logs.
     #[must_use]
     pub fn explained(&self, reason: &str) -> String {
         let mut text = reason.to_owned();
@@ -394,10 +394,32 @@ impl Group {
             let log = self.sites[instance].log();
             let lines: Vec<&str> = log.lines().collect();
             let end = lines.split_at(lines.len().saturating_sub(25)).1.join("\n");
-            let says =
-                self.status(instance).map_or_else(|why| why.to_string(), |it| it.to_string());
-            text += &format!("\n--- {}: {says}\n{end}", NAMES[instance]);
+            let told = self.ask(instance, &json!({ "do": "status" }));
+            text += &format!("\n--- {}: {}\n{end}", NAMES[instance], in_short(told));
         }
         text
     }
+}
+
+/// What is of interest in an instance's answer.
+fn in_short(told: Try<Value>) -> String {
+    let told = match told {
+        Ok(told) => told,
+        Err(why) => return why.to_string(),
+    };
+    let (group, status) = (&told["group"], &told["status"]);
+    let rows = group["instances"].as_array().cloned().unwrap_or_default();
+    let row = |row: &Value| format!("{} {} {}", row["instance"], row["status"], row["ack_lsn"]);
+    let rows: Vec<String> = rows.iter().map(row).collect();
+    let mut text =
+        format!("{} of term {}, group at {}", group["role"], group["term"], group["group_lsn"]);
+    text += &format!("; {}", rows.join(", "));
+    if !status.is_null() {
+        let (connections, log, units) = (&status["connections"], &status["log"], &status["units"]);
+        text += &format!("\n{connections} connections, units {units}, log {log}");
+        for queue in status["queues"].as_array().unwrap_or(&Vec::new()) {
+            text += &format!("\n{queue}");
+        }
+    }
+    text
 }
