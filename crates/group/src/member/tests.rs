@@ -230,7 +230,7 @@ fn a_reply_about_earlier_batches_waits_until_they_are_durable_even_if_later_ones
     let mut out = Output::default();
     member.step(Time(2), append(2, 1, (0, 0), 1..=3), &mut out);
     // Asked whether it has the second: it has, but not on its disk.
-    member.step(Time(3), append(2, 1, (2, 1), 1..=0), &mut out);
+    member.step(Time(3), append(2, 1, (2, 1), std::ops::RangeInclusive::new(1, 0)), &mut out);
     member.step(Time(4), append(3, 2, (2, 1), 3..=3), &mut out);
     let replies = |out: &Output| -> Vec<u64> {
         let to_leader = out.send.iter().filter(|(to, _)| *to == rig::id(2));

@@ -190,16 +190,16 @@ async fn leave(args: &RunArgs, driver: &Arc<Driver>, happened: &mut UnboundedRec
     for socket in [args.data.join("towline.sock"), socket::path(&args.data)] {
         std::fs::remove_file(socket).ok();
     }
-    if driver.door().is_none() {
-        return;
-    }
+    let Some(door) = driver.door() else { return };
     let hand_over = Arc::clone(driver);
     let handed = tokio::task::spawn_blocking(move || switch::hand_over(&hand_over, None)).await;
-    if let Ok(Ok(())) = handed {
-        // Its connections hear their end.
-        tokio::time::sleep(LINGER).await;
-        happened.close();
+    if !matches!(handed, Ok(Ok(()))) {
+        // Nobody takes over: clients are told all the same.
+        door.end();
     }
+    // Its connections hear their end.
+    tokio::time::sleep(LINGER).await;
+    happened.close();
 }
 
 /// The sockets that clients come to.
