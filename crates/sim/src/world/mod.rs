@@ -68,6 +68,7 @@ pub(crate) enum Event {
     Start { node: usize },
     Copied { node: usize, from: At },
     Slow { node: usize, factor: u64 },
+    LogRoom { at: At },
     Resume { node: usize },
     Fault,
     Heal,
@@ -87,6 +88,7 @@ impl Event {
             | Event::Fetch { at, .. }
             | Event::ImageWritten { at, .. }
             | Event::PageRead { at, .. }
+            | Event::LogRoom { at }
             | Event::Asks { at, .. } => Some(at.node),
             Event::Connect
             | Event::Hears { .. }
@@ -304,6 +306,7 @@ impl World {
             Event::ImageWritten { at, image, obsolete, keep_from } if self.lives(at) => {
                 self.image_written(at, image, &obsolete, keep_from);
             }
+            Event::LogRoom { at } if self.lives(at) => self.fill_log(at, false),
             Event::PageRead { at, request } if self.lives(at) => self.page_read(at, request),
             Event::Asks { at, connection, mut requests } if self.lives(at) => {
                 self.asks(at, connection, &mut requests);
@@ -315,6 +318,7 @@ impl World {
             | Event::Fetch { .. }
             | Event::ImageWritten { .. }
             | Event::PageRead { .. }
+            | Event::LogRoom { .. }
             | Event::Asks { .. } => {}
         }
     }
