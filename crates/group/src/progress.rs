@@ -87,7 +87,10 @@ impl Member {
             acknowledged,
             backlog_bytes: if leads { tail.0.saturating_sub(acknowledged.0) } else { 0 },
             is_heard,
-            is_in_sync: is_heard && takes_all && matched >= self.committed_before(),
+            is_in_sync: is_heard
+                && !self.gone.contains(&id)
+                && takes_all
+                && matched >= self.committed_before(),
             needs_copy: progress.is_some_and(|progress| progress.state == ProgressState::Snapshot),
         }
     }
