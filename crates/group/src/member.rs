@@ -15,7 +15,7 @@
 mod input;
 mod out;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
 use raft::eraftpb::{Entry, HardState, Message as RaftMessage, MessageType};
@@ -167,6 +167,9 @@ pub struct Member {
     /// Batches of this leader that the library has and that were not taken out of it again.
     proposed: VecDeque<BatchPlace>,
     heard: HashMap<MemberId, Time>,
+    /// Whose connection ended, and who was not heard since: what they acknowledged may be gone with
+    /// their disks.
+    pub(crate) gone: HashSet<MemberId>,
     /// Since when members need a copy, as far as this leader said so.
     copying: HashMap<MemberId, Time>,
     now: Time,
@@ -255,6 +258,7 @@ impl Member {
             held: None,
             proposed: VecDeque::new(),
             heard: HashMap::new(),
+            gone: HashSet::new(),
             copying: HashMap::new(),
             now,
             marks: [committed; 2],

@@ -80,6 +80,7 @@ impl Member {
             return;
         }
         self.heard.insert(from, self.now);
+        self.gone.remove(&from);
         let last = self.last().index;
         match inner.msg_type {
             MessageType::MsgRequestVote
@@ -142,6 +143,7 @@ impl Member {
     /// The leader's process may be gone: this member does not believe in it any more, until it is
     /// heard again, and so neither keeps others from asking for votes nor waits for the time-out.
     fn peer_closed(&mut self, peer: MemberId) {
+        self.gone.insert(peer);
         if self.raw.raft.leader_id == peer.0 {
             self.raw.raft.leader_id = 0;
         }

@@ -86,6 +86,24 @@ fn leadership_is_handed_over_at_once() {
 }
 
 #[test]
+fn a_member_that_came_back_to_a_group_in_which_nothing_happens_is_in_sync() {
+    let mut trio = Trio::formed(7);
+    let leader = trio.run_until_leader();
+    let back = (leader + 1) % 3;
+    trio.run(Duration::from_millis(600));
+    trio.kill(back);
+    trio.run(Duration::from_millis(100));
+    let in_sync = |trio: &Trio| {
+        let peers = trio.member(leader).progress().peers;
+        peers.iter().filter(|peer| peer.is_in_sync).count()
+    };
+    assert_eq!(in_sync(&trio), 1, "it was acknowledged by a process that is gone");
+    trio.start(back);
+    trio.run(Duration::from_millis(600));
+    assert_eq!(in_sync(&trio), 2);
+}
+
+#[test]
 fn a_member_that_lost_its_disk_does_not_vote_before_it_caught_up() {
     let mut trio = Trio::formed(6);
     let leader = trio.run_until_leader();

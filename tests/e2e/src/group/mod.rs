@@ -192,6 +192,19 @@ impl Group {
         }
     }
 
+    /// Waits for the end of an instance that was told to end.
+    ///
+    /// # Errors
+    /// When it does not end, or not with exit code 0.
+    pub fn await_end(&mut self, instance: Instance) -> Try {
+        let Some(mut daemon) = self.daemons[instance].take() else {
+            fail!("{} does not run", NAMES[instance])
+        };
+        let status = daemon.await_end(WHOLE_MAX)?;
+        require!(status.success(), "{} ended with {status}", NAMES[instance]);
+        Ok(())
+    }
+
     /// SIGSTOP.
     ///
     /// # Errors

@@ -65,10 +65,12 @@ impl Net {
         }
     }
 
-    /// All connections between instances are reset.
-    pub fn reset_all(&self) {
-        for (.., net) in &self.proxies {
-            carry_out(net, Command::Reset);
+    /// Connections between two instances are reset.
+    pub fn reset(&self, one: Instance, other: Instance) {
+        for (from, to, net) in &self.proxies {
+            if [*from, *to] == [one, other] || [*from, *to] == [other, one] {
+                carry_out(net, Command::Reset);
+            }
         }
     }
 
