@@ -24,7 +24,7 @@ pub(super) fn run(file: &Path, drop: bool) -> Result<(), Failure> {
     } else {
         "was not here"
     };
-    Ok(show::line(&format!("{address} on {interface}: {text}"))?)
+    show::line(&format!("{address} on {interface}: {text}"))
 }
 
 #[cfg(test)]

@@ -96,6 +96,16 @@ enum Verdict {
     HeldOff,
 }
 
+/// The preferred instance is or was active.
+#[derive(Clone, Copy, Debug)]
+struct Reign {
+    since: Instant,
+    /// When it was seen last.
+    seen_at: Instant,
+    /// Another one was active before.
+    after_another: bool,
+}
+
 /// What one instance remembers of the preferred one.
 #[derive(Debug)]
 struct Preference {
@@ -103,8 +113,8 @@ struct Preference {
     this: Peer,
     delay: Duration,
     leader: Option<Peer>,
-    /// Since when the preferred one is active, and whether another one was before it.
-    reign: Option<(Instant, bool)>,
+    /// While the preferred one is active, and until it is known that another one is.
+    reign: Option<Reign>,
     can_take_since: Option<Instant>,
     held_off: bool,
     told: bool,
@@ -142,15 +152,24 @@ impl Preference {
         let before = self.leader.replace(leader);
         if leader == self.preferred {
             let after_another = before.is_some_and(|before| before != leader);
-            let (since, _) = *self.reign.get_or_insert((now, after_another));
-            if now.saturating_duration_since(since) >= LASTING {
+            let begun = Reign { since: now, seen_at: now, after_another };
+            let reign = self.reign.get_or_insert(begun);
+            reign.seen_at = now;
+            if reign.lasted() >= LASTING {
                 self.held_off = false;
             }
-        } else if let Some((since, true)) = self.reign.take()
-            && now.saturating_duration_since(since) < LASTING
+        } else if let Some(reign) = self.reign.take()
+            && reign.after_another
+            && reign.lasted() < LASTING
         {
             self.held_off = true;
         }
+    }
+}
+
+impl Reign {
+    fn lasted(&self) -> Duration {
+        self.seen_at.saturating_duration_since(self.since)
     }
 }
 
@@ -229,7 +248,8 @@ mod tests {
         let mut watcher = Told::new(false);
         watcher.sees(100, Some(C), true);
         watcher.sees(59, Some(A), true);
-        watcher.sees(2, None, true);
+        // Nobody was active for long: that is no time of the preferred one's.
+        watcher.sees(500, None, true);
         assert_eq!(watcher.sees(100, Some(B), true), [(30, Verdict::HeldOff)]);
     }
 
@@ -239,7 +259,7 @@ mod tests {
         told.sees(30, Some(A), true);
         // Nobody is known for a moment, and then the same.
         told.sees(5, None, true);
-        told.sees(30, Some(A), true);
+        told.sees(31, Some(A), true);
         assert!(!told.preference.held_off);
         assert_eq!(told.sees(31, Some(B), true), [(30, Verdict::HandOver)]);
     }
