@@ -55,9 +55,9 @@ impl Lan {
     fn plug_in(&self, number: u32, host: &str) -> Try {
         let (hub, space) = (self.name_space("hub"), self.name_space(host));
         ip(&format!("netns add {space}"))?;
-        let pair = format!("{host} type veth peer name eth0 netns {space}");
+        let pair = format!("name to-{host} type veth peer name eth0 netns {space}");
         ip(&format!("-n {hub} link add {pair}"))?;
-        ip(&format!("-n {hub} link set {host} master bridge up"))?;
+        ip(&format!("-n {hub} link set to-{host} master bridge up"))?;
         ip(&format!("-n {space} link set lo up"))?;
         ip(&format!("-n {space} link set eth0 up"))?;
         ip(&format!("-n {space} address add 10.77.0.{number}/24 dev eth0"))?;
@@ -70,7 +70,7 @@ impl Lan {
     /// When there is no such machine.
     pub fn cable(&self, host: &str, plugged: bool) -> Try {
         let way = if plugged { "up" } else { "down" };
-        ip(&format!("-n {} link set {host} {way}", self.name_space("hub")))
+        ip(&format!("-n {} link set to-{host} {way}", self.name_space("hub")))
     }
 
     /// Which machines have an address.

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{CapabilitySet, remove_capability_from_bounding_set};
 use towline_e2e::daemon::{Daemon, Site};
 use towline_e2e::lan::Lan;
@@ -18,7 +19,9 @@ const NAMES: [&str; 3] = ["a", "b", "c"];
 const CLIENT: &str = "client";
 const QUEUE: &str = "Q";
 /// Seconds; the default is 5.
-const LEASE: u64 = 3;
+const LEASE: u32 = 3;
+/// Seconds that do not pass in a test.
+const LONG_LEASE: u32 = 3_600;
 /// Far above what anything here takes.
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -32,16 +35,25 @@ struct Group {
 }
 
 impl Group {
-    /// `keys` go into `[group]`.
-    fn start(address: &str, keys: &str) -> Try<Group> {
-        let group = Group::prepare(address, keys)?;
-        (0..NAMES.len()).try_fold(group, |mut group, number| {
-            group.begin(number)?;
-            Ok(group)
-        })
+    /// Does something with a group that runs; when it fails, what the instances said is shown.
+    fn with(
+        (address, lease_s): (&str, u32),
+        keys: &str,
+        body: impl FnOnce(&mut Group) -> Try,
+    ) -> Try {
+        let mut group = Group::prepare((address, lease_s), keys)?;
+        (0..NAMES.len()).try_for_each(|number| group.begin(number))?;
+        let done = body(&mut group);
+        if done.is_err() {
+            for (site, name) in group.sites.iter().zip(NAMES) {
+                eprintln!("--- {name}\n{}", site.log());
+            }
+        }
+        done
     }
 
-    fn prepare(address: &str, keys: &str) -> Try<Group> {
+    /// Machines and configurations; `keys` go into `[group]`. Nothing runs yet.
+    fn prepare((address, lease_s): (&str, u32), keys: &str) -> Try<Group> {
         let lan = Lan::of(&["a", "b", "c", CLIENT])?;
         let address: IpAddr = address.parse()?;
         let mut sites: Vec<Site> = Vec::new();
@@ -56,7 +68,7 @@ impl Group {
             .output()?;
         require!(out.status.success(), "{}", towline_e2e::daemon::said(&out));
         for (site, name) in sites.iter_mut().zip(NAMES) {
-            site.config = config(address, name, &papers.to_string_lossy(), keys);
+            site.config = config((address, lease_s), name, &papers.to_string_lossy(), keys);
         }
         Ok(Group { daemons: [None, None, None], sites, lan: Arc::new(lan), address })
     }
@@ -89,8 +101,21 @@ impl Group {
         self.site(number).status().is_ok_and(|status| status["group"]["role"] == role)
     }
 
+    fn signal(&self, number: usize, signal: Signal) -> Try {
+        let daemon = self.daemons[number].as_ref().ok_or("it does not run")?;
+        let pid = i32::try_from(daemon.pid()).ok().and_then(Pid::from_raw).ok_or("no pid")?;
+        Ok(kill_process(pid, signal)?)
+    }
+
     fn until_active(&self) -> Try<usize> {
         wait::until("an active instance", LIMIT, || self.active())
+    }
+
+    /// Waits until one is active that is not `before`, which may think that it still is.
+    fn until_another_is_active(&self, before: usize) -> Try<usize> {
+        wait::until("another active instance", LIMIT, || {
+            (0..NAMES.len()).find(|number| *number != before && self.is(*number, "active"))
+        })
     }
 
     /// Waits until this one is active.
@@ -131,20 +156,7 @@ impl Group {
     }
 }
 
-impl Drop for Group {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            return;
-        }
-        for (site, name) in self.sites.iter().zip(NAMES) {
-            if std::env::var_os("TOWLINE_SHOW_LOGS").is_some() {
-                eprintln!("--- {name}\n{}", site.log());
-            }
-        }
-    }
-}
-
-fn config(address: IpAddr, name: &str, papers: &str, keys: &str) -> String {
+fn config((address, lease_s): (IpAddr, u32), name: &str, papers: &str, keys: &str) -> String {
     let (listener, bits) = match address {
         IpAddr::V4(_) => (format!("{address}:5672"), 24),
         IpAddr::V6(_) => (format!("[{address}]:5672"), 64),
@@ -154,7 +166,7 @@ fn config(address: IpAddr, name: &str, papers: &str, keys: &str) -> String {
          mechanisms = [\"ANONYMOUS\"]\n[log]\nextent_bytes = 4194304\n\
          [group]\nname = \"QM1\"\ninstance = \"{name}\"\ncertificate = \"{papers}/{name}.pem\"\n\
          private_key = \"{papers}/{name}-key.pem\"\nauthorities = \"{papers}/authority.pem\"\n{keys}\n\
-         [group.floating]\naddress = \"{address}/{bits}\"\ninterface = \"eth0\"\nlease_s = {LEASE}\n"
+         [group.floating]\naddress = \"{address}/{bits}\"\ninterface = \"eth0\"\nlease_s = {lease_s}\n"
     );
     for (number, name) in (1..).zip(NAMES) {
         let member = format!("name = \"{name}\"\naddress = \"10.77.0.{number}:5700\"\n");
@@ -217,6 +229,14 @@ impl Client {
         Ok(())
     }
 
+    /// Waits until so many more puts were accepted.
+    fn until_accepted_more(&self, count: usize) -> Try {
+        let before = self.done().accepted.len();
+        wait::until_true("puts are accepted", LIMIT, || {
+            self.done().accepted.len() >= before + count
+        })
+    }
+
     fn end(self) -> Try<Done> {
         self.stop.store(true, Ordering::SeqCst);
         let done = self.done();
@@ -254,9 +274,8 @@ fn put_on(address: SocketAddr, noted: &Mutex<Done>, stopped: &AtomicBool) -> Try
     Ok(())
 }
 
-/// Switch, kill and a pulled cable, with a client at work all the time.
-fn faults(address: &str) -> Try {
-    let mut group = Group::start(address, "")?;
+/// Switch, kill, stop and a pulled cable, with a client at work all the time.
+fn faults(group: &mut Group) -> Try {
     let first = group.until_active()?;
     group.until_in_sync()?;
     group.until_only_on(first)?;
@@ -279,16 +298,8 @@ fn faults(address: &str) -> Try {
     group.begin(second)?;
     group.until_in_sync()?;
 
-    let began = Instant::now();
-    group.lan.cable(NAMES[third], false)?;
-    client.until_served_anew("link down", began)?;
-    let fourth = wait::until("another active instance", LIMIT, || {
-        (0..NAMES.len()).find(|number| *number != third && group.is(*number, "active"))
-    })?;
-    println!("link down: alone after {:?} more", group.until_only_on(fourth)?);
-    group.lan.cable(NAMES[third], true)?;
-    group.until_in_sync()?;
-    group.until_only_on(fourth)?;
+    let fourth = cut_off(group, third, &client)?;
+    stop_and_go_on(group, fourth, &client)?;
 
     let done = client.end()?;
     let found = group.drain()?;
@@ -298,73 +309,123 @@ fn faults(address: &str) -> Try {
     Ok(())
 }
 
-#[test]
-fn a_client_that_knows_only_the_floating_address_is_served_after_each_fault() -> Try {
-    faults("10.77.0.50")
-}
-
-#[test]
-fn the_same_with_an_ipv6_address() -> Try {
-    faults("fd77::50")
-}
-
-#[test]
-fn what_a_killed_process_left_is_taken_away_by_the_next_or_by_a_watcher() -> Try {
-    let mut group = Group::start("10.77.0.50", "")?;
-    let first = group.until_active()?;
-    group.until_in_sync()?;
-    group.until_only_on(first)?;
-    group.kill(first)?;
-    group.begin(first)?;
-    let log = group.site(first).log();
-    require!(log.contains("TWL4303I"), "it was not found at the start:\n{log}");
-    let second = group.until_active()?;
-    group.until_only_on(second)?;
-    group.until_in_sync()?;
-
+/// Pulls the cable of the active instance; yields who is active then.
+fn cut_off(group: &mut Group, active: usize, client: &Client) -> Try<usize> {
     let began = Instant::now();
-    group.kill(second)?;
-    let config = group.site(second).scratch().join("towline.toml");
-    let address = |drop: &[&str]| -> Try<String> {
-        let mut command = std::process::Command::new(place::towline()?);
-        command.args(["group", "address", "--config"]).arg(&config).args(drop);
-        let output = group.lan.on(NAMES[second], || Ok(command.output()?))?;
-        require!(output.status.success(), "{}", towline_e2e::daemon::said(&output));
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-    };
-    let words = [address(&[])?, address(&["--drop"])?, address(&["--drop"])?];
-    if began.elapsed() < Duration::from_secs(LEASE - 1) {
-        require!(words[0].contains(": here"), "{words:?}");
-        require!(words[1].contains("taken away"), "{words:?}");
-    }
-    require!(words[2].contains("was not here"), "{words:?}");
-    let third = group.until_active()?;
-    group.until_only_on(third)?;
-    // The end in order drops it too.
-    let Some(daemon) = group.daemons[third].take() else { fail!("it does not run") };
-    daemon.stop()?;
-    require!(!group.holders()?.contains(&NAMES[third]), "it ended in order and left the address");
+    group.lan.cable(NAMES[active], false)?;
+    client.until_served_anew("link down", began)?;
+    let next = group.until_another_is_active(active)?;
+    println!("link down: alone after {:?} more", group.until_only_on(next)?);
+    group.lan.cable(NAMES[active], true)?;
+    group.until_in_sync()?;
+    group.until_only_on(next)?;
+    Ok(next)
+}
+
+/// Stops the active instance, as a debugger does; it goes on when another one is active.
+fn stop_and_go_on(group: &mut Group, active: usize, client: &Client) -> Try {
+    let began = Instant::now();
+    group.signal(active, Signal::STOP)?;
+    client.until_served_anew("SIGSTOP", began)?;
+    let holders = wait::until("the address is on one machine", LIMIT, || {
+        group.holders().ok().filter(|holders| holders.len() == 1)
+    })?;
+    println!("SIGSTOP: alone after {:?}, lease {LEASE} s", began.elapsed());
+    require!(holders != [NAMES[active]], "the stopped one still has the address");
+    group.signal(active, Signal::CONT)?;
+    let next = group.until_another_is_active(active)?;
+    group.until_in_sync()?;
+    group.until_only_on(next)?;
     Ok(())
 }
 
 #[test]
-fn an_active_instance_without_quorum_drops_the_address_and_idle_clients_hear_the_end() -> Try {
-    let mut group = Group::start("10.77.0.50", "")?;
-    let active = group.until_active()?;
-    group.until_in_sync()?;
-    group.until_only_on(active)?;
-    let lan = Arc::clone(&group.lan);
-    lan.on(CLIENT, || {
-        let mut idle = Peer::begun("10.77.0.50:5672")?;
-        idle.attach_receiver(0, QUEUE, 1)?;
-        for number in (0..NAMES.len()).filter(|number| *number != active) {
-            group.kill(number)?;
-        }
-        require!(idle.is_hung_up(LIMIT), "an idle client was told nothing");
+fn a_client_that_knows_only_the_floating_address_is_served_after_each_fault() -> Try {
+    Group::with(("10.77.0.50", LEASE), "", faults)
+}
+
+#[test]
+fn the_same_with_an_ipv6_address() -> Try {
+    Group::with(("fd77::50", LEASE), "", faults)
+}
+
+#[test]
+fn an_announcement_wins_over_a_dead_machine_that_still_has_the_address() -> Try {
+    Group::with(("10.77.0.50", LONG_LEASE), "", |group| {
+        let first = group.until_active()?;
+        group.until_in_sync()?;
+        group.until_only_on(first)?;
+        let client = group.client();
+        client.until_served()?;
+
+        let began = Instant::now();
+        group.kill(first)?;
+        client.until_served_anew("kill -9, long lease", began)?;
+        let second = group.until_active()?;
+        let holders = group.holders()?;
+        require!(
+            holders.contains(&NAMES[first]) && holders.contains(&NAMES[second]),
+            "{holders:?}"
+        );
+
+        // Who watches the dead one drops it.
+        let words = [&[][..], &["--drop"], &["--drop"]]
+            .map(|drop| ask_for_address(group, first, drop))
+            .into_iter()
+            .collect::<Try<Vec<_>>>()?;
+        require!(words[0].contains(": here"), "{words:?}");
+        require!(words[1].contains("taken away"), "{words:?}");
+        require!(words[2].contains("was not here"), "{words:?}");
+        group.until_only_on(second)?;
+
+        // So does its next start, after another kill, and an end in order.
+        group.begin(first)?;
+        group.until_in_sync()?;
+        group.kill(second)?;
+        group.begin(second)?;
+        let log = group.site(second).log();
+        require!(log.contains("TWL4303I"), "it was not found at the start:\n{log}");
+        let third = group.until_active()?;
+        group.until_only_on(third)?;
+        group.until_in_sync()?;
+        let Some(daemon) = group.daemons[third].take() else { fail!("it does not run") };
+        daemon.stop()?;
+        require!(!group.holders()?.contains(&NAMES[third]), "it ended and left the address");
+        client.end()?;
         Ok(())
-    })?;
-    wait::until_true("the address is nowhere", LIMIT, || {
-        group.holders().is_ok_and(|holders| holders.is_empty())
+    })
+}
+
+/// `towline group address` on a machine.
+fn ask_for_address(group: &Group, number: usize, arguments: &[&str]) -> Try<String> {
+    let config = group.site(number).scratch().join("towline.toml");
+    let mut command = std::process::Command::new(place::towline()?);
+    command.args(["group", "address", "--config"]).arg(&config).args(arguments);
+    let output = group.lan.on(NAMES[number], || Ok(command.output()?))?;
+    require!(output.status.success(), "{}", towline_e2e::daemon::said(&output));
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[test]
+fn an_active_instance_without_quorum_drops_the_address_and_idle_clients_hear_the_end() -> Try {
+    // What nobody drops stays.
+    Group::with(("10.77.0.50", LONG_LEASE), "", |group| {
+        let active = group.until_active()?;
+        group.until_in_sync()?;
+        group.until_only_on(active)?;
+        let lan = Arc::clone(&group.lan);
+        lan.on(CLIENT, || {
+            let mut idle = Peer::begun("10.77.0.50:5672")?;
+            idle.attach_receiver(0, QUEUE, 1)?;
+            for number in (0..NAMES.len()).filter(|number| *number != active) {
+                group.kill(number)?;
+            }
+            require!(idle.is_hung_up(LIMIT), "an idle client was told nothing");
+            Ok(())
+        })?;
+        wait::until_true("the address is nowhere", LIMIT, || {
+            group.holders().is_ok_and(|holders| holders.is_empty())
+        })
     })
 }
 
@@ -372,52 +433,50 @@ fn an_active_instance_without_quorum_drops_the_address_and_idle_clients_hear_the
 fn the_preferred_instance_gets_the_active_part_back_and_not_twice_in_a_row_when_it_fails() -> Try {
     const PREFERRED: usize = 0;
     let keys = "preferred_location = \"a\"\npreferred_delay_ms = 500";
-    let mut group = Group::start("10.77.0.50", keys)?;
-    // Whoever was first.
-    group.until_active_is(PREFERRED)?;
-    group.until_in_sync()?;
-    group.until_only_on(PREFERRED)?;
-    let client = group.client();
-    client.until_served()?;
-
-    // As it would be a minute later: nobody holds it off.
-    for site in group.sites.iter().skip(1) {
-        drop(std::fs::remove_file(site.data.join("preferred-held-off")));
-    }
-    for number in [1, 2] {
-        let Some(daemon) = group.daemons[number].take() else { fail!("it does not run") };
-        daemon.stop()?;
-        group.begin(number)?;
+    Group::with(("10.77.0.50", LEASE), keys, |group| {
+        // Whoever was first.
+        group.until_active_is(PREFERRED)?;
         group.until_in_sync()?;
-    }
-    group.kill(PREFERRED)?;
-    let second = group.until_active()?;
-    let began = Instant::now();
-    group.begin(PREFERRED)?;
-    group.until_active_is(PREFERRED)?;
-    println!("preferred: active again {:?} after its start began", began.elapsed());
-    client.until_served_anew("preferred location", began)?;
-    group.until_only_on(PREFERRED)?;
-    group.until_in_sync()?;
+        group.until_only_on(PREFERRED)?;
+        let client = group.client();
+        client.until_served()?;
 
-    // Within a minute: now it is held off.
-    group.kill(PREFERRED)?;
-    wait::until_true("another one is active", LIMIT, || group.active().is_some())?;
-    group.begin(PREFERRED)?;
-    let others = [1, 2];
-    wait::until_true("that it is held off is told", LIMIT, || {
-        others.iter().any(|number| group.site(*number).log().contains("TWL4311W"))
-    })?;
-    let active = group.until_active()?;
-    require!(active != PREFERRED, "it went to the preferred instance twice in a row");
-    println!("preferred: {} was active, then {}", NAMES[second], NAMES[active]);
-    client.end()?;
-    Ok(())
+        // As it would be a minute later: nobody holds it off.
+        for number in [1, 2] {
+            let Some(daemon) = group.daemons[number].take() else { fail!("it does not run") };
+            daemon.stop()?;
+            drop(std::fs::remove_file(group.site(number).data.join("preferred-held-off")));
+            group.begin(number)?;
+            group.until_in_sync()?;
+        }
+        group.kill(PREFERRED)?;
+        let second = group.until_active()?;
+        let began = Instant::now();
+        group.begin(PREFERRED)?;
+        group.until_active_is(PREFERRED)?;
+        println!("preferred: active again {:?} after its start began", began.elapsed());
+        group.until_only_on(PREFERRED)?;
+        client.until_accepted_more(10)?;
+        group.until_in_sync()?;
+
+        // Within a minute: now it is held off.
+        group.kill(PREFERRED)?;
+        group.until_active()?;
+        group.begin(PREFERRED)?;
+        wait::until_true("that it is held off is told", LIMIT, || {
+            [1, 2].iter().any(|number| group.site(*number).log().contains("TWL4311W"))
+        })?;
+        let active = group.until_active()?;
+        require!(active != PREFERRED, "it went to the preferred instance twice in a row");
+        println!("preferred: {} was active, then {}", NAMES[second], NAMES[active]);
+        client.end()?;
+        Ok(())
+    })
 }
 
 #[test]
 fn without_the_capability_the_queue_manager_serves_and_says_what_is_missing() -> Try {
-    let mut group = Group::prepare("10.77.0.50", "")?;
+    let mut group = Group::prepare(("10.77.0.50", LEASE), "")?;
     for (number, name) in NAMES.into_iter().enumerate() {
         let site = &group.sites[number];
         let daemon = group.lan.on(name, || {

@@ -150,7 +150,7 @@ async fn serve(
         GroupSocket { driver: Arc::clone(driver), view: Arc::clone(&view), events: asks };
     answering.start(&args.data).map_err(RunError::System)?;
     start_threads(args, (config, group), opened, &entrance, (names.clone(), events.clone()))?;
-    say(&GROUP_REPLICA, &[&args.name, &group.instance]);
+    say(&GROUP_REPLICA, &[&group.instance, &args.name]);
     welcome(args, &names, driver.clock(), again::is_again());
     loop {
         let stop = tokio::select! {
