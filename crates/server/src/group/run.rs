@@ -200,14 +200,17 @@ async fn leave(args: &RunArgs, driver: &Arc<Driver>, happened: &mut UnboundedRec
     for socket in [args.data.join("towline.sock"), socket::path(&args.data)] {
         std::fs::remove_file(socket).ok();
     }
-    if driver.door().is_none() {
-        return;
-    }
+    let Some(door) = driver.door() else { return };
     let hand_over = Arc::clone(driver);
     let handed = tokio::task::spawn_blocking(move || switch::hand_over(&hand_over, None)).await;
-    if let Ok(Ok(())) = handed {
-        // Its connections hear their end.
-        tokio::time::sleep(LINGER).await;
+    let has_heir = matches!(handed, Ok(Ok(())));
+    if !has_heir {
+        // Clients are told all the same: when the address goes, the kernel cannot tell them.
+        door.end();
+    }
+    // Its connections hear their end.
+    tokio::time::sleep(LINGER).await;
+    if has_heir {
         happened.close();
     }
 }
