@@ -5,10 +5,12 @@ use serde::{Deserialize, Serialize};
 
 mod group;
 mod instances;
+mod shared;
 mod table;
 
 pub use group::{GroupRole, GroupStatus, InstanceState, InstanceStatus};
 pub use instances::group_table;
+pub use shared::{InstanceRole, SharedStatus};
 pub use table::table;
 
 /// All that `towline status --json` says. Names of fields are part of the product's interface.
@@ -46,6 +48,9 @@ pub struct Status {
     /// The group, when this is an instance of one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<GroupStatus>,
+    /// The shared data folder, when this is one of several processes with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shared: Option<SharedStatus>,
     /// Local queues, by name.
     pub queues: Vec<QueueStatus>,
 }

@@ -211,6 +211,10 @@ pub(crate) struct Run {
     /// Define queues of such names on their first use; * at the end stands for anything
     #[arg(long, value_name = "PATTERN")]
     pub(crate) auto_define: Option<String>,
+    /// Share the data folder with other processes (strmqm -x): one is active, the others stand by and take
+    /// over. All of them need this option and the same configuration; see 'towline disktest --locks'
+    #[arg(long)]
+    pub(crate) standby: bool,
     /// Microseconds added to each sync of the log, for experiments
     #[arg(long, value_name = "N", default_value_t = 0, hide = true)]
     pub(crate) log_sync_delay_us: u64,

@@ -25,12 +25,9 @@ pub(crate) fn run(command: &Log) -> Result<(), Failure> {
 
 /// The log inside a data folder.
 fn folder(place: &LogPlace) -> Result<PathBuf, Failure> {
-    let folder = place.data.join("log");
-    if folder.is_dir() {
-        Ok(folder)
-    } else {
-        Err(Failure::about(folder.display(), "there is no recovery log"))
-    }
+    let folder = towline_server::log_folder(&place.data)?;
+    let nothing = || Failure::about(place.data.join("log").display(), "there is no recovery log");
+    folder.filter(|folder| folder.is_dir()).ok_or_else(nothing)
 }
 
 fn failed(folder: &Path) -> impl Fn(LogError) -> Failure {

@@ -26,6 +26,7 @@ pub(crate) fn run(arguments: &Run) -> Result<(), Failure> {
         config: arguments.config.clone(),
         auto_define: arguments.auto_define.clone(),
         log_sync_delay: Duration::from_micros(arguments.log_sync_delay_us),
+        standby: arguments.standby,
         program: program(),
     };
     towline_server::run(&told).map_err(Failure::failed)

@@ -106,7 +106,7 @@ fn locks_of_an_ordinary_disk_pass() {
     let result: Value = serde_json::from_str(&text(&output)).unwrap();
     assert_eq!(code(&output), 0, "{result}");
     let tests = result["locks"].as_array().unwrap();
-    assert_eq!(tests.len(), 11, "{result}");
+    assert_eq!(tests.len(), 14, "{result}");
     assert!(tests.iter().all(|test| test["passed"] == true), "{result}");
     assert!(result["blocks"].as_array().unwrap().is_empty(), "only the locks");
     assert!(is_empty(folder.path()));

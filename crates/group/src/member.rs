@@ -15,7 +15,7 @@
 mod input;
 mod out;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
 use raft::eraftpb::{Entry, HardState, Message as RaftMessage, MessageType};
@@ -133,7 +133,8 @@ pub struct Output {
     pub fetch: Vec<FetchOrder>,
     /// The role changed. Who was leader and is not must forget all that it decided.
     pub role: Option<Role>,
-    /// This member lags so far behind that it needs a copy from the leader.
+    /// This member lags so far behind that it needs a copy from the leader. Said again now and then
+    /// while it answers and still needs one.
     pub copy_from: Option<MemberId>,
 }
 
@@ -166,6 +167,11 @@ pub struct Member {
     /// Batches of this leader that the library has and that were not taken out of it again.
     proposed: VecDeque<BatchPlace>,
     heard: HashMap<MemberId, Time>,
+    /// Whose connection ended, and who was not heard since: what they acknowledged may be gone with
+    /// their disks.
+    pub(crate) gone: HashSet<MemberId>,
+    /// Since when members need a copy, as far as this leader said so.
+    copying: HashMap<MemberId, Time>,
     now: Time,
     /// What was committed at the last two heartbeats.
     marks: [u64; 2],
@@ -252,6 +258,8 @@ impl Member {
             held: None,
             proposed: VecDeque::new(),
             heard: HashMap::new(),
+            gone: HashSet::new(),
+            copying: HashMap::new(),
             now,
             marks: [committed; 2],
             marked_at: now,

@@ -78,14 +78,19 @@ impl Member {
         let acknowledged = table.place(matched).map_or(Lsn::ZERO, |place| place.end);
         let leads = self.role == Role::Leader;
         let is_heard = leads && self.is_heard(id);
-        let replicates =
-            progress.is_some_and(|progress| progress.state == ProgressState::Replicate);
+        // One that came back to a group in which nothing happens is not sent anything, so nothing shows
+        // that it would take it; it has everything all the same.
+        let takes_all = matched >= table.last().index
+            || progress.is_some_and(|progress| progress.state == ProgressState::Replicate);
         PeerProgress {
             id,
             acknowledged,
             backlog_bytes: if leads { tail.0.saturating_sub(acknowledged.0) } else { 0 },
             is_heard,
-            is_in_sync: is_heard && replicates && matched >= self.committed_before(),
+            is_in_sync: is_heard
+                && !self.gone.contains(&id)
+                && takes_all
+                && matched >= self.committed_before(),
             needs_copy: progress.is_some_and(|progress| progress.state == ProgressState::Snapshot),
         }
     }

@@ -10,8 +10,9 @@
 //! `append`, `batch`, `record`, `shared` (the state), `rule` (when to write), `writer`, `extents`
 //! and `keeper` (where to write); on the way back `cache`, `read`; `image`, `reclaim`; `pages`
 //! (what is written in place, beside the log); `recover`
-//! (start); `member` (the log of an instance of a group); [`offline`] (looking at a log at rest); [`backup`] (a copy of it, and back); `stats`,
-//! `histogram`.
+//! (start); `member` (the log of an instance of a group); [`offline`] (looking at a log at rest);
+//! [`backup`] (a copy of it, and back); [`succession`] (a folder of one's own from somebody else's);
+//! `stats`, `histogram`.
 
 #![forbid(unsafe_code)]
 
@@ -41,6 +42,7 @@ mod recover;
 mod rule;
 mod shared;
 mod stats;
+pub mod succession;
 #[cfg(test)]
 mod testing;
 pub mod times;

@@ -141,12 +141,14 @@ impl Log {
         member::lead(self.shared(), term)
     }
 
-    /// The group committed all up to `upto`, a durable position. While a leader's batches are not
-    /// committed they count as being written: what comes meanwhile gathers in the next batch.
+    /// The group committed all up to `upto`, a durable position. From the first call on, batches of
+    /// this leader that are durable and not committed count as being written: what comes meanwhile
+    /// gathers in the next batch, so a slow network makes batches larger and not more.
     pub fn committed(&self, upto: Lsn) {
         let mut state = self.shared().state();
-        if state.committed(upto) {
-            self.shared().wake_writer(&state);
+        if state.committed(upto) && state.writers_idle > 0 {
+            // Also for a lazy run, which nobody else would watch from now on.
+            self.shared().writers.notify_one();
         }
     }
 

@@ -40,6 +40,9 @@ pub struct Options {
     /// How long a lazy run waits for a forced one to ride with; 20 times as long while the log is
     /// [`crate::Space::Full`], where each batch costs at least 4 KiB of the reserve.
     pub lazy_delay: Duration,
+    /// Whether a file that held log is used again for new log. Not where another folder may have
+    /// links to it ([`crate::succession`]): then it is removed, and a new one is made.
+    pub recycle_extents: bool,
 }
 
 impl Default for Options {
@@ -53,6 +56,7 @@ impl Default for Options {
             log_bytes_max: 8 * 1024 * 1024 * 1024,
             reserve_bytes: 16 * 1024 * 1024,
             lazy_delay: Duration::from_millis(1),
+            recycle_extents: true,
         }
     }
 }
@@ -106,7 +110,8 @@ impl Options {
 
     /// How far behind the end of the log whole batches may lie after a crash: as many writes as may be
     /// unfinished at a time lie between.
-    pub(crate) fn stray_bytes(&self) -> u64 {
+    #[must_use]
+    pub fn stray_bytes(&self) -> u64 {
         let writes = self.writes_in_flight_max.max(4) as u64;
         writes * self.batch_bytes_hard_max() as u64
     }

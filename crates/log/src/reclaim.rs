@@ -52,6 +52,7 @@ pub(crate) fn reclaim(shared: &Shared, keep_from: Lsn) -> Result<(), LogError> {
 /// Takes the oldest extent out of those that hold log, if nobody needs it; and whether its file is
 /// worth keeping.
 fn take_oldest(shared: &Shared, first_needed: u64) -> Option<(u64, bool)> {
+    let spares_max = if shared.options.recycle_extents { SPARES_MAX } else { 0 };
     let mut state = shared.state();
     let extents = &mut state.extents;
     let oldest = extents.first;
@@ -59,5 +60,5 @@ fn take_oldest(shared: &Shared, first_needed: u64) -> Option<(u64, bool)> {
         return None;
     }
     extents.first += 1;
-    Some((oldest, extents.spares.len() < SPARES_MAX))
+    Some((oldest, extents.spares.len() < spares_max))
 }

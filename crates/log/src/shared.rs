@@ -137,7 +137,8 @@ pub(crate) struct State {
     /// Writers that are telling the listener what became durable, and look for work next.
     pub(crate) reporting: usize,
     /// Batches of a leader that are durable here and not known to be committed: their ends, and how
-    /// many forced runs they hold. `None` when nobody but this log decides.
+    /// many forced runs they hold. `None` while nobody says
+    /// what is committed.
     pub(crate) uncommitted: Option<VecDeque<(Lsn, u64)>>,
     pub(crate) durable: Lsn,
     /// Where images may begin.
@@ -447,7 +448,7 @@ impl State {
 
     /// The group committed all up to `upto`; true when that lets something go on.
     pub(crate) fn committed(&mut self, upto: Lsn) -> bool {
-        let Some(uncommitted) = &mut self.uncommitted else { return false };
+        let uncommitted = self.uncommitted.get_or_insert_default();
         let before = uncommitted.len();
         while uncommitted.pop_front_if(|(end, _)| *end <= upto).is_some() {}
         uncommitted.len() < before

@@ -132,11 +132,7 @@ pub fn back_up_at_rest(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<BackupReply, BackupError> {
     let began = Instant::now();
-    let folder = data.join("log");
-    if !folder.is_dir() {
-        let folder = data.display().to_string();
-        return Err(BackupError::NoLog { folder });
-    }
+    let folder = log_folder_of(data)?;
     let disk: Arc<dyn Disk> = Arc::new(LinuxDisk::open(&folder)?);
     let source = Source::at_rest(Arc::clone(&disk))?;
     let mut backup = Backup::open(&request.to)?;
@@ -175,8 +171,13 @@ pub fn check_backup(
 /// # Errors
 /// What keeps them from being read at all.
 pub fn check_images(data: &Path) -> Result<CheckReport, BackupError> {
-    let disk: Arc<dyn Disk> = Arc::new(LinuxDisk::read_only(&data.join("log"))?);
+    let disk: Arc<dyn Disk> = Arc::new(LinuxDisk::read_only(&log_folder_of(data)?)?);
     towline_log::backup::check_newest_image(&disk, &pages_of)
+}
+
+fn log_folder_of(data: &Path) -> Result<PathBuf, BackupError> {
+    let nothing = || BackupError::NoLog { folder: data.display().to_string() };
+    crate::log_folder(data).ok().flatten().ok_or_else(nothing)
 }
 
 /// Restores a backup into a data folder, which must be empty.

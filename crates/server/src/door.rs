@@ -327,6 +327,10 @@ impl Door {
         own: Option<ConnectionId>,
         input: Input<'_>,
     ) -> After {
+        if let Some(lease) = &self.surroundings.lease {
+            // Whoever was stopped, and wakes beside another active instance, says nothing more.
+            lease.need();
+        }
         let mut after = After::default();
         let Inner { instance, outboxes, out, .. } = inner;
         instance.step(now, input, &self.journal(), out);

@@ -2,8 +2,10 @@
 //!
 //! Reading order: [`run`] (start to end), `group` (an instance of a group, from replica to active), `link` (connections between instances), `door` (the one lock around the node), `net` (listeners and
 //! connections), `journal` and `bodies` (the log as node and connections see it), `pager`
-//! (pages of deep queues), `images`, `housekeeping` (when images are due, reclaim, time), `link` (to the other instances of a group), [`floating`] (the address of the active one), `clerk`
-//! (what administrators ask for), `backup` (copies, and the way back), `config`, `identity`, `users`, `attempts` (who comes in).
+//! (pages of deep queues), `images`, `housekeeping` (when images are due, reclaim, time), `link` (to
+//! the other instances of a group), [`floating`] (the address of the active one), `clerk` (what
+//! administrators ask for), `backup` (copies, and the way back), `shared_folder` (several processes,
+//! one of them active), `config`, `identity`, `users`, `attempts` (who comes in).
 //!
 //! It knows no queue rules and no protocol: it moves bytes and time between rooms that know them.
 
@@ -33,6 +35,7 @@ mod pager;
 mod random;
 mod refused;
 mod run;
+mod shared_folder;
 mod start;
 mod status;
 mod users;
@@ -40,9 +43,14 @@ mod users;
 pub use link::check as check_group;
 pub use refused::RunError;
 pub use run::{RunArgs, run};
+pub use shared_folder::log_folder;
 
 /// Exit status when the recovery log failed: what is acknowledged is safe, a restart will tell.
 pub const EXIT_LOG_FAILED: i32 = 70;
 
 /// Exit status of an instance of a group that must begin again and cannot do so by itself: start it.
 pub const EXIT_BEGINS_AGAIN: i32 = 75;
+
+/// Exit status when the lease of a shared data folder was lost: another instance may be active. Nothing
+/// was acknowledged since.
+pub const EXIT_LEASE_LOST: i32 = 71;

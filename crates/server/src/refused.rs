@@ -33,6 +33,13 @@ pub enum RunError {
         /// Why.
         error: StartError,
     },
+    /// Another instance is active on a shared data folder.
+    InUse {
+        /// Which folder.
+        data: PathBuf,
+        /// Who is active, host:pid.
+        holder: String,
+    },
     /// An address cannot be listened on.
     Listen {
         /// Which.
@@ -75,6 +82,9 @@ impl RunError {
             }
             RunError::Start { name, data, error } => {
                 START_FAILED.message(&[name, &format!("{}: {error}", data.display())])
+            }
+            RunError::InUse { data, holder } => {
+                FOLDER_IN_USE.message(&[&data.display().to_string(), holder])
             }
             RunError::Listen { address, error } => {
                 LISTEN_FAILED.message(&[address, &error.to_string()])

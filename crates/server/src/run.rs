@@ -23,7 +23,7 @@ use crate::net::{
 };
 use crate::refused::RunError;
 use crate::users::Users;
-use crate::{clerk, defaults, fetcher, hint, housekeeping, logging, pager, start};
+use crate::{clerk, defaults, fetcher, hint, housekeeping, logging, pager, shared_folder, start};
 
 /// How long a quiescing queue manager waits for open units of work.
 const QUIESCE_MAX: Duration = Duration::from_secs(10);
@@ -43,6 +43,8 @@ pub struct RunArgs {
     pub config: Option<PathBuf>,
     /// Names of queues that are defined on first use in this run.
     pub auto_define: Option<String>,
+    /// Stand by when another instance is active on the same data folder, and take over when it ends.
+    pub standby: bool,
     /// Added to each sync of the log, for experiments.
     pub log_sync_delay: Duration,
     /// How this program was called, for the commands to try that are printed after `ready`.
@@ -74,12 +76,19 @@ pub fn run(args: &RunArgs) -> Result<(), RunError> {
     let users = Users::read(&config.users).map_err(|why| refused(why.into()))?;
     let users = Arc::new(users);
     if let Some(group) = &config.group {
+        if args.standby {
+            let why = "--standby is for several processes on one folder, and [group] for three \
+                       instances with a folder each: choose one";
+            return Err(refused(ConfigError::from(why.to_owned())));
+        }
         return crate::group::run(args, &config, group, &users, clock);
     }
+    let home = shared_folder::enter(args, &mut config)?;
     let start::Opened { door, fetches, page_requests, chores, images } =
-        start::open(&args.name, &args.data, &config, args.log_sync_delay, clock).map_err(
-            |error| RunError::Start { name: args.name.clone(), data: args.data.clone(), error },
-        )?;
+        start::open(&args.name, &home, &config, args.log_sync_delay, clock).map_err(|error| {
+            RunError::Start { name: args.name.clone(), data: args.data.clone(), error }
+        })?;
+    home.settle();
     fetcher::start(fetches, Arc::clone(&door)).map_err(RunError::System)?;
     let pages = images.pages().clone();
     pager::start(page_requests, Arc::clone(&door), pages).map_err(RunError::System)?;
@@ -96,6 +105,7 @@ pub fn run(args: &RunArgs) -> Result<(), RunError> {
         log(&HOUSEKEEPING_FAILED, &[&error.to_string()]);
     }
     door.log().shutdown();
+    home.leave();
     served?;
     log(&ENDED, &[&args.name]);
     Ok(())
@@ -239,7 +249,7 @@ pub(crate) enum LocalEvent {
 }
 
 /// Writes to standard output. False when nobody reads it.
-fn say(text: &str) -> bool {
+pub(crate) fn say(text: &str) -> bool {
     use std::io::Write;
     let mut out = std::io::stdout().lock();
     writeln!(out, "{text}").and_then(|()| out.flush()).is_ok()

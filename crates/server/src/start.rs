@@ -28,6 +28,7 @@ use crate::fetcher::Fetcher;
 use crate::images::{Images, Stand};
 use crate::logging::log;
 use crate::pager::{self, Pager};
+use crate::shared_folder::{Home, Lease};
 use crate::status::Surroundings;
 
 /// Why a data folder cannot be started from.
@@ -93,23 +94,24 @@ pub(crate) struct Opened {
     pub(crate) images: Arc<Images>,
 }
 
-/// Opens the log in `data` and brings the queue manager `name` back.
+/// Opens the log of `home` and brings the queue manager `name` back.
 ///
 /// # Errors
 /// When the folder, the log or its content cannot be used; nothing is changed then.
 pub(crate) fn open(
     name: &str,
-    data: &Path,
+    home: &Home,
     config: &Config,
     sync_delay: Duration,
     clock: Clock,
 ) -> Result<Opened, StartError> {
     let new_id = LogId(u128::from_le_bytes(crate::random::bytes()));
-    let found = bring_back(name, data, config, sync_delay, (new_id, None))?;
+    let found = bring_back(name, home, config, sync_delay, (new_id, None))?;
     let Found { restart, recovery, pages, status, marker, tail, disk } = found;
     let instance = restart.finish(tail);
     let extent_bytes = recovery.extent_bytes();
-    let made = Door::make(instance, (config, extent_bytes, status), &pages, &marker, clock);
+    let about = (config, extent_bytes, status);
+    let made = Door::make(instance, about, (&pages, &marker, home.lease()), clock);
     let listener: Arc<dyn towline_log::Listener> = made.door.clone();
     let running = recovery.start(listener).map_err(StartError::Log)?;
     made.door.set_log(running);
@@ -132,8 +134,7 @@ impl Door {
     pub(crate) fn make(
         instance: Instance,
         (config, extent_bytes, restart): (&Config, u64, RestartStatus),
-        pages: &Pages,
-        marker: &Path,
+        (pages, marker, lease): (&Pages, &Path, Option<&Arc<Lease>>),
         clock: Clock,
     ) -> Made {
         let (fetcher, fetches) = Fetcher::new();
@@ -143,6 +144,7 @@ impl Door {
             cache_bytes_max: config.log.cache_bytes,
             log_bytes_nearly_max: log_bytes_max(config).saturating_sub(2 * extent_bytes),
             restart,
+            lease: lease.cloned(),
             ..Surroundings::default()
         };
         assert!(surroundings.pages.set(pages.clone()).is_ok(), "the page file is opened once");
@@ -178,32 +180,34 @@ pub(crate) fn remove_marker(marker: &Path, images: &Images, stand: &impl Stand) 
     }
 }
 
-/// Reads what there is in `data`: the newest image and the log behind it, and applies it, but for runs
+/// Reads what there is in `home`: the newest image and the log behind it, and applies it, but for runs
 /// that end behind the batch `known`, if that is given. A log that does not exist is made, with the id that is given.
 ///
 /// # Errors
 /// When the folder, the log or its content cannot be used; nothing is changed then.
 pub(crate) fn bring_back(
     name: &str,
-    data: &Path,
+    home: &Home,
     config: &Config,
     sync_delay: Duration,
     (new_id, known): (LogId, Option<u64>),
 ) -> Result<Found, StartError> {
-    let folder = data.join("log");
+    let (data, folder) = (home.data(), home.log_folder());
     // Messages and the administrator's socket are nobody else's.
-    make_folder(&folder).map_err(StartError::Folder)?;
+    make_folder(folder).map_err(StartError::Folder)?;
     // Somebody else may have made it a moment ago, without a sync.
     sync_folder(data).map_err(StartError::Folder)?;
-    let disk = LinuxDisk::open(&folder).map_err(StartError::Log)?;
+    let disk = LinuxDisk::open(folder).map_err(StartError::Log)?;
+    home.check()?;
     log(&STARTING, &[name, env!("CARGO_PKG_VERSION"), &data.display().to_string()]);
     let disk: Arc<dyn Disk> = if sync_delay.is_zero() {
         Arc::new(disk)
     } else {
         Arc::new(DelayDisk::new(Arc::new(disk), sync_delay))
     };
-    let marker = data.join(REBUILD_MARKER);
-    let back = Back { name, config, disk, marker: &marker, new_id, known };
+    let disk = home.guard(disk);
+    let marker = home.rebuild_marker();
+    let back = Back { name, config, home, disk, marker: &marker, new_id, known };
     if marker.exists() {
         log(&REBUILDING, &["an earlier start, or run, found that pages cannot be used"]);
         return back.bring(Trust::Ignored);
@@ -226,6 +230,7 @@ const EVICTION_INTERVAL: u64 = 4_096;
 struct Back<'a> {
     name: &'a str,
     config: &'a Config,
+    home: &'a Home,
     disk: Arc<dyn Disk>,
     /// See [`mark_rebuild`].
     marker: &'a Path,
@@ -239,7 +244,8 @@ impl Back<'_> {
     fn bring(&self, trust: Trust) -> Result<Found, StartError> {
         let began = Instant::now();
         let disk = Arc::clone(&self.disk);
-        let recovery = Recovery::open(Arc::clone(&disk), options(self.config), self.new_id);
+        let options = self.home.options(options(self.config));
+        let recovery = Recovery::open(Arc::clone(&disk), options, self.new_id);
         let mut recovery = recovery.map_err(StartError::Log)?;
         if let Some(committed) = self.known {
             recovery.yield_upto(committed);
@@ -421,7 +427,7 @@ fn log_bytes_max(config: &Config) -> u64 {
 
 /// Makes a folder and those above it that are missing, each one's name synced before anything is
 /// kept in it: a power cut must not take the log away with the name of its folder.
-fn make_folder(folder: &Path) -> std::io::Result<()> {
+pub(crate) fn make_folder(folder: &Path) -> std::io::Result<()> {
     let parent = match folder.parent() {
         Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
         Some(parent) => parent,
@@ -440,7 +446,7 @@ fn make_folder(folder: &Path) -> std::io::Result<()> {
 }
 
 /// Makes the names in a folder durable.
-fn sync_folder(folder: &Path) -> std::io::Result<()> {
+pub(crate) fn sync_folder(folder: &Path) -> std::io::Result<()> {
     std::fs::File::open(folder)?.sync_all()
 }
 

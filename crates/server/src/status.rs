@@ -11,6 +11,7 @@ use towline_types::{Time, limits};
 
 use crate::images::Taken;
 use crate::net::Arrivals;
+use crate::shared_folder::Lease;
 
 /// What the node is surrounded by.
 #[derive(Default)]
@@ -31,6 +32,8 @@ pub(crate) struct Surroundings {
     pub(crate) arrivals: Arc<Arrivals>,
     /// The group, when this is an instance of one.
     pub(crate) group: OnceLock<Arc<dyn crate::door::GroupView>>,
+    /// The lease of a shared data folder.
+    pub(crate) lease: Option<Arc<Lease>>,
     /// The page file, once it is open.
     pub(crate) pages: OnceLock<Pages>,
 }
@@ -50,6 +53,7 @@ impl Surroundings {
             listeners: self.listeners.get().cloned().unwrap_or_default(),
             log: log_status(log),
             restart: self.restart.clone(),
+            shared: self.lease.as_ref().map(|lease| lease.status()),
             image: self.image(log),
             index: self.index(),
             group: self.group.get().map(|view| view.group()),

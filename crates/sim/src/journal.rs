@@ -5,7 +5,7 @@
 //! Invariants: the end of a run is the end of its last record; batches follow each other by index
 //! and position.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use bytes::Bytes;
 use towline_admin::status::Status;
@@ -19,6 +19,8 @@ use crate::runs::{PREFIX_BYTES, put_record};
 #[derive(Debug)]
 pub(crate) struct SimulatedJournal {
     open: RefCell<Open>,
+    /// There is no room for anything.
+    full: Cell<bool>,
 }
 
 #[derive(Debug)]
@@ -57,7 +59,11 @@ impl SimulatedJournal {
             batch_bytes,
             block_bytes,
         };
-        SimulatedJournal { open: RefCell::new(open) }
+        SimulatedJournal { open: RefCell::new(open), full: Cell::new(false) }
+    }
+
+    pub(crate) fn fill(&self, full: bool) {
+        self.full.set(full);
     }
 
     pub(crate) fn waiting(&self) -> Waiting {
@@ -121,6 +127,9 @@ impl Open {
 
 impl Journal for SimulatedJournal {
     fn append(&self, facts: &mut [Fact], durability: Durability) -> Option<Lsn> {
+        if self.full.get() {
+            return None;
+        }
         let mut open = self.open.borrow_mut();
         let count = facts.len();
         for (number, fact) in facts.iter_mut().enumerate() {

@@ -2,8 +2,8 @@
 //!
 //! Not here: what a run does (the library). This is the only part with a clock, threads and output.
 //!
-//! Exit status: 0 no rule was broken, 1 one was, 2 the command line is wrong, 134 an assertion of the
-//! code under test ended the process (the seed is printed before).
+//! Exit status: 0 no rule was broken, 1 one was, 2 the command line is wrong, 101 or 134 an assertion of
+//! the code under test ended the process (the seed is printed before).
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -94,6 +94,8 @@ fn tell_the_seed_of_a_panic(lines: usize) {
         last_events(lines).iter().for_each(|line| eprintln!("{line}"));
         eprintln!("seed {} broke an assertion; repeat it: make sim SEED={0}", SEED.get());
         before(panic);
+        // As where panics abort: other threads must not go on as though nothing had happened.
+        std::process::exit(101);
     }));
 }
 

@@ -98,17 +98,33 @@ impl Site {
     /// When it ends or stays silent; the text has the end of its log.
     pub fn start(&self) -> Try<Daemon> {
         let begun = Instant::now();
+        let mut daemon = self.spawn()?;
+        daemon.await_active()?;
+        daemon.started_in = begun.elapsed();
+        Ok(daemon)
+    }
+
+    /// Starts the daemon and waits until it stands by, behind another one on the same data folder.
+    ///
+    /// # Errors
+    /// When it ends, gets active or stays silent; the text has the end of its log.
+    pub fn start_standby(&self) -> Try<Daemon> {
+        let daemon = self.spawn()?;
+        let line = daemon.lines.recv_timeout(START_LIMIT);
+        let line = line.map_err(|_| format!("no standby:\n{}", daemon.log_end()))?;
+        require!(line.starts_with("standby "), "not a standby: {line}");
+        Ok(daemon)
+    }
+
+    fn spawn(&self) -> Try<Daemon> {
         let path = self.log_path();
         let log = OpenOptions::new().create(true).append(true).open(&path)?;
         let mut command = self.command()?;
         let mut child = command.stdout(Stdio::piped()).stderr(log).spawn()?;
         let Some(stdout) = child.stdout.take() else { fail!("no standard output") };
         let lines = read_lines(stdout);
-        let mut daemon =
-            Daemon { child, url: String::new(), lines, log: path, started_in: Duration::ZERO };
-        daemon.url = daemon.await_ready()?;
-        daemon.started_in = begun.elapsed();
-        Ok(daemon)
+        let (url, started_in) = (String::new(), Duration::ZERO);
+        Ok(Daemon { child, url, lines, log: path, started_in })
     }
 
     /// Starts a daemon that is expected to refuse, and waits for its end.
@@ -313,8 +329,37 @@ impl Daemon {
     /// # Errors
     /// When the process is gone.
     pub fn terminate(&self) -> Try {
+        self.signal(Signal::TERM)
+    }
+
+    /// Stops the process where it is (SIGSTOP).
+    ///
+    /// # Errors
+    /// When the process is gone.
+    pub fn pause(&self) -> Try {
+        self.signal(Signal::STOP)
+    }
+
+    /// Lets a stopped process go on (SIGCONT).
+    ///
+    /// # Errors
+    /// When the process is gone.
+    pub fn wake(&self) -> Try {
+        self.signal(Signal::CONT)
+    }
+
+    fn signal(&self, signal: Signal) -> Try {
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).ok_or("no pid")?;
-        Ok(kill_process(pid, Signal::TERM)?)
+        Ok(kill_process(pid, signal)?)
+    }
+
+    /// Waits until it accepts clients: a standby when it has taken over.
+    ///
+    /// # Errors
+    /// When it ends or stays silent; the text has the end of its log.
+    pub fn await_active(&mut self) -> Try {
+        self.url = self.await_ready()?;
+        Ok(())
     }
 
     /// Waits for the end of the process.

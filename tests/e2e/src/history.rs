@@ -130,6 +130,15 @@ impl History {
         self.units.len()
     }
 
+    /// Units whose commit was answered so far.
+    #[must_use]
+    pub fn committed(&self) -> usize {
+        let fates = self.units.iter().map(|unit| match unit {
+            Unit::Put(fate, _) | Unit::Move(fate, _) => *fate,
+        });
+        fates.filter(|fate| *fate == Fate::Committed).count()
+    }
+
     /// Notes what is known now of a unit's end.
     pub fn set_fate(&mut self, number: usize, fate: Fate) {
         match self.units.get_mut(number) {
@@ -146,13 +155,18 @@ impl History {
         let places = places(found);
         let mut tally = Tally { messages: places.len(), ..Tally::default() };
         let mut expected = places.clone();
-        for unit in &self.units {
+        let moves = self.last_moves();
+        for (number, unit) in self.units.iter().enumerate() {
             match unit {
                 Unit::Put(fate, messages) => {
                     judge_put(*fate, messages, &places, &mut tally)?;
                     messages.iter().for_each(|(_, id)| drop(expected.remove(id)));
                 }
-                Unit::Move(fate, ids) => judge_move(*fate, ids, &places, &mut tally)?,
+                Unit::Move(fate, ids) => {
+                    let came_back = |id: &Id| moves.get(id).is_some_and(|last| *last > number);
+                    let rest: Vec<Id> = ids.iter().copied().filter(|id| !came_back(id)).collect();
+                    judge_move(*fate, ids, &rest, &places, &mut tally)?;
+                }
             }
         }
         require!(expected.is_empty(), "messages that nobody put: {expected:?}");
@@ -160,6 +174,20 @@ impl History {
             judge_order(*queue, ids)?;
         }
         Ok(tally)
+    }
+}
+
+impl History {
+    /// The last unit in which each message was got. One that was got again was not moved before: a
+    /// client that goes on after a lost connection meets what its unanswered commit did not move.
+    fn last_moves(&self) -> HashMap<Id, usize> {
+        let mut last = HashMap::new();
+        for (number, unit) in self.units.iter().enumerate() {
+            if let Unit::Move(_, ids) = unit {
+                last.extend(ids.iter().map(|id| (*id, number)));
+            }
+        }
+        last
     }
 }
 
@@ -199,7 +227,12 @@ fn judge_put(fate: Fate, put: &[(Queue, Id)], places: &Places, tally: &mut Tally
     Ok(())
 }
 
-fn judge_move(fate: Fate, ids: &[Id], places: &Places, tally: &mut Tally) -> Try {
+fn judge_move(fate: Fate, ids: &[Id], rest: &[Id], places: &Places, tally: &mut Tally) -> Try {
+    let came_back = ids.len() - rest.len();
+    require!(
+        fate != Fate::Committed || came_back == 0,
+        "LOST COMMIT: {came_back} of a committed move were got again: {ids:?}"
+    );
     let moved = ids.iter().filter(|id| is_at(places, **id, Queue::To)).count();
     let stayed = ids.iter().filter(|id| is_at(places, **id, Queue::From)).count();
     require!(moved + stayed == ids.len(), "LOST: moved {moved}, stayed {stayed} of {ids:?}");
@@ -210,6 +243,13 @@ fn judge_move(fate: Fate, ids: &[Id], places: &Places, tally: &mut Tally) -> Try
         }
         // A later unit may have moved them; that unit's own judgement covers it.
         Fate::NotCommitted => {}
+        // What came back shows that it was rolled back; of the rest, then, nothing was moved by it, and
+        // only later units, which are judged themselves, moved anything.
+        Fate::Unknown if came_back > 0 => {
+            let whole = rest.iter().all(|id| is_at(places, *id, Queue::From));
+            require!(whole, "HALF A UNIT: {came_back} came back, {moved} moved: {ids:?}");
+            tally.found_rolled_back += 1;
+        }
         Fate::Unknown => {
             require!(moved == 0 || stayed == 0, "HALF A UNIT: moved {moved} of {ids:?}");
             let count =
@@ -251,6 +291,10 @@ mod tests {
             history.begin(Unit::Put(Fate::Committed, put));
         }
         history.begin(unit);
+        judged(&history, from, to)
+    }
+
+    fn judged(history: &History, from: &[u32], to: &[u32]) -> Result<Tally, String> {
         let ids = |numbers: &[u32]| numbers.iter().map(|number| id(*number)).collect();
         let found = Found::from([(Queue::From, ids(from)), (Queue::To, ids(to))]);
         history.judge(&found).map_err(|error| error.to_string())
@@ -302,6 +346,20 @@ mod tests {
         assert!(verdict(moved(Fate::Committed), &[0, 1, 2], &[]).unwrap_err().contains("COMMIT"));
         assert!(verdict(moved(Fate::Unknown), &[0, 2], &[1]).unwrap_err().contains("HALF"));
         assert!(verdict(moved(Fate::NotCommitted), &[0, 1, 2], &[]).is_ok());
+    }
+
+    #[test]
+    fn a_message_that_was_got_again_shows_how_its_unit_ended() {
+        let again = |fate, gone: &[u32], stayed: &[u32]| {
+            let mut history = History::default();
+            history.begin(put(Fate::Committed));
+            history.begin(moved(fate));
+            history.begin(Unit::Move(Fate::Committed, vec![id(0)]));
+            judged(&history, stayed, gone)
+        };
+        assert!(again(Fate::Unknown, &[0], &[1]).is_ok());
+        assert!(again(Fate::Unknown, &[0, 1], &[]).unwrap_err().contains("HALF"));
+        assert!(again(Fate::Committed, &[0, 1], &[]).unwrap_err().contains("LOST COMMIT"));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //!
 //! Here is what the test files in `tests/` stand on, in reading order: [`chance`] (seeds),
 //! [`wait`] (levels, not edges), [`place`] (where programs are), [`daemon`] (start, kill, ask),
+//! [`group`] (three of them),
 //! [`program`] (clients in other languages), [`wire`] (raw AMQP bytes), [`peer`] (a hostile or a
 //! plain peer on one socket), [`lossy`] (a file system that forgets), [`slow`] (one that
 //! takes its time), [`slow_net`] (a network
@@ -15,6 +16,7 @@ pub mod chance;
 pub mod daemon;
 pub mod deep;
 pub mod extent;
+pub mod group;
 pub mod history;
 pub mod lan;
 pub mod lossy;

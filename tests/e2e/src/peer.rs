@@ -193,12 +193,20 @@ impl Peer {
     /// # Errors
     /// When it is not accepted.
     pub fn put(&mut self, handle: u32, delivery: u32, body: &[u8]) -> Try {
-        let bytes = crate::wire::message(true, body);
-        self.send(&amqp(0, &transfer(handle, delivery, false), &bytes))?;
+        self.put_unanswered(handle, delivery, body)?;
         let answer = self.expect(code::DISPOSITION)?;
         let state = answer.performative.field(4).code();
         require!(state == Some(code::ACCEPTED), "not accepted: {answer:?}");
         Ok(())
+    }
+
+    /// Puts one small durable message, and waits for nothing.
+    ///
+    /// # Errors
+    /// When the socket is gone.
+    pub fn put_unanswered(&mut self, handle: u32, delivery: u32, body: &[u8]) -> Try {
+        let bytes = crate::wire::message(true, body);
+        self.send(&amqp(0, &transfer(handle, delivery, false), &bytes))
     }
 
     /// Waits until so many of our deliveries are accepted and settled, one by one or in ranges.

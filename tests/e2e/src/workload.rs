@@ -1,9 +1,11 @@
-//! Producers and a mover that work in transactions until the daemon is gone, noting what they
-//! were told. The client is fe2o3-amqp, which shares no code with the product.
+//! Producers and a mover that work in transactions until the daemon is gone, or, with a list of
+//! addresses, until they are told to end, noting what they were told. The client is fe2o3-amqp, which
+//! shares no code with the product.
 //!
 //! Not here: the faults, and the judgement (history.rs). Invariant: a fate is noted as unknown
 //! before the commit is sent, and as committed only after its answer.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -28,8 +30,16 @@ use crate::{Try, fail, require};
 
 /// No answer takes this long while the daemon lives.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// A client with a list of addresses tries the next one when an answer takes so long.
+const PATIENCE_WITH_LIST: Duration = Duration::from_secs(5);
+/// Before it tries the next one.
+const BEFORE_NEXT: Duration = Duration::from_millis(50);
+/// What is under way ends in this time, or is left as it is.
+const END_MAX: Duration = Duration::from_secs(15);
 /// How long the mover waits for a further message before it commits what it has.
 const NO_MORE: Duration = Duration::from_millis(20);
+/// How long it waits for the first one, between looks whether it shall end.
+const LOOK_UP: Duration = Duration::from_millis(200);
 /// Producers in units of work.
 const PRODUCERS: u32 = 3;
 
@@ -40,18 +50,44 @@ pub struct Workload {
     thread: JoinHandle<Vec<String>>,
     history: Shared,
     gone: oneshot::Sender<()>,
+    ending: Arc<AtomicBool>,
+}
+
+/// What the clients of a round have in common.
+#[derive(Clone)]
+struct Round {
+    /// One, or a fail-over list.
+    addresses: Vec<String>,
+    /// Whether a client whose connection is lost goes on with the next address.
+    returns: bool,
+    number: u32,
+    history: Shared,
+    /// Set: no unit is begun any more.
+    ending: Arc<AtomicBool>,
 }
 
 impl Workload {
     /// Connects all clients and lets them work.
     #[must_use]
     pub fn start(daemon: &Daemon, round: u32, chance: &mut Chance) -> Self {
-        let history = Shared::default();
-        let (address, noted) = (daemon.url(), Arc::clone(&history));
+        Self::begin(vec![daemon.url()], false, round, chance)
+    }
+
+    /// The same with a fail-over list: clients whose connection is lost, or that are refused something,
+    /// go on elsewhere.
+    #[must_use]
+    pub fn start_returning(addresses: Vec<String>, round: u32, chance: &mut Chance) -> Self {
+        Self::begin(addresses, true, round, chance)
+    }
+
+    fn begin(addresses: Vec<String>, returns: bool, number: u32, chance: &mut Chance) -> Self {
+        let (history, ending) = (Shared::default(), Arc::default());
+        let round = Round { addresses, returns, number, history, ending };
+        let (history, ending) = (Arc::clone(&round.history), Arc::clone(&round.ending));
         let seeds: Vec<u64> = (0..=PRODUCERS + 1).map(|_| chance.bits()).collect();
         let (gone, notice) = oneshot::channel();
-        let thread = thread::spawn(move || work(&address, round, &seeds, &noted, notice));
-        Self { thread, history, gone }
+        let thread = thread::spawn(move || work(&round, &seeds, notice));
+        Self { thread, history, gone, ending }
     }
 
     /// The daemon is gone: stops every client where it is, and gives back what they noted.
@@ -68,6 +104,24 @@ impl Workload {
         Ok(history.clone())
     }
 
+    /// Lets every client end its unit and close its connection, and gives back what they noted.
+    ///
+    /// # Errors
+    /// When a client panicked.
+    pub fn finish(self) -> Try<History> {
+        self.ending.store(true, Ordering::SeqCst);
+        let Ok(complaints) = self.thread.join() else { fail!("a client panicked") };
+        require!(complaints.is_empty(), "clients complain: {complaints:?}");
+        let history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(history.clone())
+    }
+
+    /// Units whose commit was answered so far.
+    #[must_use]
+    pub fn units_committed(&self) -> usize {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner).committed()
+    }
+
     /// Units begun so far.
     #[must_use]
     pub fn units_begun(&self) -> usize {
@@ -80,9 +134,17 @@ impl Workload {
 /// # Errors
 /// When a queue cannot be read.
 pub fn drain_all(daemon: &Daemon) -> Try<Found> {
+    drain_at(daemon.address())
+}
+
+/// The same at an address, host and port.
+///
+/// # Errors
+/// When a queue cannot be read.
+pub fn drain_at(address: &str) -> Try<Found> {
     let mut found = Found::new();
     for queue in Queue::ALL {
-        let mut peer = Peer::begun(daemon.address())?;
+        let mut peer = Peer::begun(address)?;
         let bodies = peer.drain(queue.name())?;
         let ids = bodies.iter().map(|body| Id::read(body).ok_or_else(|| body.clone()));
         let ids = ids.collect::<Result<Vec<_>, _>>();
@@ -91,13 +153,7 @@ pub fn drain_all(daemon: &Daemon) -> Try<Found> {
     Ok(found)
 }
 
-fn work(
-    address: &str,
-    round: u32,
-    seeds: &[u64],
-    history: &Shared,
-    gone: oneshot::Receiver<()>,
-) -> Vec<String> {
+fn work(round: &Round, seeds: &[u64], gone: oneshot::Receiver<()>) -> Vec<String> {
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
         return vec!["no runtime".into()];
     };
@@ -105,22 +161,30 @@ fn work(
         let mut tasks = JoinSet::new();
         for (at, seed) in (0..).zip(seeds) {
             let client = Client {
-                address: address.into(),
-                id: Id { round, producer: at, number: 0 },
+                round: round.clone(),
+                id: Id { round: round.number, producer: at, number: 0 },
                 chance: Chance::of(*seed),
-                history: Arc::clone(history),
             };
             tasks.spawn(client.run());
         }
         let mut complaints = Vec::new();
         tokio::select! {
             _ = gone => {}
+            () = overdue(round) => {}
             () = listen(&mut tasks, &mut complaints) => {}
         }
         // The client library does not always notice a connection that is gone; nobody waits for it.
         tasks.abort_all();
         complaints
     })
+}
+
+/// Comes when clients were told to end, and have had the time for it.
+async fn overdue(round: &Round) {
+    while !round.is_ending() {
+        tokio::time::sleep(BEFORE_NEXT).await;
+    }
+    tokio::time::sleep(END_MAX).await;
 }
 
 /// Waits for clients that end, and notes what they complain about.
@@ -138,52 +202,86 @@ async fn listen(tasks: &mut JoinSet<Complaint>, complaints: &mut Vec<String>) {
 struct Complaint(Option<String>);
 
 struct Client {
-    address: String,
+    round: Round,
     id: Id,
     chance: Chance,
-    history: Shared,
+}
+
+impl Round {
+    fn is_ending(&self) -> bool {
+        self.ending.load(Ordering::SeqCst)
+    }
+
+    fn patience(&self) -> Duration {
+        if self.returns { PATIENCE_WITH_LIST } else { PATIENCE }
+    }
 }
 
 impl Client {
     async fn run(mut self) -> Complaint {
         let producer = self.id.producer;
-        let worked = match producer {
-            0 => self.move_messages().await,
-            at if at <= PRODUCERS => self.produce_units().await,
-            _ => self.produce_singly().await,
-        };
-        match worked {
-            Ok(()) => Complaint(Some(format!("client {producer} stopped by itself"))),
-            Err(error) => {
-                let text = error.to_string();
-                let refused = text.contains("REFUSED") || text.contains("deadline");
-                Complaint(refused.then(|| format!("client {producer}: {text}")))
+        // Not all at the first address: any instance of a group takes clients.
+        let mut next = producer as usize;
+        loop {
+            let addresses = &self.round.addresses;
+            let address = addresses[next % addresses.len()].clone();
+            let worked = self.work_at(&address).await;
+            if self.round.returns {
+                if self.round.is_ending() {
+                    return Complaint(None);
+                }
+                next += 1;
+                tokio::time::sleep(BEFORE_NEXT).await;
+                continue;
             }
+            return match worked {
+                Ok(()) => Complaint(Some(format!("client {producer} stopped by itself"))),
+                Err(error) => {
+                    let text = error.to_string();
+                    let refused = text.contains("REFUSED") || text.contains("deadline");
+                    Complaint(refused.then(|| format!("client {producer}: {text}")))
+                }
+            };
         }
+    }
+
+    /// Works over one connection, until it is lost or the client is told to end.
+    async fn work_at(&mut self, address: &str) -> Try {
+        let (mut connection, mut session) = self.session(address).await?;
+        match self.id.producer {
+            0 => self.move_messages(&mut session).await?,
+            at if at <= PRODUCERS => self.produce_units(&mut session).await?,
+            _ => self.produce_singly(&mut session).await?,
+        }
+        let patience = self.round.patience();
+        timeout(patience, session.end()).await??;
+        timeout(patience, connection.close()).await??;
+        Ok(())
     }
 
     async fn session(
         &self,
+        address: &str,
     ) -> Try<(fe2o3_amqp::connection::ConnectionHandle<()>, SessionHandle<()>)> {
         let container = format!("crash-{}-{}", self.id.round, self.id.producer);
+        let patience = self.round.patience();
         let opening = Connection::builder()
             .container_id(container)
             .sasl_profile(SaslProfile::Anonymous)
-            .open(self.address.as_str());
-        let mut connection = timeout(PATIENCE, opening).await??;
-        let session = timeout(PATIENCE, Session::begin(&mut connection)).await??;
+            .open(address);
+        let mut connection = timeout(patience, opening).await??;
+        let session = timeout(patience, Session::begin(&mut connection)).await??;
         Ok((connection, session))
     }
 
-    async fn produce_units(&mut self) -> Try {
-        let (_connection, mut session) = self.session().await?;
+    async fn produce_units(&mut self, session: &mut SessionHandle<()>) -> Try {
+        let patience = self.round.patience();
         let mut from =
-            timeout(PATIENCE, Sender::attach(&mut session, "from", Queue::From.name())).await??;
+            timeout(patience, Sender::attach(session, "from", Queue::From.name())).await??;
         let mut beside =
-            timeout(PATIENCE, Sender::attach(&mut session, "beside", Queue::Beside.name()))
-                .await??;
-        let control = timeout(PATIENCE, Controller::attach(&mut session, "control")).await??;
-        loop {
+            timeout(patience, Sender::attach(session, "beside", Queue::Beside.name())).await??;
+        let control = timeout(patience, Controller::attach(session, "control")).await??;
+        while !self.round.is_ending() {
             let plan: Vec<(Queue, Id)> = (0..self.chance.within(1, 6))
                 .map(|_| {
                     let queue = if self.chance.percent(50) { Queue::From } else { Queue::Beside };
@@ -191,47 +289,50 @@ impl Client {
                 })
                 .collect();
             let unit = self.note(Unit::Put(Fate::NotCommitted, plan.clone()));
-            let mut work = timeout(PATIENCE, Transaction::declare(&control, None)).await??;
+            let mut work = timeout(patience, Transaction::declare(&control, None)).await??;
             work.set_rollback_on_drop_trials(0);
             for (queue, id) in plan {
                 let sender = if queue == Queue::From { &mut from } else { &mut beside };
                 let posting = work.post(sender, self.message(id));
-                accepted(&timeout(PATIENCE, posting).await??)?;
+                accepted(&timeout(patience, posting).await??)?;
             }
             if self.chance.percent(10) {
-                timeout(PATIENCE, work.rollback()).await??;
+                timeout(patience, work.rollback()).await??;
             } else {
                 self.commit(unit, work).await?;
             }
         }
+        Ok(())
     }
 
-    async fn produce_singly(&mut self) -> Try {
-        let (_connection, mut session) = self.session().await?;
-        let attaching = Sender::attach(&mut session, "single", Queue::Beside.name());
-        let mut sender = timeout(PATIENCE, attaching).await??;
-        loop {
+    async fn produce_singly(&mut self, session: &mut SessionHandle<()>) -> Try {
+        let patience = self.round.patience();
+        let attaching = Sender::attach(session, "single", Queue::Beside.name());
+        let mut sender = timeout(patience, attaching).await??;
+        while !self.round.is_ending() {
             let id = self.next_id();
             let unit = self.note(Unit::Put(Fate::Unknown, vec![(Queue::Beside, id)]));
             let sending = sender.send(self.message(id));
-            accepted(&timeout(PATIENCE, sending).await??)?;
+            accepted(&timeout(patience, sending).await??)?;
             self.set_fate(unit, Fate::Committed);
         }
+        Ok(())
     }
 
-    async fn move_messages(&mut self) -> Try {
-        let (_connection, mut session) = self.session().await?;
+    async fn move_messages(&mut self, session: &mut SessionHandle<()>) -> Try {
+        let patience = self.round.patience();
         let attaching = Receiver::builder()
             .name("from")
             .source(Queue::From.name())
             .credit_mode(CreditMode::Auto(20))
-            .attach(&mut session);
-        let mut from = timeout(PATIENCE, attaching).await??;
-        let mut to =
-            timeout(PATIENCE, Sender::attach(&mut session, "to", Queue::To.name())).await??;
-        let control = timeout(PATIENCE, Controller::attach(&mut session, "control")).await??;
-        loop {
-            let mut got = vec![timeout(PATIENCE, from.recv::<String>()).await??];
+            .attach(session);
+        let mut from = timeout(patience, attaching).await??;
+        let mut to = timeout(patience, Sender::attach(session, "to", Queue::To.name())).await??;
+        let control = timeout(patience, Controller::attach(session, "control")).await??;
+        while !self.round.is_ending() {
+            // Not for long: when producers have ended, nothing comes any more.
+            let Ok(first) = timeout(LOOK_UP, from.recv::<String>()).await else { continue };
+            let mut got = vec![first?];
             for _ in 1..self.chance.within(1, 5) {
                 let Ok(next) = timeout(NO_MORE, from.recv::<String>()).await else { break };
                 got.push(next?);
@@ -239,19 +340,21 @@ impl Client {
             let ids = got.iter().map(|delivery| Id::read(delivery.body()));
             let Some(ids) = ids.collect::<Option<Vec<Id>>>() else { fail!("REFUSED: no id") };
             let unit = self.note(Unit::Move(Fate::NotCommitted, ids.clone()));
-            let mut work = timeout(PATIENCE, Transaction::declare(&control, None)).await??;
+            let mut work = timeout(patience, Transaction::declare(&control, None)).await??;
             work.set_rollback_on_drop_trials(0);
             for (delivery, id) in got.iter().zip(ids) {
-                timeout(PATIENCE, work.accept(&mut from, delivery)).await??;
-                accepted(&timeout(PATIENCE, work.post(&mut to, self.message(id))).await??)?;
+                timeout(patience, work.accept(&mut from, delivery)).await??;
+                accepted(&timeout(patience, work.post(&mut to, self.message(id))).await??)?;
             }
             self.commit(unit, work).await?;
         }
+        Ok(())
     }
 
     async fn commit(&mut self, unit: usize, work: Transaction<'_>) -> Try {
+        let patience = self.round.patience();
         self.set_fate(unit, Fate::Unknown);
-        timeout(PATIENCE, work.commit()).await??;
+        timeout(patience, work.commit()).await??;
         self.set_fate(unit, Fate::Committed);
         Ok(())
     }
@@ -271,11 +374,11 @@ impl Client {
     }
 
     fn note(&self, unit: Unit) -> usize {
-        self.history.lock().unwrap_or_else(PoisonError::into_inner).begin(unit)
+        self.round.history.lock().unwrap_or_else(PoisonError::into_inner).begin(unit)
     }
 
     fn set_fate(&self, unit: usize, fate: Fate) {
-        self.history.lock().unwrap_or_else(PoisonError::into_inner).set_fate(unit, fate);
+        self.round.history.lock().unwrap_or_else(PoisonError::into_inner).set_fate(unit, fate);
     }
 }
 

@@ -57,6 +57,19 @@ entries! {
     FATAL = "TWL1019E" "Queue manager '{name}' halts: {reason}.",
         "A rule inside the product was broken, so it stopped before it could do harm. Keep the \
          data folder and the log lines, start again, and report it.";
+    STANDING_BY = "TWL1060I" "Queue manager '{name}' stands by: {holder} is active.",
+        "Several processes share the data folder. This one waits, with its listeners closed, until the \
+         active one ends, is killed, or is not heard of for longer than its lease.";
+    TAKING_OVER = "TWL1061I" "Queue manager '{name}' takes over with epoch {epoch}: {reason}.",
+        "This process becomes the active one. What an earlier one may still do has no effect from here on.";
+    TAKEN_OVER = "TWL1062I" "Log folder {folder} is made from {old} in {time} ms: {links} links, {copies} \
+                             copies of {bytes} bytes.",
+        "Each active instance has a log folder of its own. What the earlier one could still write was \
+         copied; the rest is linked, and takes no room.";
+    LEASE_LOST = "TWL1063E" "The lease of epoch {epoch} is lost: {reason}. The process halts.",
+        "The process was stopped, or the file system was away, for longer than the lease; or another \
+         instance has taken over. Nothing was acknowledged since: what was acknowledged before is in the \
+         log of the next active instance. Start the process again: it stands by.";
 
     RECOVERY_ENDED = "TWL2002I" "Recovery log read: {records} records, {bytes} bytes in {time} ms.",
         "All that was committed is back. The time does not include opening the listeners.";

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Space, State, Status, instances};
+use super::{InstanceRole, SharedStatus, Space, State, Status, instances};
 
 /// A write that is out for so long is worth a line.
 const STALL_US: u64 = 1_000_000;
@@ -31,6 +31,9 @@ pub fn table(status: &Status) -> String {
     for listener in &status.listeners {
         row(&mut text, "Listener", &cut(&printable(listener), 58));
     }
+    if let Some(shared) = &status.shared {
+        row(&mut text, "Shared folder", &cut(&shared_folder(shared), 58));
+    }
     row(&mut text, "Connections", &status.connections.to_string());
     log(&mut text, status);
     let memory = &status.memory;
@@ -54,6 +57,17 @@ pub fn table(status: &Status) -> String {
     }
     queues(&mut text, status);
     text
+}
+
+fn shared_folder(shared: &SharedStatus) -> String {
+    let SharedStatus { role, epoch, lease_ms, lease_age_ms, standbys } = shared;
+    let role = match role {
+        InstanceRole::Active => "active",
+        InstanceRole::Standby => "standby",
+    };
+    let standbys: Vec<String> = standbys.iter().map(|name| printable(name)).collect();
+    let standbys = if standbys.is_empty() { "none".into() } else { standbys.join(" ") };
+    format!("{role}, epoch {epoch}, lease {lease_age_ms} of {lease_ms} ms, standby {standbys}")
 }
 
 fn log(text: &mut String, status: &Status) {

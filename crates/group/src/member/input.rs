@@ -43,6 +43,29 @@ impl Member {
             let term = self.raw.raft.term;
             self.raw.raft.become_follower(term, 0);
         }
+        self.ask_again_for_copies();
+    }
+
+    /// Who needs a copy is told once, and the library then waits for its end; but what it was told may
+    /// have been lost. A member that is brought a copy does not answer: its process ended for it.
+    fn ask_again_for_copies(&mut self) {
+        for peer in self.peers.clone() {
+            let progress = self.raw.raft.prs().get(peer.0);
+            let copying = progress.is_some_and(|it| it.state == ProgressState::Snapshot);
+            if self.role != Role::Leader || !copying || !self.is_heard(peer) {
+                self.copying.remove(&peer);
+                continue;
+            }
+            let since = *self.copying.entry(peer).or_insert(self.now);
+            if self.now.since(since) >= self.options.heartbeat_timeout {
+                self.copying.remove(&peer);
+                self.raw.report_snapshot(peer.0, SnapshotStatus::Failure);
+                if let Some(progress) = self.raw.raft.mut_prs().get_mut(peer.0) {
+                    progress.resume();
+                }
+                self.raw.raft.send_append(peer.0);
+            }
+        }
     }
 
     fn hears_a_majority(&self) -> bool {
@@ -57,6 +80,7 @@ impl Member {
             return;
         }
         self.heard.insert(from, self.now);
+        self.gone.remove(&from);
         let last = self.last().index;
         match inner.msg_type {
             MessageType::MsgRequestVote
@@ -119,6 +143,7 @@ impl Member {
     /// The leader's process may be gone: this member does not believe in it any more, until it is
     /// heard again, and so neither keeps others from asking for votes nor waits for the time-out.
     fn peer_closed(&mut self, peer: MemberId) {
+        self.gone.insert(peer);
         if self.raw.raft.leader_id == peer.0 {
             self.raw.raft.leader_id = 0;
         }

@@ -63,6 +63,9 @@ impl Member {
         let messages = ready.take_messages();
         self.send(messages, out);
         let messages = ready.take_persisted_messages();
+        // A reply may speak of batches that came earlier and are not durable yet.
+        let replies = messages.iter().filter(|message| is_acknowledgement(message));
+        let last = replies.map(|reply| reply.index).fold(last, u64::max);
         self.awaiting.push_back(Awaiting { number: ready.number(), last, messages });
         self.raw.advance_append_async(ready);
         self.raw.advance_apply_to(self.committed);
@@ -137,13 +140,8 @@ impl Member {
             return held.extend(messages);
         }
         for mut message in messages {
-            let is_response = message.msg_type == MessageType::MsgAppendResponse;
-            // A rejection says what this member has not; all else is of what is durable here.
             assert!(
-                !is_response
-                    || message.reject
-                    || message.index <= self.durable
-                    || message.term == 0,
+                !is_acknowledgement(&message) || message.index <= self.durable || message.term == 0,
                 "what is acknowledged is durable"
             );
             for entry in message.entries.iter_mut() {
@@ -166,4 +164,9 @@ impl Member {
             self.fetching.push((id, wanted));
         }
     }
+}
+
+/// A rejection says what this member has not; all other replies are of what is durable here.
+fn is_acknowledgement(message: &RaftMessage) -> bool {
+    message.msg_type == MessageType::MsgAppendResponse && !message.reject
 }

@@ -27,6 +27,8 @@ const RELEASE_LIMIT: Duration = Duration::from_secs(5);
 /// How long a paused holder is watched.
 const PAUSE: Duration = Duration::from_secs(2);
 const PAUSE_QUICK: Duration = Duration::from_millis(300);
+/// A holder that is only slow is not silent.
+const SILENCE_MIN: Duration = Duration::from_secs(1);
 /// Between two tries to take a lock.
 const TRY_AGAIN: Duration = Duration::from_millis(5);
 /// Each process adds one so many times.
@@ -93,6 +95,22 @@ const SEEN: Case = Case {
     when_failed: "UNFIT: a standby could miss acknowledged messages",
 };
 
+const LINKED: Case = Case {
+    test: "link: one maker",
+    when_passed: "of two standbys that take over at once, one does",
+    when_failed: "UNFIT: two standbys could take over at once",
+};
+const HANDED: Case = Case {
+    test: "links, folders handed on",
+    when_passed: "a standby gets the log without copying it",
+    when_failed: "UNFIT: a standby could not make a log folder of its own",
+};
+const HEARD: Case = Case {
+    test: "silence while paused",
+    when_passed: "a lease that runs out is noticed, one that lasts is not mistaken",
+    when_failed: "UNFIT: a standby would wait for ever, or replace one that lives",
+};
+
 /// Runs all tests in a folder of their own below `folder`. `progress` is told how many of how many
 /// are done.
 ///
@@ -116,17 +134,24 @@ pub(crate) fn run(
         (&COUNTED, Bench::counted),
     ];
     let mut results = Vec::new();
-    let total = of_locks.len() * 2 + 3;
+    type FileTest<'b> = fn(&Bench<'b>) -> Result<String, String>;
+    let of_files: [(&Case, FileTest<'_>); 6] = [
+        (&MADE, Bench::made),
+        (&LINKED, Bench::linked),
+        (&RENAMED, Bench::renamed),
+        (&SEEN, Bench::seen),
+        (&HANDED, Bench::handed),
+        (&HEARD, Bench::heard),
+    ];
+    let total = of_locks.len() * 2 + of_files.len();
     for lock in [Lock::Flock, Lock::Ofd] {
         for (case, test) in of_locks {
             results.push(case.result(Some(lock), test(&bench, lock)));
             progress(results.len(), total);
         }
     }
-    for (case, result) in
-        [(&MADE, bench.made()), (&RENAMED, bench.renamed()), (&SEEN, bench.seen())]
-    {
-        results.push(case.result(None, result));
+    for (case, test) in of_files {
+        results.push(case.result(None, test(&bench)));
         progress(results.len(), total);
     }
     Ok(results)
@@ -237,10 +262,20 @@ impl Bench<'_> {
     }
 
     fn made(&self) -> Result<String, String> {
-        let (mut first, mut second) = self.two()?;
         let order = format!("make excl {MAKE_ROUNDS}");
-        first.tell(&order)?;
-        second.tell(&order)?;
+        self.each_by_one([&order, &order])
+    }
+
+    fn linked(&self) -> Result<String, String> {
+        let order = |own: &str| format!("link linked {own} {MAKE_ROUNDS}");
+        self.each_by_one([&order("one"), &order("two")])
+    }
+
+    /// Two processes make the same files, as the orders say.
+    fn each_by_one(&self, orders: [&str; 2]) -> Result<String, String> {
+        let (mut first, mut second) = self.two()?;
+        first.tell(orders[0])?;
+        second.tell(orders[1])?;
         let answers = [first.answer()?, second.answer()?];
         let mut made = Vec::new();
         for answer in &answers {
@@ -265,6 +300,41 @@ impl Bench<'_> {
         first.does(&format!("rename renamed {RENAME_ROUNDS}"))?;
         let answer = second.answer()?;
         if answer.ends_with(" torn 0 gone 0") { Ok(answer) } else { Err(answer) }
+    }
+
+    /// What one process wrote reaches the other one by a link in a folder that got its name when it was
+    /// finished; and so does what is written under the old name later.
+    fn handed(&self) -> Result<String, String> {
+        let (mut first, mut second) = self.two()?;
+        first.does("open handed")?;
+        first.does("write 41")?;
+        second.does("hand handed folder")?;
+        second.does("open folder/handed")?;
+        let read = second.ask("read")?;
+        if read != "41" {
+            return Err(format!("41 was written, {read} is read by the link"));
+        }
+        first.does("write 42")?;
+        let read = second.ask("read")?;
+        if read != "42" {
+            return Err(format!("42 was written, {read} is read by the link"));
+        }
+        Ok("a linked file in a renamed folder is the same file".into())
+    }
+
+    fn heard(&self) -> Result<String, String> {
+        let (mut first, mut second) = self.two()?;
+        let silence = self.pause.max(SILENCE_MIN);
+        first.tell(&format!("beat heard {}", (silence / 20).as_millis()))?;
+        first.answers("beating")?;
+        second.tell(&format!("listen heard {}", silence.as_millis()))?;
+        second.answers("hearing")?;
+        // As long again, in which nobody may say that he hears nothing.
+        if let Some(early) = second.answer_within(silence + silence / 2)? {
+            return Err(format!("{early} although the holder was at work"));
+        }
+        first.pause().map_err(|error| format!("cannot be paused: {error}"))?;
+        second.answer()
     }
 
     fn seen(&self) -> Result<String, String> {
@@ -324,6 +394,15 @@ impl Second {
         match answer.strip_prefix("error ") {
             Some(error) => Err(error.to_owned()),
             None => Ok(answer),
+        }
+    }
+
+    /// The answer, if one comes in this time.
+    fn answer_within(&mut self, time: Duration) -> Result<Option<String>, String> {
+        match self.answers.recv_timeout(time) {
+            Ok(answer) => Ok(Some(answer)),
+            Err(mpsc::RecvTimeoutError::Timeout) => Ok(None),
+            Err(mpsc::RecvTimeoutError::Disconnected) => Err("a process has ended".into()),
         }
     }
 

@@ -131,6 +131,12 @@ impl Second<'_> {
                 count(self.file()?, Lock::of(lock)?, rounds.parse().map_err(|_| wrong())?)
             }
             ["make", name, rounds] => make(self.folder, name, rounds.parse().map_err(|_| wrong())?),
+            ["link", name, own, rounds] => {
+                link(self.folder, name, own, rounds.parse().map_err(|_| wrong())?)
+            }
+            ["hand", name, to] => hand(self.folder, name, to),
+            ["beat", name, ms] => beat(&self.folder.join(name), milliseconds(ms)?),
+            ["listen", name, ms] => listen(&self.folder.join(name), milliseconds(ms)?),
             ["rename", name, rounds] => {
                 rename(self.folder, name, rounds.parse().map_err(|_| wrong())?)
             }
@@ -193,6 +199,78 @@ fn make(folder: &Path, name: &str, rounds: u64) -> io::Result<String> {
         }
     }
     Ok(made)
+}
+
+/// As [`make`], by links to a file of one's own.
+fn link(folder: &Path, name: &str, own: &str, rounds: u64) -> io::Result<String> {
+    let own = folder.join(format!("{name}.{own}"));
+    File::create(&own)?.sync_all()?;
+    let mut made = String::from("made");
+    for round in 0..rounds {
+        match fs::hard_link(&own, folder.join(format!("{name}-{round}"))) {
+            Ok(()) => {
+                made.push(' ');
+                made.push_str(&round.to_string());
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(made)
+}
+
+/// Makes a folder with a link to a file in it, and gives it its name when all is synced.
+fn hand(folder: &Path, name: &str, to: &str) -> io::Result<String> {
+    let new = folder.join(format!("{to}.new"));
+    fs::create_dir(&new)?;
+    fs::hard_link(folder.join(name), new.join(name))?;
+    File::open(&new)?.sync_all()?;
+    fs::rename(&new, folder.join(to))?;
+    File::open(folder)?.sync_all()?;
+    Ok("done".into())
+}
+
+/// Writes a higher number each time that `interval` has gone by, until the process is ended.
+fn beat(path: &Path, interval: Duration) -> io::Result<String> {
+    let file = File::create(path)?;
+    let began = Instant::now();
+    for number in 1.. {
+        write_number(&file, number)?;
+        if number == 1 {
+            say("beating")?;
+        }
+        if began.elapsed() > LIMIT * 2 {
+            break;
+        }
+        std::thread::park_timeout(interval);
+    }
+    Err(io::ErrorKind::TimedOut.into())
+}
+
+/// Reads the number that another process counts up, and says when it has been the same for `silence`.
+fn listen(path: &Path, silence: Duration) -> io::Result<String> {
+    let began = Instant::now();
+    let (mut last, mut changes, mut since) = (0, 0_u64, began);
+    while began.elapsed() < LIMIT {
+        // Opened each time: that is what makes a network file system ask its server.
+        let number = read_number(&File::open(path)?)?;
+        if number != last {
+            (last, since) = (number, Instant::now());
+            changes += 1;
+            if changes == 2 {
+                say("hearing")?;
+            }
+        } else if since.elapsed() > silence {
+            let after = since.elapsed().as_millis();
+            return Ok(format!("silent for {after} ms after {changes} signs of life"));
+        }
+        std::thread::park_timeout(silence / 100);
+    }
+    Err(io::ErrorKind::TimedOut.into())
+}
+
+fn milliseconds(text: &str) -> io::Result<Duration> {
+    text.parse().map(Duration::from_millis).map_err(|_| wrong())
 }
 
 /// Puts one file in the place of another again and again, each full of one letter.
@@ -271,6 +349,12 @@ mod tests {
         assert_eq!(second.obey("read").unwrap(), "42");
         assert_eq!(second.obey("make f 3").unwrap(), "made 0 1 2");
         assert_eq!(second.obey("make f 4").unwrap(), "made 3");
+        assert_eq!(second.obey("link l one 2").unwrap(), "made 0 1");
+        assert_eq!(second.obey("link l two 3").unwrap(), "made 2");
+        assert_eq!(second.obey("hand a folder").unwrap(), "done");
+        assert_eq!(second.obey("open folder/a").unwrap(), "done");
+        assert_eq!(second.obey("read").unwrap(), "42");
+        assert!(second.obey("listen a 1").unwrap().starts_with("silent for "));
         assert_eq!(second.obey("rename r 5").unwrap(), "done");
         assert_eq!(second.obey("watch r").unwrap(), "whole 1 torn 0 gone 0");
     }

@@ -154,6 +154,8 @@ fn lock_tests(f: &mut Formatter<'_>, tests: &[LockTest]) -> fmt::Result {
             wrapped(f, "    seen: ", &test.seen)?;
         }
     }
+    let verdict = if tests.iter().all(|test| test.passed) { "fit" } else { "NOT FIT" };
+    writeln!(f, "\nMulti-instance mode (towline run --standby): {verdict}.")?;
     wrapped(
         f,
         "",

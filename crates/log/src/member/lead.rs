@@ -3,7 +3,6 @@
 //! Not here: the vote. Invariant: all that was received is durable before the first batch of the
 //! new term, so the term never goes down and nothing that came later is left out.
 
-use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
@@ -36,7 +35,6 @@ pub(crate) fn lead(shared: &Shared, term: u64) -> Result<Batch, LogError> {
     }
     state.role = Role::Writing;
     state.term = term;
-    state.uncommitted = Some(VecDeque::new());
     // Said in any case: whoever puts runs together from the first batch on may hold the beginning of
     // one whose leader died, and a leader after it that wrote nothing more.
     state.given_up = true;

@@ -129,6 +129,39 @@ fn leader(seed: u64, runs: u64) -> (Instance, Vec<Batch>) {
     (leader, batches)
 }
 
+#[test]
+fn what_comes_while_a_batch_is_not_committed_gathers_and_goes_when_it_is() {
+    let leader = Instance::new();
+    let first = leader.log.lead(1).unwrap();
+    leader.watch.wait_durable(first.end());
+    leader.log.committed(first.end());
+    let end = leader.append(&[vec![1; 100], vec![2; 100]]);
+    let forced = |bytes: u8| append(&leader.log, &[vec![bytes; 100]], Urgency::Forced).1;
+    // As many commits as are on their way: it goes beside them.
+    leader.watch.wait_durable(forced(3));
+    assert_eq!(leader.outbox.take().len(), 2);
+    // Fewer: it waits, whatever comes, until some are committed.
+    let waits = forced(4);
+    let (_, lazy) = append(&leader.log, &[vec![5; 10]], Urgency::Lazy);
+    assert!(leader.log.durable() < waits);
+    leader.log.committed(end);
+    leader.watch.wait_durable(lazy);
+    assert_eq!(leader.outbox.take().len(), 1);
+}
+
+#[test]
+fn a_lazy_run_behind_what_is_not_committed_goes_after_its_delay_when_it_is() {
+    let leader = Instance::new();
+    let first = leader.log.lead(1).unwrap();
+    leader.watch.wait_durable(first.end());
+    leader.log.committed(first.end());
+    let end = leader.append(&[vec![1; 100]]);
+    let (_, lazy) = append(&leader.log, &[vec![2; 10]], Urgency::Lazy);
+    leader.log.committed(end);
+    // Nothing else comes.
+    leader.watch.wait_durable(lazy);
+}
+
 /// A batch behind another one, of records of these kinds.
 fn made(behind: BatchPlace, term: u64, records: &[(&[u8], Kind)]) -> Batch {
     let mut payload = Vec::new();

@@ -49,6 +49,7 @@ const TABLES: &[(&str, &[&str])] = &[
             "io_threads",
         ],
     ),
+    ("shared", &["lease_ms", "takeover_by_lock"]),
     ("users", &["file", "administrators"]),
     (
         "group",

@@ -31,6 +31,8 @@ pub struct Config {
     pub log: LogConfig,
     /// Bounds.
     pub limits: LimitsConfig,
+    /// A data folder with several processes.
+    pub shared: SharedConfig,
     /// Who may come in.
     pub users: UsersConfig,
     /// The group of instances that this one is of; none: a single instance.
@@ -138,6 +140,18 @@ pub struct LimitsConfig {
     pub io_threads: usize,
 }
 
+/// `[shared]`: what holds with `--standby`.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(default, deny_unknown_fields)]
+pub struct SharedConfig {
+    /// Milliseconds that a lease lasts. The active instance renews it four times as often; a standby
+    /// takes over when it has seen no renewal for a quarter longer.
+    pub lease_ms: u32,
+    /// Take over at once when the lock of the active instance is free, rather than when its lease has run
+    /// out. Not for file systems that free locks of processes that live.
+    pub takeover_by_lock: bool,
+}
+
 /// `[users]`
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default, deny_unknown_fields)]
@@ -176,6 +190,20 @@ impl Default for LogConfig {
             cache_bytes: 64 * 1024 * 1024,
             writes_in_flight_max: 4,
         }
+    }
+}
+
+impl Default for SharedConfig {
+    fn default() -> SharedConfig {
+        SharedConfig { lease_ms: 2_000, takeover_by_lock: true }
+    }
+}
+
+impl SharedConfig {
+    /// See `lease_ms`.
+    #[must_use]
+    pub fn lease(&self) -> Duration {
+        Duration::from_millis(u64::from(self.lease_ms))
     }
 }
 
@@ -272,6 +300,7 @@ impl Config {
         within("limits.login_timeout_s", limits.login_timeout_s, 1, 600)?;
         within("limits.idle_timeout_s", limits.idle_timeout_s, 1, 86_400)?;
         within("limits.io_threads", limits.io_threads as u64, 0, 64)?;
+        within("shared.lease_ms", u64::from(self.shared.lease_ms), 200, 600_000)?;
         for rule in &self.auto_define {
             if rule.pattern.strip_suffix('*').unwrap_or(&rule.pattern).contains('*') {
                 return Err(format!(

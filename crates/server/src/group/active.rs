@@ -48,7 +48,8 @@ pub(crate) fn open_door(
     let driver: &Arc<Driver> = &opened.driver;
     let instance = restart.finish(tail.end);
     let about = (config, opened.extent_bytes, opened.restart.clone());
-    let made = Door::make(instance, about, &opened.pages, &opened.marker, driver.clock());
+    let files = (&opened.pages, opened.marker.as_path(), None);
+    let made = Door::make(instance, about, files, driver.clock());
     let Made { door, fetches, page_requests, chores } = made;
     door.set_log(driver.log().clone());
     door.set_listeners(listeners);

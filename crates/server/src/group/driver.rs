@@ -10,7 +10,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -133,6 +133,7 @@ impl Driver {
     pub(crate) fn set_door(&self, door: Arc<Door>) {
         let upto = self.committed_end();
         assert!(self.door.set(Arc::clone(&door)).is_ok(), "an instance becomes active once");
+        self.log().committed(upto);
         door.durable(upto);
         self.place.send_replace(Where::Here);
     }
@@ -180,7 +181,7 @@ impl Driver {
 
     /// Which member this is.
     pub(crate) fn this(&self) -> Peer {
-        peer_of(self.core.lock().member.id())
+        self.look(|core| peer_of(core.member.id()))
     }
 
     /// Who serves clients.
@@ -190,14 +191,12 @@ impl Driver {
 
     /// The group as this member sees it.
     pub(crate) fn group(&self) -> Progress {
-        self.core.lock().member.progress()
+        self.look(|core| core.member.progress())
     }
 
     /// Where this instance is in the log, as peers are told.
     pub(crate) fn standing(&self) -> Standing {
-        let core = self.core.lock();
-        let last = core.member.last();
-        let blank = !core.member.may_vote();
+        let (last, blank) = self.look(|core| (core.member.last(), !core.member.may_vote()));
         Standing { blank, last_index: last.index, last_term: last.term }
     }
 
@@ -213,12 +212,12 @@ impl Driver {
 
     /// The active instance, as far as it is known.
     pub(crate) fn active_peer(&self) -> Option<Peer> {
-        self.core.lock().member.leader().map(peer_of)
+        self.look(|core| core.member.leader().map(peer_of))
     }
 
     /// When a step is wanted, at the latest, before the next tick.
     pub(crate) fn next_try(&self) -> Option<Duration> {
-        let at = self.core.lock().member.next_try()?;
+        let at = self.look(|core| core.member.next_try())?;
         Some(at.since(self.clock.now()))
     }
 
@@ -276,8 +275,7 @@ impl Driver {
 
     /// Writes down how far the log is known to be committed: a start then need not ask.
     pub(crate) fn note_committed(&self) -> std::io::Result<()> {
-        let core = self.core.lock();
-        core.kept_file.note(&core.member.kept())
+        self.look(|core| core.kept_file.note(&core.member.kept()))
     }
 
     /// Places of batches before this position are not needed any more.
@@ -288,22 +286,7 @@ impl Driver {
     /// Batches from behind `index` on that may be applied, of about `bytes_max` bytes; those that are
     /// in memory. When the first is not, its place and those of what follows.
     pub(crate) fn committed_behind(&self, index: u64, bytes_max: usize) -> Applicable {
-        let core = self.core.lock();
-        let member = &core.member;
-        let (mut batches, mut bytes) = (Vec::new(), 0);
-        for next in index + 1..=member.committed() {
-            let Some(batch) = member.batch(next) else { break };
-            bytes += batch.payload.len() + 64;
-            batches.push(batch);
-            if bytes >= bytes_max {
-                break;
-            }
-        }
-        if !batches.is_empty() {
-            return Applicable::Batches(batches);
-        }
-        let until = member.committed().min(index + PLACES_AT_ONCE);
-        Applicable::Places((index + 1..=until).map_while(|next| member.place(next)).collect())
+        self.look(|core| Applicable::of(&core.member, index, bytes_max))
     }
 
     /// Waits until there is something to apply behind `applied`, or until it may lead, or `most` passed.
@@ -320,10 +303,44 @@ impl Driver {
         *seen
     }
 
+    /// Waits until `done`, or until `most` passed or the process ends; looks when something changed, and
+    /// every millisecond. Yields whether it is done.
+    pub(crate) fn wait_until(&self, most: Duration, mut done: impl FnMut() -> bool) -> bool {
+        const LOOK_INTERVAL: Duration = Duration::from_millis(1);
+        let began = Instant::now();
+        loop {
+            if done() {
+                return true;
+            }
+            let rest = most.saturating_sub(began.elapsed());
+            let mut seen = self.progress.lock();
+            if rest.is_zero() || seen.ending {
+                return false;
+            }
+            self.changed.wait_for(&mut seen, rest.min(LOOK_INTERVAL));
+        }
+    }
+
+    /// Lets `most` pass, unless the process ends.
+    pub(crate) fn pause(&self, most: Duration) {
+        let began = Instant::now();
+        let mut seen = self.progress.lock();
+        while !seen.ending && began.elapsed() < most {
+            self.changed.wait_for(&mut seen, most.saturating_sub(began.elapsed()));
+        }
+    }
+
     /// Ends those who wait.
     pub(crate) fn end(&self) {
         self.progress.lock().ending = true;
         self.changed.notify_all();
+    }
+
+    /// Looks at the member, and takes over what came meanwhile.
+    fn look<R>(&self, look: impl FnOnce(&Core) -> R) -> R {
+        let result = look(&self.core.lock());
+        self.after();
+        result
     }
 
     pub(crate) fn step(&self, input: Input) {
@@ -471,6 +488,7 @@ impl Driver {
             None => Where::Nobody,
         };
         self.place.send_replace(place);
+        self.changed.notify_all();
     }
 
     fn is_over(&self, core: &mut MutexGuard<'_, Core>, why: Over) {
@@ -499,6 +517,25 @@ pub(crate) enum Applicable {
     Places(Vec<BatchPlace>),
 }
 
+impl Applicable {
+    fn of(member: &Member, index: u64, bytes_max: usize) -> Applicable {
+        let (mut batches, mut bytes) = (Vec::new(), 0);
+        for next in index + 1..=member.committed() {
+            let Some(batch) = member.batch(next) else { break };
+            bytes += batch.payload.len() + 64;
+            batches.push(batch);
+            if bytes >= bytes_max {
+                break;
+            }
+        }
+        if !batches.is_empty() {
+            return Applicable::Batches(batches);
+        }
+        let until = member.committed().min(index + PLACES_AT_ONCE);
+        Applicable::Places((index + 1..=until).map_while(|next| member.place(next)).collect())
+    }
+}
+
 impl Listener for Driver {
     fn durable(&self, _upto: Lsn) {
         self.durable_news.store(true, Ordering::SeqCst);
@@ -523,5 +560,6 @@ impl Replicator for Driver {
         // Under a lock of the log: the holder of ours never waits for the log while this one leads.
         let mut core = self.core.lock();
         self.run(&mut core, Input::Left(batch));
+        // News that came meanwhile are taken when this batch is durable: the same thread tells it.
     }
 }

@@ -117,7 +117,7 @@ impl Replica {
         let mut last = housekeeping::LastImage::begin(self.driver.log());
         let mut turns = 0_u32;
         while self.is_replica() {
-            std::thread::sleep(HOUSEKEEPING_INTERVAL);
+            self.driver.pause(HOUSEKEEPING_INTERVAL);
             turns = turns.wrapping_add(1);
             if !self.is_replica() {
                 return;

@@ -203,16 +203,13 @@ async fn leave(args: &RunArgs, driver: &Arc<Driver>, happened: &mut UnboundedRec
     let Some(door) = driver.door() else { return };
     let hand_over = Arc::clone(driver);
     let handed = tokio::task::spawn_blocking(move || switch::hand_over(&hand_over, None)).await;
-    let has_heir = matches!(handed, Ok(Ok(())));
-    if !has_heir {
-        // Clients are told all the same: when the address goes, the kernel cannot tell them.
+    if !matches!(handed, Ok(Ok(()))) {
+        // Nobody takes over: clients are told all the same.
         door.end();
     }
     // Its connections hear their end.
     tokio::time::sleep(LINGER).await;
-    if has_heir {
-        happened.close();
-    }
+    happened.close();
 }
 
 /// The sockets that clients come to.
@@ -387,7 +384,7 @@ fn start_copy(opened: &Arc<Opened>, data: &Path, peer: Peer, events: &UnboundedS
         while let Err(why) = copy::take(&opened.driver, &data, peer) {
             let name = opened.driver.names().get(peer).cloned().unwrap_or_default();
             say(&GROUP_COPY_FAILED, &[&name, &why]);
-            std::thread::sleep(COPY_PAUSE);
+            opened.driver.pause(COPY_PAUSE);
             // Another one may be active now.
             peer = opened.driver.active_peer().unwrap_or(peer);
         }

@@ -17,6 +17,7 @@ use super::replica::Replica;
 use crate::clock::Clock;
 use crate::config::{Config, GroupConfig};
 use crate::images::Images;
+use crate::shared_folder::Home;
 use crate::start::{self, Found, StartError};
 
 /// A replica, and what its threads need.
@@ -55,7 +56,8 @@ pub(crate) fn open(
     let kept = kept_file.read().unwrap_or_default();
     let id = log_id(name, &group.name);
     let known = Some(kept.committed);
-    let found = start::bring_back(name, data, config, sync_delay, (id, known))?;
+    let home = Home::single(data);
+    let found = start::bring_back(name, &home, config, sync_delay, (id, known))?;
     let Found { restart, recovery, pages, status, marker, disk, .. } = found;
     if recovery.log_id() != id {
         return Err(StartError::OtherLog { group: group.name.clone() });

@@ -58,7 +58,7 @@ pub(crate) fn switch(driver: &Arc<Driver>, to: Option<&str>) -> Result<Value, St
     } else {
         ask(driver, from, to)?;
     }
-    let next = wait_for_another(driver, from, began + TRANSFER_MAX)?;
+    let next = wait_for_another(driver, from, TRANSFER_MAX)?;
     let name = |peer: Peer| driver.names().get(peer).cloned().unwrap_or_default();
     let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
     Ok(json!({ "from": name(from), "to": name(next), "took_ms": took_ms }))
@@ -85,16 +85,13 @@ fn position(driver: &Driver, name: &str) -> Result<Peer, String> {
     found.ok_or_else(|| format!("'{name}' is no instance; there are {}", driver.names().join(", ")))
 }
 
-fn wait_for_another(driver: &Driver, from: Peer, until: Instant) -> Result<Peer, String> {
-    loop {
-        match active(driver) {
-            Some(next) if next != from => return Ok(next),
-            _ if Instant::now() >= until => {
-                return Err("the active instance did not change in time; see its messages".into());
-            }
-            _ => std::thread::sleep(Duration::from_millis(1)),
-        }
-    }
+fn wait_for_another(driver: &Driver, from: Peer, most: Duration) -> Result<Peer, String> {
+    let mut next = None;
+    driver.wait_until(most, || {
+        next = active(driver).filter(|next| *next != from);
+        next.is_some()
+    });
+    next.ok_or_else(|| "the active instance did not change in time; see its messages".into())
 }
 
 /// Hands over from this instance, which is active.
@@ -107,27 +104,21 @@ pub(crate) fn hand_over(driver: &Driver, to: Option<&str>) -> Result<(), String>
     let name = driver.names().get(target).cloned().unwrap_or_default();
     door.end();
     let began = Instant::now();
-    while door.look(|instance| instance.runs_pending()) > 0 && began.elapsed() < DRAIN_MAX {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    driver.wait_until(DRAIN_MAX, || door.look(|instance| instance.runs_pending()) == 0);
     // A batch that is closed while leadership is on its way would end it without an heir.
-    door.hold_still(|| {
+    let handed = door.hold_still(|| {
         let log = driver.log();
-        while driver.committed_end() < log.tail() && began.elapsed() < DRAIN_MAX * 2 {
-            std::thread::sleep(Duration::from_micros(200));
-        }
+        driver.wait_until(DRAIN_MAX, || driver.committed_end() >= log.tail());
         driver.transfer(target);
         let place = driver.whereabouts();
-        while began.elapsed() < TRANSFER_MAX {
-            if *place.borrow() != Where::Here {
-                let took = began.elapsed().as_millis().to_string();
-                say(&GROUP_SWITCHED, &[&name, &took]);
-                return Ok(());
-            }
-            std::thread::sleep(Duration::from_micros(200));
-        }
-        Err(format!("'{name}' did not take over in time"))
-    })
+        driver.wait_until(TRANSFER_MAX, || *place.borrow() != Where::Here)
+    });
+    if !handed {
+        return Err(format!("'{name}' did not take over in time"));
+    }
+    let took = began.elapsed().as_millis().to_string();
+    say(&GROUP_SWITCHED, &[&name, &took]);
+    Ok(())
 }
 
 /// Who takes over: the one that is asked for, if it can; else the one that has most of the log.

@@ -32,6 +32,7 @@ use crate::clock::Clock;
 use crate::config::{Config, LimitsConfig, ListenerConfig};
 use crate::door::Door;
 use crate::identity::{Doorman, Peer};
+use crate::shared_folder::Home;
 use crate::start;
 use crate::users::Users;
 
@@ -53,7 +54,13 @@ impl Bench {
         let folder = tempfile::tempdir().unwrap();
         let mut config = Config::default();
         config.log.extent_bytes = 4 << 20;
-        let opened = start::open("QM1", folder.path(), &config, Duration::ZERO, Clock::start());
+        let opened = start::open(
+            "QM1",
+            &Home::single(folder.path()),
+            &config,
+            Duration::ZERO,
+            Clock::start(),
+        );
         let door = opened.unwrap().door;
         let users = Arc::new(Users::of("alice", "right"));
         let limits = LimitsConfig::default();

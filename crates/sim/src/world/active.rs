@@ -117,6 +117,14 @@ impl World {
         }
     }
 
+    /// The log has no room, or has it again.
+    pub(crate) fn fill_log(&mut self, at: At, full: bool) {
+        if let Some(active) = self.process(at).and_then(|process| process.active()) {
+            active.journal.fill(full);
+        }
+        self.step(at, Input::LogFull(full));
+    }
+
     /// Closes batches and gives them to the group and the disk, when it is time.
     pub(crate) fn flush(&mut self, at: At) {
         let busy = self.nodes[at.node].disk.flight.is_some() && !self.plan.disk.eager;

@@ -62,6 +62,16 @@ impl World {
                 self.end_and_restart(node, Ending::Stop);
             }
             Fault::Transfer => self.transfer(node),
+            Fault::LogFull => {
+                let active = |node: &usize| {
+                    self.nodes[*node].process.as_ref().is_some_and(|there| there.is_active())
+                };
+                if let Some(at) = (0..3).find(active).and_then(|node| self.at(node)) {
+                    self.fill_log(at, true);
+                    let after = self.dice.below(600_000);
+                    self.plan_in(after, Event::LogRoom { at });
+                }
+            }
             Fault::LoseClients => {
                 (0..self.clients.len()).for_each(|client| self.leave(client, true));
             }

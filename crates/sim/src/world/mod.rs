@@ -68,6 +68,7 @@ pub(crate) enum Event {
     Start { node: usize },
     Copied { node: usize, from: At },
     Slow { node: usize, factor: u64 },
+    LogRoom { at: At },
     Resume { node: usize },
     Fault,
     Heal,
@@ -87,6 +88,7 @@ impl Event {
             | Event::Fetch { at, .. }
             | Event::ImageWritten { at, .. }
             | Event::PageRead { at, .. }
+            | Event::LogRoom { at }
             | Event::Asks { at, .. } => Some(at.node),
             Event::Connect
             | Event::Hears { .. }
@@ -257,11 +259,9 @@ impl World {
             self.now = time;
             self.counts.events += 1;
             self.fingerprint = (self.fingerprint.rotate_left(5) ^ time).wrapping_mul(0x9e37_79b9);
-            if let Some(node) = event.node() {
-                if self.is_paused(node) {
-                    self.nodes[node].held.push(event);
-                    continue;
-                }
+            if let Some(node) = event.node().filter(|node| self.is_paused(*node)) {
+                self.nodes[node].held.push(event);
+                continue;
             }
             self.happen(event);
         }
@@ -304,6 +304,7 @@ impl World {
             Event::ImageWritten { at, image, obsolete, keep_from } if self.lives(at) => {
                 self.image_written(at, image, &obsolete, keep_from);
             }
+            Event::LogRoom { at } if self.lives(at) => self.fill_log(at, false),
             Event::PageRead { at, request } if self.lives(at) => self.page_read(at, request),
             Event::Asks { at, connection, mut requests } if self.lives(at) => {
                 self.asks(at, connection, &mut requests);
@@ -315,6 +316,7 @@ impl World {
             | Event::Fetch { .. }
             | Event::ImageWritten { .. }
             | Event::PageRead { .. }
+            | Event::LogRoom { .. }
             | Event::Asks { .. } => {}
         }
     }

@@ -9,7 +9,8 @@ use crate::client::{Answer, Connection};
 impl World {
     /// A client has time to do something.
     pub(crate) fn wakes(&mut self, client: usize) {
-        let tired = self.clients[client].acts > self.plan.acts_max;
+        let large = self.plan.body_bytes_max > 10_000;
+        let tired = large || self.clients[client].acts > self.plan.acts_max;
         let pause = 1 + self.dice.below(self.plan.wake_us);
         self.plan_in(pause * if tired { 8 } else { 1 }, Event::Wakes { client });
         if self.clients[client].is_out_of_patience(self.now) {

@@ -37,6 +37,10 @@ impl World {
                     self.clients.iter_mut().for_each(|client| client.stopping = true);
                 }
                 Some(missing) if self.now - since > PEACE_US => {
+                    for (node, there) in self.nodes.iter().enumerate() {
+                        let progress = there.process.as_ref().map(|there| there.member.progress());
+                        tell!(self, "{node}: {progress:?}");
+                    }
                     self.fail(format!("{} s after the last fault {missing}", PEACE_US / 1_000_000));
                 }
                 Some(_) => {}

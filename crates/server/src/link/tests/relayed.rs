@@ -262,7 +262,14 @@ fn the_active_serves_a_relayed_client_as_one_of_its_own_plain_or_tls() {
     let clock = crate::clock::Clock::start();
     let data = bench.folder.path().join("data");
     fs::create_dir(&data).unwrap();
-    let opened = crate::start::open("QM1", &data, &config, Duration::ZERO, clock).unwrap();
+    let opened = crate::start::open(
+        "QM1",
+        &crate::shared_folder::Home::single(&data),
+        &config,
+        Duration::ZERO,
+        clock,
+    )
+    .unwrap();
     let io = Arc::new(net::IoThreads::start(1, &opened.door).unwrap());
     let admission = Admission::new(LimitsConfig::default());
     let (_active, watched) = watch::channel(Where::Here);

@@ -45,7 +45,8 @@ final class Bed implements AutoCloseable {
   }
 
   Connection connect() throws JMSException {
-    return connect(url);
+    // More than one address: a group of instances.
+    return connect(url.contains(",") ? "failover:(" + url + ")" : url);
   }
 
   Connection connect(String where) throws JMSException {

@@ -1,0 +1,149 @@
+//! A group whose active instance is killed, stopped, cut off or left alone while clients work in
+//! transactions: nothing that was acknowledged is lost, nothing is there twice, no unit is half done.
+
+use std::time::Duration;
+
+use towline_e2e::Try;
+use towline_e2e::chance::Chance;
+use towline_e2e::group::{Group, Instance, THREE};
+use towline_e2e::peer::Peer;
+use towline_e2e::require;
+use towline_e2e::wait;
+use towline_e2e::workload::Workload;
+
+/// Longer than clients need to go on elsewhere.
+const GO_ON_MAX: Duration = Duration::from_secs(40);
+/// Longer than HeartbeatTimeout of these groups, and an election.
+const MISSED: Duration = Duration::from_millis(3_500);
+
+/// Waits until so many further units are committed.
+fn until_committed(load: &Workload, more: usize) -> Try {
+    let wanted = load.units_committed() + more;
+    wait::until_true("commits", GO_ON_MAX, || load.units_committed() >= wanted)
+}
+
+/// Who is not `instance`.
+fn others(instance: Instance) -> [Instance; 2] {
+    [(instance + 1) % 3, (instance + 2) % 3]
+}
+
+#[test]
+fn after_kill_of_each_active_nothing_acknowledged_is_lost_and_nothing_is_there_twice() -> Try {
+    let mut chance = Chance::announced("kill -9 of the active");
+    let mut group = Group::formed()?;
+    let mut killed = Vec::new();
+    for round in 0..3 {
+        // Each of them once.
+        let active = group.until_whole()?;
+        let wanted = THREE.into_iter().find(|at| !killed.contains(at)).unwrap_or(active);
+        if wanted != active {
+            require!(group.switch(active, Some(wanted))? == wanted, "it went elsewhere");
+            group.until_whole()?;
+        }
+        let load = Workload::start_returning(group.urls(), round, &mut chance);
+        until_committed(&load, 10)?;
+        wait::pause(Duration::from_millis(chance.within(1, 300)));
+        group.kill(wanted)?;
+        killed.push(wanted);
+        let next = group.until_active(None)?;
+        until_committed(&load, 10).map_err(|error| group.explained(&error.to_string()))?;
+        group.judge(next, &load.finish()?)?;
+        group.start(wanted)?;
+    }
+    group.until_whole()?;
+    Ok(())
+}
+
+#[test]
+fn an_active_that_stood_still_acknowledges_nothing_and_begins_again() -> Try {
+    let mut chance = Chance::announced("SIGSTOP of the active");
+    let mut group = Group::formed()?;
+    let stopped = group.until_whole()?;
+    let load = Workload::start_returning(group.urls(), 0, &mut chance);
+    until_committed(&load, 10)?;
+    // A client of the stopped one, whose put comes in while it stands still.
+    let mut peer = Peer::begun(group.address(stopped))?;
+    peer.attach_sender(0, "LATE")?;
+    group.pause(stopped)?;
+    let next = group.until_active(Some(stopped))?;
+    peer.put_unanswered(0, 0, b"late")?;
+    until_committed(&load, 10).map_err(|error| group.explained(&error.to_string()))?;
+    group.resume(stopped)?;
+    require!(peer.await_accepted(1).is_err(), "a put that came too late was accepted");
+    require!(group.until_whole()? == next, "the old one took over again");
+    require!(group.status(stopped)?["role"] == "replica", "it is not a replica again");
+    group.judge(next, &load.finish()?)?;
+    Ok(())
+}
+
+#[test]
+fn an_active_that_is_cut_off_is_replaced_and_acknowledges_nothing_meanwhile() -> Try {
+    let mut chance = Chance::announced("isolation of the active");
+    let group = Group::formed_on_net()?;
+    let isolated = group.until_whole()?;
+    let load = Workload::start_returning(group.urls(), 0, &mut chance);
+    until_committed(&load, 10)?;
+    let mut peer = Peer::begun(group.address(isolated))?;
+    peer.attach_sender(0, "LATE")?;
+    group.net()?.isolate(isolated);
+    peer.put_unanswered(0, 0, b"late")?;
+    let next = group.until_active(Some(isolated))?;
+    require!(peer.await_accepted(1).is_err(), "a put was accepted by one of three");
+    until_committed(&load, 10).map_err(|error| group.explained(&error.to_string()))?;
+    group.net()?.heal_all();
+    require!(group.until_whole()? == next, "the old one took over again");
+    group.judge(next, &load.finish()?)?;
+    Ok(())
+}
+
+#[test]
+fn an_active_that_hears_nobody_or_is_heard_by_nobody_is_replaced() -> Try {
+    let mut chance = Chance::announced("one-way cuts");
+    let group = Group::formed_on_net()?;
+    for (round, deaf) in [(0, true), (1, false)] {
+        let active = group.until_whole()?;
+        let load = Workload::start_returning(group.urls(), round, &mut chance);
+        until_committed(&load, 10)?;
+        for other in others(active) {
+            if deaf {
+                group.net()?.cut(other, active);
+            } else {
+                group.net()?.cut(active, other);
+            }
+        }
+        let next = group.until_active(Some(active))?;
+        until_committed(&load, 10).map_err(|error| group.explained(&error.to_string()))?;
+        group.net()?.heal_all();
+        group.until_whole()?;
+        let history = load.finish()?;
+        group.judge(next, &history)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn without_a_quorum_nothing_is_acknowledged_until_one_returns() -> Try {
+    let mut chance = Chance::announced("quorum lost");
+    let mut group = Group::formed()?;
+    let active = group.until_whole()?;
+    let load = Workload::start_returning(group.urls(), 0, &mut chance);
+    until_committed(&load, 10)?;
+    for other in others(active) {
+        group.kill(other)?;
+    }
+    // What two of three had was acknowledged; what is put from now on is not.
+    let mut late = Peer::begun(group.address(active));
+    if let Ok(peer) = &mut late {
+        let put = peer.attach_sender(0, "LATE").and_then(|()| peer.put(0, 0, b"late"));
+        require!(put.is_err(), "a put was accepted by one of three");
+    }
+    let before = load.units_committed();
+    wait::pause(MISSED);
+    let meanwhile = load.units_committed() - before;
+    require!(meanwhile == 0, "{meanwhile} units were committed by one of three");
+    group.start(others(active)[0])?;
+    let next = group.until_in_sync(2)?;
+    until_committed(&load, 10).map_err(|error| group.explained(&error.to_string()))?;
+    group.judge(next, &load.finish()?)?;
+    Ok(())
+}
