@@ -11,7 +11,7 @@ export TOWLINE_BIN
 
 .DEFAULT_GOAL := help
 .PHONY: help run run-group build test install-tests fmt tidy licences clippy unit e2e doc deny format clean \
-  lab-build lab-restart lab-restart-quick
+  sim lab-build lab-restart lab-restart-quick
 
 help: ## this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-18s %s\n", $$1, $$2 }'
@@ -52,6 +52,12 @@ unit: ## tests of every room
 
 e2e: build ## black box: the real daemon with other people's clients, kill -9, torn logs
 	$(CARGO) test --package towline-e2e --locked
+
+# Knobs of the simulator: `make sim SECONDS=600`, `SEEDS=0..10000`, `SEED=17`, `ARGS='--json --threads 1'`.
+SIM_KNOBS = $(if $(SEED),--seed $(SEED),$(if $(SEEDS),--seeds $(SEEDS),--seconds $(or $(SECONDS),60)))
+
+sim: ## simulated groups under faults for a minute; SEED=N repeats one
+	$(CARGO) run --quiet --release --locked --package towline-sim -- $(SIM_KNOBS) $(ARGS)
 
 doc: ## reference of the code in target/doc, warnings are errors
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --locked

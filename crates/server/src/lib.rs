@@ -2,8 +2,10 @@
 //!
 //! Reading order: [`run`] (start to end), `group` (an instance of a group, from replica to active), `link` (connections between instances), `door` (the one lock around the node), `net` (listeners and
 //! connections), `journal` and `bodies` (the log as node and connections see it), `pager`
-//! (pages of deep queues), `images`, `housekeeping` (when images are due, reclaim, time), `link` (to the other instances of a group), `clerk`
-//! (what administrators ask for), `backup` (copies, and the way back), `shared_folder` (several processes, one of them active), `config`, `identity`, `users`, `attempts` (who comes in).
+//! (pages of deep queues), `images`, `housekeeping` (when images are due, reclaim, time), `link` (to
+//! the other instances of a group), [`floating`] (the address of the active one), `clerk` (what
+//! administrators ask for), `backup` (copies, and the way back), `shared_folder` (several processes,
+//! one of them active), `config`, `identity`, `users`, `attempts` (who comes in).
 //!
 //! It knows no queue rules and no protocol: it moves bytes and time between rooms that know them.
 
@@ -18,6 +20,7 @@ pub mod config;
 mod defaults;
 mod door;
 mod fetcher;
+pub mod floating;
 mod group;
 mod hint;
 mod housekeeping;

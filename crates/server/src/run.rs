@@ -18,7 +18,9 @@ use crate::door::Door;
 use crate::identity::Doorman;
 use crate::images::Images;
 use crate::logging::log;
-use crate::net::{Admission, IoThreads, ListenerKind, Listening, bind, server_settings};
+use crate::net::{
+    Admission, IoThreads, ListenerKind, Listening, bind, bind_floating, server_settings,
+};
 use crate::refused::RunError;
 use crate::users::Users;
 use crate::{clerk, defaults, fetcher, hint, housekeeping, logging, pager, shared_folder, start};
@@ -181,8 +183,12 @@ pub(crate) fn listen(
         doorman.map_err(|why| RunError::Config { file: args.config.clone(), error: why.into() })?;
     let scheme = doorman.scheme();
     let kind = ListenerKind { tls, doorman: Arc::new(doorman) };
-    let (listening, address) = bind(listener.address, kind)
-        .map_err(|error| RunError::Listen { address: listener.address.to_string(), error })?;
+    let floating = config.group.as_ref().and_then(|group| group.floating.as_ref());
+    let floats = floating.is_some_and(|floating| floating.address.ip == listener.address.ip());
+    let bound =
+        if floats { bind_floating(listener.address, kind) } else { bind(listener.address, kind) };
+    let (listening, address) =
+        bound.map_err(|error| RunError::Listen { address: listener.address.to_string(), error })?;
     Ok((listening, format!("{scheme}://{address}")))
 }
 

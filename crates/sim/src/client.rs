@@ -70,6 +70,9 @@ pub(crate) struct Connection {
 struct OpenUnit {
     number: usize,
     id: Option<UnitId>,
+    /// All puts of a unit are persistent, or none: the other case breaks an assertion of `core` (see
+    /// docs/internals/simulator.md).
+    persistent: bool,
 }
 
 /// What a client is told.
@@ -218,7 +221,10 @@ impl Client {
             Some(1) => act.begin(),
             Some(2) => act.get(consumer),
             Some(3) => vec![Request::Disconnect { lost: act.dice.chance(500) }],
-            _ => vec![act.put(producer, None)],
+            _ => {
+                let persistent = act.is_persistent();
+                vec![act.put(producer, None, persistent)]
+            }
         }
     }
 
@@ -276,10 +282,18 @@ struct Act<'a> {
 }
 
 impl Act<'_> {
-    fn put(&mut self, producer: ProducerId, unit: Option<(usize, UnitId)>) -> Request {
+    fn is_persistent(&mut self) -> bool {
+        self.dice.chance(self.habits.persistent_per_mille)
+    }
+
+    fn put(
+        &mut self,
+        producer: ProducerId,
+        unit: Option<(usize, UnitId)>,
+        persistent: bool,
+    ) -> Request {
         let priority = if self.dice.chance(700) { 4 } else { self.dice.below(10) };
         let priority = u8::try_from(priority).unwrap_or(4);
-        let persistent = self.dice.chance(self.habits.persistent_per_mille);
         let bytes = usize::try_from(self.dice.below(self.plan.body_bytes_max)).unwrap_or(0);
         let number = self.history.put(Put {
             client: self.number,
@@ -310,7 +324,8 @@ impl Act<'_> {
 
     fn begin(&mut self) -> Vec<Request> {
         let number = self.history.declare();
-        self.connection.unit = Some(OpenUnit { number, id: None });
+        let persistent = self.is_persistent();
+        self.connection.unit = Some(OpenUnit { number, id: None, persistent });
         self.connection.waits(self.now);
         vec![Request::Declare { token: number as u64 }]
     }
@@ -365,7 +380,7 @@ impl Act<'_> {
         };
         let mut requests = Vec::new();
         for _ in 0..self.dice.between(0, 3) {
-            requests.push(self.put(producer, Some((unit.number, id))));
+            requests.push(self.put(producer, Some((unit.number, id)), unit.persistent));
         }
         for _ in 0..self.dice.between(0, 3) {
             requests.extend(self.settle(consumer, Some((unit.number, id))));

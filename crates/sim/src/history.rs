@@ -101,9 +101,8 @@ impl History {
 
     /// The content of a message: its number, then bytes that follow from it.
     pub(crate) fn content(number: usize, bytes: usize) -> Vec<u8> {
-        let mut content = (number as u64).to_le_bytes().to_vec();
-        content.resize(content.len() + bytes, number.wrapping_mul(31).to_le_bytes()[0]);
-        content
+        let filling = vec![number.wrapping_mul(31).to_le_bytes()[0]; bytes];
+        [&(number as u64).to_le_bytes()[..], &filling].concat()
     }
 
     /// Which message this is.

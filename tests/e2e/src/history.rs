@@ -350,12 +350,12 @@ mod tests {
 
     #[test]
     fn a_message_that_was_got_again_shows_how_its_unit_ended() {
-        let again = |fate, moved: &[u32], stayed: &[u32]| {
+        let again = |fate, gone: &[u32], stayed: &[u32]| {
             let mut history = History::default();
             history.begin(put(Fate::Committed));
             history.begin(moved(fate));
             history.begin(Unit::Move(Fate::Committed, vec![id(0)]));
-            judged(&history, stayed, moved)
+            judged(&history, stayed, gone)
         };
         assert!(again(Fate::Unknown, &[0], &[1]).is_ok());
         assert!(again(Fate::Unknown, &[0, 1], &[]).unwrap_err().contains("HALF"));

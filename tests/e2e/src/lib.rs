@@ -8,7 +8,8 @@
 //! takes its time), [`slow_net`] (a network
 //! that does), [`history`] (who was told
 //! what), [`workload`] (producers and movers for the kill tests), [`deep`] (deep queues),
-//! [`extent`] (the log's bytes), [`papers`] (certificates). Nothing here is part of the product, and the product's crates are
+//! [`extent`] (the log's bytes), [`papers`] (certificates),
+//! [`lan`] (machines on a bridge). Nothing here is part of the product, and the product's crates are
 //! not used: what is tested is what a stranger sees.
 
 pub mod chance;
@@ -18,6 +19,7 @@ pub mod deep;
 pub mod extent;
 pub mod group;
 pub mod history;
+pub mod lan;
 pub mod lossy;
 pub mod papers;
 pub mod peer;

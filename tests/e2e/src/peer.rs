@@ -43,6 +43,7 @@ pub enum Ending {
 pub struct Peer {
     stream: TcpStream,
     buffer: Vec<u8>,
+    patience: Duration,
 }
 
 impl Peer {
@@ -61,7 +62,14 @@ impl Peer {
     pub fn over(stream: TcpStream) -> Try<Self> {
         stream.set_nodelay(true)?;
         stream.set_write_timeout(Some(PATIENCE))?;
-        Ok(Self { stream, buffer: Vec::new() })
+        Ok(Self { stream, buffer: Vec::new(), patience: PATIENCE })
+    }
+
+    /// The same with another limit for each answer: for who would rather connect anew than wait.
+    #[must_use]
+    pub fn patient(mut self, limit: Duration) -> Self {
+        self.patience = limit;
+        self
     }
 
     /// Connects and gets as far as an open connection (SASL ANONYMOUS).
@@ -307,7 +315,9 @@ impl Peer {
     /// When another ending comes first, or nothing.
     pub fn expect(&mut self, wanted: u64) -> Try<Frame> {
         loop {
-            let Some(got) = self.read_frame(PATIENCE)? else { fail!("{wanted:#x} did not come") };
+            let Some(got) = self.read_frame(self.patience)? else {
+                fail!("{wanted:#x} did not come")
+            };
             let code = got.performative.code();
             if code == Some(wanted) {
                 return Ok(got);
@@ -395,7 +405,7 @@ impl Peer {
     /// # Errors
     /// When they do not come.
     pub fn read_bytes(&mut self, count: usize) -> Try<Vec<u8>> {
-        let Some(bytes) = self.fill(count, PATIENCE)? else { fail!("nothing came") };
+        let Some(bytes) = self.fill(count, self.patience)? else { fail!("nothing came") };
         let bytes = bytes.to_vec();
         self.buffer.drain(..count);
         Ok(bytes)

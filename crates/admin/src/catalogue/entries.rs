@@ -195,6 +195,29 @@ entries! {
         "It begins again every two seconds until there is room; the others go on without it. Make room \
          on its disk, or raise log_bytes_max.";
 
+    FLOATING_HELD = "TWL4301I" "The address {address} is on {interface} of this machine.",
+        "This instance is active, and its neighbours are told. The address goes when the instance is \
+         not active any more, or when the process does not renew it (lease_s).";
+    FLOATING_DROPPED = "TWL4302I" "The address {address} was taken from {interface} of this machine.",
+        "This instance ends and is not active any more.";
+    FLOATING_FOUND = "TWL4303I" "The address {address} was found on {interface} and taken away.",
+        "The process before this one was active, and began again or was killed. Another instance may \
+         hold the address now.";
+    FLOATING_NOT_HELD = "TWL4304E" "The address {address} cannot be put on {interface}: {reason}.",
+        "The queue manager serves clients all the same, but not at this address. The process needs \
+         CAP_NET_ADMIN and CAP_NET_RAW: see docs/guides/floating-ip.md. It is tried again and again.";
+    FLOATING_NOT_DROPPED = "TWL4305E" "The address {address} cannot be taken from {interface}: {reason}.",
+        "Two machines may have it until its lease ends (lease_s). By hand: `towline group address \
+         --drop`, or `ip address del`.";
+    FLOATING_UNANNOUNCED = "TWL4306W" "That {address} is on {interface} cannot be announced: {reason}.",
+        "Neighbours find out when they ask again, which can take a minute. Announcing needs \
+         CAP_NET_RAW and an interface that is up.";
+    PREFERRED_HANDS_OVER = "TWL4310I" "The active part goes to '{instance}', which is preferred and in sync.",
+        "See preferred_location in docs/reference/config.md.";
+    PREFERRED_HELD_OFF = "TWL4311W" "The active part does not go to '{instance}', although it is preferred.",
+        "It was active less than a minute the last time, or did not take over. It is not tried again \
+         until it was active for a minute: when it is well, `towline switch --to` it.";
+
     UNKNOWN_QUEUE = "TWL5010E" "{reason}.", "There is no object of that name.";
     BAD_NAME = "TWL5011E" "{reason}.", "Names have 1 to 255 bytes and no control characters.";
     BAD_ALIAS = "TWL5012E" "{reason}.", "The TARGET of an alias must be a local queue.";

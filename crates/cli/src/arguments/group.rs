@@ -107,6 +107,16 @@ pub(crate) enum Group {
         #[arg(long, value_name = "NAME")]
         instance: Option<String>,
     },
+    /// Whether the floating address of a configuration is on this machine, or take it away
+    Address {
+        /// Configuration file of the instance on this machine
+        #[arg(long, value_name = "FILE")]
+        config: PathBuf,
+        /// Take it away: for who watches an instance that was killed. A running active instance puts it
+        /// back
+        #[arg(long)]
+        drop: bool,
+    },
     /// Run three instances on this machine, to try it: certificates, configuration and processes
     Demo(Demo),
 }

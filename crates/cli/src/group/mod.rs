@@ -2,9 +2,10 @@
 //! instances decide.
 //!
 //! Reading order: `ask` (the socket of an instance), `patience` (waiting for something on another
-//! process), `switch`, `rolling`, `replace`; `certificates` and `check`, which talk to no instance; `demo`
+//! process), `switch`, `rolling`, `replace`; `certificates`, `check` and `address`, which talk to no instance; `demo`
 //! with `plan` (its files).
 
+mod address;
 pub(crate) mod ask;
 mod certificates;
 mod check;
@@ -33,6 +34,7 @@ pub(crate) fn run(command: &Group) -> Result<(), Failure> {
     match command {
         Group::Certificates(arguments) => certificates::run(arguments),
         Group::Check { config, name, instance } => check::run(config, name, instance.as_deref()),
+        Group::Address { config, drop } => address::run(config, *drop),
         Group::Demo(arguments) => demo::run(arguments),
     }
 }

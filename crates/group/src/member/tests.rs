@@ -207,12 +207,7 @@ fn a_member_that_was_brought_a_copy_is_sent_what_follows_and_no_second_copy() {
 }
 
 /// What a leader sends: batches behind the one of this index and term.
-fn append(
-    leader: u64,
-    term: u64,
-    behind: (u64, u64),
-    batches: std::ops::RangeInclusive<u64>,
-) -> Input {
+fn append(leader: u64, term: u64, behind: (u64, u64), batches: std::ops::Range<u64>) -> Input {
     let entry = |index: u64| Entry {
         index,
         term,
@@ -246,10 +241,10 @@ fn a_reply_about_earlier_batches_waits_until_they_are_durable_even_if_later_ones
     };
     let mut member = Member::new(options, Kept::default(), Held::default(), Time(1));
     let mut out = Output::default();
-    member.step(Time(2), append(2, 1, (0, 0), 1..=3), &mut out);
+    member.step(Time(2), append(2, 1, (0, 0), 1..4), &mut out);
     // Asked whether it has the second: it has, but not on its disk.
-    member.step(Time(3), append(2, 1, (2, 1), 1..=0), &mut out);
-    member.step(Time(4), append(3, 2, (2, 1), 3..=3), &mut out);
+    member.step(Time(3), append(2, 1, (2, 1), 3..3), &mut out);
+    member.step(Time(4), append(3, 2, (2, 1), 3..4), &mut out);
     let replies = |out: &Output| -> Vec<u64> {
         let to_leader = out.send.iter().filter(|(to, _)| *to == rig::id(2));
         to_leader.map(|(_, message)| message.inner.index).collect()

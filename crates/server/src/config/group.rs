@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use super::floating::FloatingConfig;
 use super::within;
 
 /// Instances of a group. Two of three are the quorum.
@@ -17,6 +18,8 @@ const MEMBERS: usize = 3;
 const NAME_BYTES_MAX: usize = 48;
 /// The longest frame that may be left uncompressed by the threshold.
 const COMPRESSION_THRESHOLD_MAX: u64 = 1 << 30;
+/// A day.
+const PREFERRED_DELAY_MS_MAX: u64 = 86_400_000;
 
 /// `[group]`
 #[derive(Clone, Debug, Deserialize, PartialEq)]
@@ -51,6 +54,15 @@ pub struct GroupConfig {
     /// CompressionThreshold: bytes from which on what goes over a link is compressed; 0: never.
     #[serde(default = "compression_threshold")]
     pub compression_threshold: u64,
+    /// Name of the instance that shall be active whenever it can; empty: none is preferred.
+    #[serde(default)]
+    pub preferred_location: String,
+    /// Milliseconds that the preferred instance must be in sync before it is given the active part.
+    #[serde(default = "preferred_delay_ms")]
+    pub preferred_delay_ms: u64,
+    /// The address that the active instance holds; none: there is no such thing.
+    #[serde(default)]
+    pub floating: Option<FloatingConfig>,
 }
 
 /// `[[group.member]]`
@@ -79,6 +91,10 @@ fn compression_threshold() -> u64 {
     64
 }
 
+fn preferred_delay_ms() -> u64 {
+    30_000
+}
+
 impl GroupConfig {
     /// See `heartbeat_interval_ms`.
     #[must_use]
@@ -105,6 +121,12 @@ impl GroupConfig {
             0 => self.heartbeat_timeout(),
             milliseconds => Duration::from_millis(milliseconds),
         }
+    }
+
+    /// See `preferred_delay_ms`.
+    #[must_use]
+    pub fn preferred_delay(&self) -> Duration {
+        Duration::from_millis(self.preferred_delay_ms)
     }
 
     /// Position of the instance `name` among the members.
@@ -146,7 +168,13 @@ impl GroupConfig {
         let quorum = self.quorum_connectivity_timeout_ms;
         within("group.quorum_connectivity_timeout_ms", quorum, 0, 60_000)?;
         let threshold = self.compression_threshold;
-        within("group.compression_threshold", threshold, 0, COMPRESSION_THRESHOLD_MAX)
+        within("group.compression_threshold", threshold, 0, COMPRESSION_THRESHOLD_MAX)?;
+        let preferred = &self.preferred_location;
+        if !preferred.is_empty() && self.position(preferred).is_none() {
+            return Err(format!("group.preferred_location = '{preferred}' is no group.member"));
+        }
+        within("group.preferred_delay_ms", self.preferred_delay_ms, 0, PREFERRED_DELAY_MS_MAX)?;
+        self.floating.as_ref().map_or(Ok(()), FloatingConfig::check)
     }
 }
 
@@ -198,6 +226,8 @@ mod tests {
         assert_eq!(group.heartbeat_timeout().as_millis(), 2_000);
         assert_eq!(group.quorum_connectivity_timeout().as_millis(), 2_000);
         assert_eq!((group.retry_interval_ms, group.compression_threshold), (50, 64));
+        assert_eq!((group.preferred_location.as_str(), group.preferred_delay_ms), ("", 30_000));
+        assert_eq!(group.floating, None);
     }
 
     #[test]
@@ -213,6 +243,8 @@ mod tests {
             (text("heartbeat_timeout_ms = 749", THREE), "must be 750 to 60000"),
             (text("retry_interval_ms = 0", THREE), "must be 1 to 1000"),
             (text("heartbeat_interval = 1", THREE), "did you mean"),
+            (text("preferred_location = \"d\"", THREE), "is no group.member"),
+            (text("preferred_delay_ms = 86400001", THREE), "must be 0 to 86400000"),
             ("[group]\nname = \"G\"".to_owned(), "missing field"),
         ] {
             let refusal = Config::parse(&text).unwrap_err().to_string();

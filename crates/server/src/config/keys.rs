@@ -65,9 +65,13 @@ const TABLES: &[(&str, &[&str])] = &[
             "retry_interval_ms",
             "quorum_connectivity_timeout_ms",
             "compression_threshold",
+            "preferred_location",
+            "preferred_delay_ms",
+            "floating",
         ],
     ),
     ("group.member", &["name", "address"]),
+    ("group.floating", &["address", "interface", "announce_count", "lease_s"]),
 ];
 
 /// Refuses the first key that is not in the table.

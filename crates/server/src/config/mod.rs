@@ -3,6 +3,7 @@
 //!
 //! Attribute names are IBM MQ's where one exists (`deadq`, `maxmsgl`, `maxumsgs`).
 
+mod floating;
 mod group;
 mod keys;
 
@@ -13,6 +14,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use towline_types::limits;
 
+pub use floating::{FloatingAddress, FloatingConfig};
 pub use group::{GroupConfig, MemberConfig};
 
 /// What the file may say; see docs/reference/config.md.

@@ -2,7 +2,8 @@
 //! process id, nothing of its memory. So nothing that was decided and never committed can survive.
 //!
 //! All descriptors are closed on the way (but for standard input and output), the lock on the data
-//! folder with them.
+//! folder with them. The floating address stays until the program that begins again takes it away, as the
+//! first thing it does: connections are closed before, and their ends still find the way to the clients.
 
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -20,12 +21,13 @@ pub(crate) fn is_again() -> bool {
     std::env::var_os(MARK).is_some()
 }
 
-/// Begins again. When that fails the process ends: whoever watches it starts it.
-pub(crate) fn begin_again() -> ! {
+/// Begins again. When that fails the process ends, after `last`: whoever watches it starts it.
+pub(crate) fn begin_again(last: impl FnOnce()) -> ! {
     let mut arguments = std::env::args_os();
     let called = arguments.next().unwrap_or_default();
     let error = Command::new(program(called.into())).args(arguments).env(MARK, "1").exec();
     say(&GROUP_CANNOT_BEGIN_AGAIN, &[&error.to_string()]);
+    last();
     std::process::exit(crate::EXIT_BEGINS_AGAIN);
 }
 

@@ -3,7 +3,8 @@
 //! Reading order: [`start`] (from a folder to a replica), [`driver`] (the member of the group, stepped),
 //! [`replica`] (what is committed is applied), [`inbox`] (what the links bring), [`active`] (this
 //! instance serves clients), [`again`] (it does not any more: the process begins again), [`copy`] (a log
-//! that lags too far is replaced), [`switch`] and [`socket`] (what administrators ask for), [`status`],
+//! that lags too far is replaced), [`switch`] and [`socket`] (what administrators ask for), [`preferred`]
+//! (who shall be active), [`status`],
 //! [`run`] (all of it in order).
 //!
 //! Not here: consensus (`towline_group`), the connections between instances (`link`).
@@ -14,6 +15,7 @@ mod copy;
 mod driver;
 mod inbox;
 mod kept_file;
+mod preferred;
 mod replica;
 mod run;
 mod socket;

@@ -11,6 +11,7 @@ use tokio::task::JoinSet;
 use towline_admin::catalogue::{
     ENDED, GROUP_COPY_FAILED, GROUP_REPLICA, HOUSEKEEPING_FAILED, LISTENING, QUIESCING,
 };
+use towline_group::Role;
 
 use super::active::{self, Serving};
 use super::driver::{Driver, Over};
@@ -19,11 +20,12 @@ use super::replica::forget_old_places;
 use super::socket::{self, GroupSocket};
 use super::start::{self, Opened};
 use super::status::View;
-use super::{again, copy, switch};
+use super::{again, copy, preferred, switch};
 use crate::attempts::Attempts;
 use crate::clock::Clock;
 use crate::config::{Config, GroupConfig};
 use crate::door::{Door, GroupView};
+use crate::floating::Floating;
 use crate::housekeeping;
 use crate::identity::Doorman;
 use crate::link::relay::Reception;
@@ -69,6 +71,10 @@ pub(crate) fn run(
     let refused =
         |error| RunError::Start { name: args.name.clone(), data: args.data.clone(), error };
     let about = (config, group);
+    // First of all: the connections of the process before this one are closed, and their clients heard
+    // it, because the address was still there.
+    let floating = Floating::new(group.floating.clone());
+    floating.clear();
     let opened =
         start::open(&args.name, &args.data, about, args.log_sync_delay, clock).map_err(refused)?;
     let opened = Arc::new(opened);
@@ -77,11 +83,12 @@ pub(crate) fn run(
         .max_blocking_threads(2)
         .build()
         .map_err(RunError::System)?;
-    let ended = runtime.block_on(serve(args, about, users, &opened))?;
+    let ended = runtime.block_on(serve(args, about, users, (&opened, &floating)))?;
     runtime.shutdown_background();
     if let Ended::Again = ended {
-        again::begin_again();
+        again::begin_again(|| floating.let_go());
     }
+    floating.let_go();
     end_in_order(&opened);
     say(&ENDED, &[&args.name]);
     Ok(())
@@ -117,7 +124,7 @@ async fn serve(
     args: &RunArgs,
     (config, group): (&Config, &GroupConfig),
     users: &Arc<Users>,
-    opened: &Arc<Opened>,
+    (opened, floating): (&Arc<Opened>, &Floating),
 ) -> Result<Ended, RunError> {
     let mut terminate = signal(SignalKind::terminate()).map_err(RunError::System)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(RunError::System)?;
@@ -137,6 +144,7 @@ async fn serve(
     for (number, listening) in listeners.listening {
         tasks.spawn(Arc::clone(&entrance.reception).serve(number, listening));
     }
+    tasks.spawn(preferred::watch(Arc::clone(driver), group.clone(), args.data.clone()));
     let view: Arc<dyn GroupView> = entrance.view.clone();
     let answering =
         GroupSocket { driver: Arc::clone(driver), view: Arc::clone(&view), events: asks };
@@ -157,6 +165,8 @@ async fn serve(
             },
             Some(event) = happened.recv() => match event {
                 Event::Active(door) => {
+                    let leading = Arc::clone(driver);
+                    floating.hold(move || leading.group().role == Role::Leader);
                     serve_as_active(&mut tasks, config, opened, (&door, &entrance.view));
                     false
                 }
@@ -190,16 +200,16 @@ async fn leave(args: &RunArgs, driver: &Arc<Driver>, happened: &mut UnboundedRec
     for socket in [args.data.join("towline.sock"), socket::path(&args.data)] {
         std::fs::remove_file(socket).ok();
     }
-    if driver.door().is_none() {
-        return;
-    }
+    let Some(door) = driver.door() else { return };
     let hand_over = Arc::clone(driver);
     let handed = tokio::task::spawn_blocking(move || switch::hand_over(&hand_over, None)).await;
-    if let Ok(Ok(())) = handed {
-        // Its connections hear their end.
-        tokio::time::sleep(LINGER).await;
-        happened.close();
+    if !matches!(handed, Ok(Ok(()))) {
+        // Nobody takes over: clients are told all the same.
+        door.end();
     }
+    // Its connections hear their end.
+    tokio::time::sleep(LINGER).await;
+    happened.close();
 }
 
 /// The sockets that clients come to.

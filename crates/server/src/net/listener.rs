@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use socket2::{Domain, Socket, Type};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::mpsc;
@@ -48,9 +49,37 @@ pub(crate) enum Listening {
     Local(std::os::unix::net::UnixListener, ListenerKind),
 }
 
+/// Connections that wait to be accepted at a floating address: as many as elsewhere, which is what the
+/// standard library asks for.
+const BACKLOG: i32 = 128;
+
 /// Binds a TCP listener; the address that it got is returned too.
 pub(crate) fn bind(address: SocketAddr, kind: ListenerKind) -> io::Result<(Listening, SocketAddr)> {
-    let listener = std::net::TcpListener::bind(address)?;
+    listening(std::net::TcpListener::bind(address)?, kind)
+}
+
+/// The same for an address that may come and go (IP_FREEBIND).
+pub(crate) fn bind_floating(
+    address: SocketAddr,
+    kind: ListenerKind,
+) -> io::Result<(Listening, SocketAddr)> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    // As the standard library does: connections of the process before this one may still be ending.
+    socket.set_reuse_address(true)?;
+    if address.is_ipv4() {
+        socket.set_freebind_v4(true)?;
+    } else {
+        socket.set_freebind_v6(true)?;
+    }
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    listening(socket.into(), kind)
+}
+
+fn listening(
+    listener: std::net::TcpListener,
+    kind: ListenerKind,
+) -> io::Result<(Listening, SocketAddr)> {
     listener.set_nonblocking(true)?;
     let bound = listener.local_addr()?;
     Ok((Listening::Tcp(listener, kind), bound))

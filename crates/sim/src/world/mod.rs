@@ -259,11 +259,9 @@ impl World {
             self.now = time;
             self.counts.events += 1;
             self.fingerprint = (self.fingerprint.rotate_left(5) ^ time).wrapping_mul(0x9e37_79b9);
-            if let Some(node) = event.node() {
-                if self.is_paused(node) {
-                    self.nodes[node].held.push(event);
-                    continue;
-                }
+            if let Some(node) = event.node().filter(|node| self.is_paused(*node)) {
+                self.nodes[node].held.push(event);
+                continue;
             }
             self.happen(event);
         }
