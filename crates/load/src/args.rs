@@ -78,6 +78,9 @@ pub struct LoadArgs {
     /// Connect again after a loss, also with one URL
     #[arg(long)]
     pub reconnect: bool,
+    /// A connection on which nothing came for so many seconds is lost; brokers send signs of life
+    #[arg(long, value_name = "SECONDS", default_value_t = 120.0)]
+    pub idle_timeout: f64,
 
     /// Clients of requester, responder, put, get, transaction and idle
     #[arg(long, default_value_t = 1)]
@@ -166,6 +169,9 @@ pub struct LoadArgs {
     /// Write one line per second
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
+    /// Write when each client's puts were confirmed, and its connection was lost and opened
+    #[arg(long, value_name = "FILE")]
+    pub events: Option<PathBuf>,
     /// No progress and no table
     #[arg(long, short)]
     pub quiet: bool,

@@ -9,6 +9,7 @@ use towline_types::{Payload, Time};
 
 use crate::board::{Board, Counts, Phase};
 use crate::content::{self, Content};
+use crate::events::{Events, What};
 use crate::latency::{Kind, Latencies};
 use crate::plan::Plan;
 use crate::stamp::Stamp;
@@ -30,6 +31,8 @@ pub(crate) struct Desk {
     pub(crate) now: Time,
     /// Refusals and oddities in the broker's words.
     pub(crate) remarks: Vec<String>,
+    /// What happened to each client.
+    pub(crate) events: Events,
     /// When the last put or unit was confirmed.
     confirmed_at: Option<Time>,
     /// Longest time between two confirmations while measuring, in microseconds.
@@ -47,6 +50,7 @@ impl Desk {
             phase: Phase::Connect,
             now: Time::ZERO,
             remarks: Vec::new(),
+            events: Events::new(plan.keeps_events),
             confirmed_at: None,
             gap_max_us: 0,
             plan,
@@ -85,11 +89,19 @@ impl Desk {
     pub(crate) fn put_accepted(&mut self, producer: u32, sequence: u64) {
         self.ledger.accepted(producer, sequence);
         self.counts.puts += 1;
+        self.event(producer, What::Put);
         if let Some(before) = self.confirmed_at.replace(self.now)
             && self.phase == Phase::Measure
         {
             let gap = u64::try_from(self.now.since(before).as_micros()).unwrap_or(u64::MAX);
             self.gap_max_us = self.gap_max_us.max(gap);
+        }
+    }
+
+    /// Something happened to a client.
+    pub(crate) fn event(&mut self, client: u32, what: What) {
+        if !self.events.note(self.now, client, what) {
+            self.remark("there is no room for all events".into());
         }
     }
 

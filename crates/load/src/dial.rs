@@ -16,7 +16,7 @@ use crate::tls::TlsSettings;
 use crate::url::Url;
 use crate::wire::Wire;
 
-/// An answer to connect, login and open must come within this time.
+/// An answer to connect, login and open must come within this time, or `--idle-timeout` if that is less.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Connections begun in one round of a worker, so that a listen queue of 128 does not overflow.
 const DIALS_PER_ROUND: u32 = 64;
@@ -82,7 +82,7 @@ impl Dialer {
         // The first readiness to write says that the connection stands.
         wire.waits_to_write = true;
         client.wire = Some(wire);
-        client.give_up_at = now + PATIENCE;
+        client.give_up_at = now + PATIENCE.min(self.plan.idle_timeout);
         Ok(())
     }
 
@@ -91,7 +91,7 @@ impl Dialer {
             container_id: format!("towline-load-{:08x}-{index}", self.plan.run).into(),
             hostname: Some(url.host.as_str().into()),
             login: login(&self.plan.credentials)?,
-            idle_timeout: Duration::from_secs(120),
+            idle_timeout: self.plan.idle_timeout,
             ..ClientOptions::default()
         })
     }

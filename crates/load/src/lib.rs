@@ -18,6 +18,7 @@ mod content;
 mod desk;
 mod dial;
 pub mod disk;
+mod events;
 mod latency;
 mod pace;
 mod plan;
@@ -72,6 +73,10 @@ pub fn run(args: LoadArgs) -> ExitCode {
 fn run_plan(args: &LoadArgs, plan: &Arc<Plan>) -> Result<bool, String> {
     let show = Show { is_quiet: args.quiet };
     let mut outcome = run::run(plan, &args.server_pid, args.csv.as_deref(), &show)?;
+    if let Some(path) = &args.events {
+        let events = std::mem::take(&mut outcome.events);
+        events.write(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    }
     if plan.verify_drain {
         let drain = Arc::new(plan.drain());
         let rest = run::run(&drain, &[], None, &Show { is_quiet: true })?;

@@ -21,6 +21,10 @@ const SIZE_BYTES_MIN: u32 = 32;
 const _: () = assert!(SIZE_BYTES_MIN as usize == STAMP_BYTES);
 /// Largest body: as the largest message of IBM MQ.
 const SIZE_BYTES_MAX: u32 = 104_857_600;
+/// Shortest silence for which a connection counts as lost; a busy machine is silent for less.
+const IDLE_TIMEOUT_MIN: Duration = Duration::from_millis(100);
+/// Longest: a day.
+const IDLE_TIMEOUT_MAX: Duration = Duration::from_secs(86_400);
 /// Largest window, batch.
 const WINDOW_MAX: u32 = 100_000;
 
@@ -102,6 +106,10 @@ pub(crate) struct Plan {
     pub(crate) ca: Option<PathBuf>,
     /// Whether a lost connection is made again.
     pub(crate) reconnect: bool,
+    /// A connection is lost after so long a silence.
+    pub(crate) idle_timeout: Duration,
+    /// Whether each client's events are kept.
+    pub(crate) keeps_events: bool,
     /// The connections.
     pub(crate) seats: Vec<Seat>,
     pub(crate) threads: u32,
@@ -151,6 +159,8 @@ impl Plan {
             credentials: credentials(args, first)?,
             ca: args.ca.clone(),
             reconnect: args.reconnect || urls.len() > 1,
+            idle_timeout: idle_timeout(args.idle_timeout)?,
+            keeps_events: args.events.is_some(),
             urls,
             threads: args.threads,
             queues,
@@ -196,6 +206,7 @@ impl Plan {
             count: None,
             until_empty: Some(Duration::from_secs(2)),
             verify_drain: false,
+            keeps_events: false,
             adopts: false,
             ..self.clone()
         }
@@ -211,6 +222,15 @@ fn within(option: &str, value: u32, min: u32, max: u32) -> Result<(), String> {
 
 fn seconds(option: &str, value: f64) -> Result<Duration, String> {
     Duration::try_from_secs_f64(value).map_err(|error| format!("{option} {value}: {error}"))
+}
+
+/// What `open` can say, in milliseconds of 32 bits; 0 would mean that silence is never too long.
+fn idle_timeout(value: f64) -> Result<Duration, String> {
+    let given = seconds("--idle-timeout", value)?;
+    if (IDLE_TIMEOUT_MIN..=IDLE_TIMEOUT_MAX).contains(&given) {
+        return Ok(given);
+    }
+    Err(format!("--idle-timeout {value} is not between 0.1 and 86400"))
 }
 
 fn interval(rate: f64, drivers: usize) -> Result<Duration, String> {
@@ -357,6 +377,7 @@ mod tests {
             "put --queue a%d --queue b --queues 3",
             "put --seconds=-1",
             "put --window 0",
+            "put --idle-timeout 0",
             "put --sasl plain",
             "put --url http://x",
         ] {

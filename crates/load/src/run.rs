@@ -16,6 +16,7 @@ use crate::args::Mode;
 use crate::board::{Board, Counts, Phase};
 use crate::clock::Clock;
 use crate::desk::Desk;
+use crate::events::Events;
 use crate::latency::Latencies;
 use crate::plan::Plan;
 use crate::process::{self, Memory};
@@ -44,6 +45,7 @@ pub(crate) struct Outcome {
     pub(crate) ledger: Ledger,
     pub(crate) remarks: Vec<String>,
     pub(crate) gap_max_us: u64,
+    pub(crate) events: Events,
     /// CPU time of the server's processes while measuring.
     pub(crate) server_cpu: Duration,
     /// CPU time of this process while measuring.
@@ -246,6 +248,7 @@ impl Driver<'_> {
             ledger: Ledger::new(self.plan.run, true),
             remarks: Vec::new(),
             gap_max_us: 0,
+            events: Events::new(true),
             server_cpu: measured.server_cpu,
             own_cpu: measured.own_cpu,
             server_memory: measured.server_memory,
@@ -255,6 +258,7 @@ impl Driver<'_> {
             outcome.latencies.merge(desk.latencies);
             outcome.ledger.merge(desk.ledger);
             outcome.remarks.extend(desk.remarks);
+            outcome.events.merge(desk.events);
             outcome.gap_max_us = outcome.gap_max_us.max(desk.gap_max_us);
         }
         outcome.counts_all = self.board.counts();

@@ -20,6 +20,7 @@ use crate::board::{Board, Counts, Phase};
 use crate::clock::Clock;
 use crate::desk::Desk;
 use crate::dial::Dialer;
+use crate::events::What;
 use crate::plan::Plan;
 use crate::seat::Client;
 use crate::wire::{Found, Scratch};
@@ -160,6 +161,9 @@ impl Worker {
                     desk.counts.reconnects += u64::from(client.was_open);
                     client.was_open = true;
                     client.failures = 0;
+                    if client.seat.part.drives() {
+                        desk.event(client.seat.number, What::Open);
+                    }
                     client.role.open(machine, desk);
                 }
                 Event::Closed { error, .. } => {
@@ -202,9 +206,12 @@ impl Worker {
     fn lose(&mut self, index: usize, reason: &str) {
         let Some(client) = self.clients.get_mut(index) else { return };
         client.wire = None;
-        client.is_open = false;
+        let was_open = std::mem::replace(&mut client.is_open, false);
         if self.desk.phase == Phase::End {
             return;
+        }
+        if was_open && client.seat.part.drives() {
+            self.desk.event(client.seat.number, What::Lost);
         }
         client.role.lost(&mut self.desk);
         let url = self.dialer.url(client);

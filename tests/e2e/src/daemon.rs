@@ -75,6 +75,12 @@ impl Site {
         self.scratch.path()
     }
 
+    /// Leaves the scratch folder behind for people to look at; where it is.
+    pub fn keep(&mut self) -> PathBuf {
+        self.scratch.disable_cleanup(true);
+        self.scratch.path().to_path_buf()
+    }
+
     /// The command that starts the daemon, not yet started.
     ///
     /// # Errors

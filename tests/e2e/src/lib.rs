@@ -2,7 +2,7 @@
 //!
 //! Here is what the test files in `tests/` stand on, in reading order: [`chance`] (seeds),
 //! [`wait`] (levels, not edges), [`place`] (where programs are), [`daemon`] (start, kill, ask),
-//! [`group`] (three of them),
+//! [`group`] (three of them), [`chaos`] (random faults on those),
 //! [`program`] (clients in other languages), [`wire`] (raw AMQP bytes), [`peer`] (a hostile or a
 //! plain peer on one socket), [`lossy`] (a file system that forgets), [`slow`] (one that
 //! takes its time), [`slow_net`] (a network
@@ -13,6 +13,7 @@
 //! not used: what is tested is what a stranger sees.
 
 pub mod chance;
+pub mod chaos;
 pub mod daemon;
 pub mod deep;
 pub mod extent;

@@ -6,14 +6,15 @@ use std::time::SystemTime;
 
 use crate::{Try, fail};
 
-/// The cargo target folder that this test runs from.
+/// The cargo target folder that this test, or program, runs from.
 ///
 /// # Errors
-/// When the test's own path is not below a target folder.
+/// When its own path is not below a target folder.
 pub fn target_folder() -> Try<PathBuf> {
     let exe = env::current_exe()?;
-    // target/PROFILE/deps/TEST
-    match exe.ancestors().nth(3) {
+    // target/PROFILE/deps/TEST, or target/PROFILE/PROGRAM
+    let is_test = exe.parent().is_some_and(|folder| folder.ends_with("deps"));
+    match exe.ancestors().nth(if is_test { 3 } else { 2 }) {
         Some(folder) => Ok(folder.to_path_buf()),
         None => fail!("{} is not below a target folder", exe.display()),
     }

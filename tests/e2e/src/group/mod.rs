@@ -245,13 +245,44 @@ impl Group {
         self.daemons[instance].is_some()
     }
 
+    /// Whether it stands still.
+    #[must_use]
+    pub fn is_paused(&self, instance: Instance) -> bool {
+        self.paused[instance]
+    }
+
+    /// Whether its process ended although nobody told it to.
+    pub fn has_ended(&mut self, instance: Instance) -> bool {
+        self.daemons[instance].as_mut().is_some_and(|daemon| !daemon.is_running())
+    }
+
+    /// Forgets a process that ended by itself, so that the instance can be started again.
+    pub fn forget(&mut self, instance: Instance) {
+        self.daemons[instance] = None;
+        self.paused[instance] = false;
+    }
+
+    /// Leaves everything behind for people to look at; where it is.
+    pub fn keep(&mut self) -> Vec<PathBuf> {
+        self.sites.iter_mut().map(Site::keep).collect()
+    }
+
     /// Everything that an instance had on its disk is gone. It must not run.
     ///
     /// # Errors
     /// When it cannot be removed.
     pub fn lose_disk(&mut self, instance: Instance) -> Try {
         require!(self.daemons[instance].is_none(), "{} runs", NAMES[instance]);
-        Ok(fs::remove_dir_all(&self.sites[instance].data)?)
+        // Not the folder: something may be mounted there.
+        for entry in fs::read_dir(&self.sites[instance].data)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                fs::remove_dir_all(path)?;
+            } else {
+                fs::remove_file(path)?;
+            }
+        }
+        Ok(())
     }
 
     /// Folder and commands of an instance.
