@@ -5,8 +5,8 @@
 //! which position a time of day is in words of people (the caller reads those).
 //!
 //! Invariants: what is behind the end is not in the new folder, and the log goes on with a higher term
-//! than the backup knows, so nothing of the old continuation can pass for one; a damaged backup is
-//! refused before anything is written.
+//! than the backup knows, so nothing of the old continuation can pass for one, unless the continuation
+//! is what it is for ([`Upto::Copy`]); a damaged backup is refused before anything is written.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -37,6 +37,10 @@ use crate::times::{self, Row};
 pub enum Upto {
     /// To the end of the newest backup.
     End,
+    /// The same for another instance of the log's group: the log goes on as the others' do. A batch of
+    /// our own behind it, of a term that nobody was elected in, would win elections against logs that
+    /// have more.
+    Copy,
     /// To the last run that ends at or before this position.
     Lsn(Lsn),
     /// To the last position that is known to have been durable at this time.
@@ -160,8 +164,8 @@ struct Plan {
     end: End,
     /// The last batch, when it had to be made shorter.
     shortened: Option<(Lsn, Aligned)>,
-    /// The newest term in the backup.
-    term: u32,
+    /// The newest term in the backup. None: the log goes on in the same terms.
+    term: Option<u32>,
     rows: Vec<Row>,
 }
 
@@ -170,7 +174,7 @@ impl Plan {
         let rows = rows_of(backup, manifest)?;
         let newest = manifest.newest().ok_or_else(|| out_of_reach(manifest, &rows, upto))?;
         let upto_lsn = match upto {
-            Upto::End => Lsn(newest.end.lsn),
+            Upto::End | Upto::Copy => Lsn(newest.end.lsn),
             Upto::Lsn(lsn) => lsn,
             Upto::Time(time) => {
                 let known = rows.partition_point(|row| row.at <= time);
@@ -198,7 +202,8 @@ impl Plan {
         };
         let Cut { end, last } = cut.ok_or_else(|| out_of_reach(manifest, &rows, upto))?;
         let view = View::of(backup, manifest, &point, end)?;
-        let term = manifest.points.iter().map(|point| point.end.term).max().unwrap_or(0);
+        let newest = manifest.points.iter().map(|point| point.end.term).max().unwrap_or(0);
+        let term = (upto != Upto::Copy).then_some(newest);
         let rows = rows.into_iter().filter(|row| row.upto.0 <= end.lsn).collect();
         let (extent_bytes, shortened) = (manifest.extent_bytes, last);
         Ok(Plan { log_id, extent_bytes, point, view, end, shortened, term, rows })
@@ -223,7 +228,9 @@ impl Plan {
         for (extent, length) in self.view.extents() {
             self.write_extent(disk, extent, length, &mut progress)?;
         }
-        self.write_mark(disk)?;
+        if let Some(term) = self.term {
+            self.write_mark(disk, term)?;
+        }
         let failed = |e| LogError::io("write the table of times", "times", e);
         if !self.rows.is_empty() {
             let file = times::write(disk, &self.rows).map_err(failed)?;
@@ -285,7 +292,7 @@ impl Plan {
 
     /// Writes a batch without records behind the end, with a term that the backup does not know: it
     /// drops a run that was never finished, and whatever the old log had here cannot follow it.
-    fn write_mark(&self, disk: &dyn Disk) -> Result<(), BackupError> {
+    fn write_mark(&self, disk: &dyn Disk, newest_term: u32) -> Result<(), BackupError> {
         let (mut extent, mut offset) = self.end.place(self.extent_bytes);
         let name_of = extent_name;
         let failed = |e| LogError::io("write an extent", "extent", e);
@@ -309,7 +316,7 @@ impl Plan {
             checksum: 0,
             previous: self.end.checksum,
             lsn: Lsn(extent * self.extent_bytes + offset),
-            term: self.term.checked_add(1).ok_or(out_of_terms)?,
+            term: newest_term.checked_add(1).ok_or(out_of_terms)?,
             unsynced: 0,
             index: self.end.index.checked_add(1).ok_or(LogError::Full)?,
         };
@@ -345,7 +352,7 @@ fn out_of_reach(manifest: &Manifest, rows: &[Row], upto: Upto) -> BackupError {
     let first = manifest.points.first().map_or(Lsn::ZERO, Point::earliest);
     let last = manifest.newest().map_or(Lsn::ZERO, |point| Lsn(point.end.lsn));
     let asked = match upto {
-        Upto::End => "the end".to_owned(),
+        Upto::End | Upto::Copy => "the end".to_owned(),
         Upto::Lsn(lsn) => lsn.to_string(),
         Upto::Time(time) => super::manifest::rfc3339(time),
     };

@@ -138,7 +138,7 @@ pub(crate) fn take(driver: &Driver, data: &Path, peer: Peer) -> Result<(), Strin
     let opened = handle.block_on(links.open_stream(peer, StreamPurpose::Copy));
     let mut stream = opened.map_err(words)?;
     receive(&files, &handle, &mut stream).map_err(words)?;
-    let restored = backup::restore(&files, &made, Upto::End, &mut |_, _| {});
+    let restored = backup::restore(&files, &made, Upto::Copy, &mut |_, _| {});
     let restored = restored.map_err(|error| error.to_string())?;
     replace(data, &made).map_err(words)?;
     let name = driver.names().get(peer).cloned().unwrap_or_default();
@@ -189,10 +189,12 @@ fn replace(data: &Path, made: &Path) -> std::io::Result<()> {
     if old.exists() {
         std::fs::remove_dir_all(&old)?;
     }
-    // What was known to be committed was known of the old log; votes stay.
+    // What was known to be committed was known of the old log; votes stay. Until it has caught up it
+    // gives no others: it may stop between the two names, and what it acknowledged is then nowhere.
     let kept_file = KeptFile::of(data);
     let mut kept = kept_file.read().unwrap_or_default();
     (kept.committed, kept.committed_end) = (0, towline_types::Lsn::ZERO);
+    kept.may_vote = false;
     kept_file.write(&kept)?;
     std::fs::rename(&log, &old)?;
     std::fs::rename(made.join("log"), &log)?;

@@ -432,6 +432,8 @@ impl Driver {
             self.fetches.send(order).ok();
         }
         if let Some(peer) = out.copy_from.map(peer_of) {
+            // What it acknowledged from now on would be in the log that is replaced.
+            core.is_done = true;
             self.is_over(core, Over::NeedsCopy(peer));
         }
         if lost {

@@ -40,7 +40,7 @@ use crate::users::Users;
 const LINGER: Duration = Duration::from_millis(60);
 /// Before an instance whose log is full begins again.
 const NO_ROOM_PAUSE: Duration = Duration::from_secs(2);
-/// Before a copy that failed is tried again.
+/// Before an instance that got no copy begins again.
 const COPY_PAUSE: Duration = Duration::from_secs(1);
 /// How often an active instance tells the others what it knows of all.
 const TELL_INTERVAL: Duration = Duration::from_millis(500);
@@ -51,7 +51,7 @@ enum Event {
     Active(Arc<Door>),
     /// It cannot go on as it is.
     Over(Over),
-    /// A copy is in place of its log.
+    /// A copy is in place of its log, or could not be had.
     Copied,
     /// The system refused something that an active instance needs.
     Failed(std::io::Error),
@@ -376,17 +376,15 @@ fn serve_as_active(
     });
 }
 
-/// Gets a copy on a thread of its own, as often as it takes.
+/// Gets a copy on a thread of its own, once: if it cannot be had, this instance begins again as well, and
+/// whoever is active then tells it what it needs.
 fn start_copy(opened: &Arc<Opened>, data: &Path, peer: Peer, events: &UnboundedSender<Event>) {
     let (opened, data, events) = (Arc::clone(opened), data.to_owned(), events.clone());
     let started = std::thread::Builder::new().name("copy".into()).spawn(move || {
-        let mut peer = peer;
-        while let Err(why) = copy::take(&opened.driver, &data, peer) {
+        if let Err(why) = copy::take(&opened.driver, &data, peer) {
             let name = opened.driver.names().get(peer).cloned().unwrap_or_default();
             say(&GROUP_COPY_FAILED, &[&name, &why]);
             opened.driver.pause(COPY_PAUSE);
-            // Another one may be active now.
-            peer = opened.driver.active_peer().unwrap_or(peer);
         }
         events.send(Event::Copied).ok();
     });
