@@ -73,6 +73,12 @@ impl QueueManager {
     /// deleted queues.
     pub fn replay_end(&mut self, outputs: &mut Outputs) {
         self.ghosts.end(outputs);
+        self.replay_new_term(outputs);
+    }
+
+    /// All units of work that were open are gone, and so are the bodies that they sent ahead. The log
+    /// goes on.
+    pub fn replay_new_term(&mut self, outputs: &mut Outputs) {
         let locations = self.ahead.take_all();
         if !locations.is_empty() {
             outputs.effects.push(Effect::RemovedMany { locations });

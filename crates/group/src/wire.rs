@@ -57,6 +57,12 @@ impl Message {
         self.inner.entries.is_empty()
     }
 
+    /// Whether it only shows that the leader lives.
+    #[must_use]
+    pub fn is_heartbeat(&self) -> bool {
+        self.inner.msg_type == MessageType::MsgHeartbeat
+    }
+
     /// Bytes of batches in it.
     #[must_use]
     pub fn payload_bytes(&self) -> usize {

@@ -190,6 +190,14 @@ impl Restart {
         Ok(())
     }
 
+    /// Another instance leads from here on: units of work that were open are gone, and what they sent to
+    /// the log ahead with them.
+    pub fn new_term(&mut self) {
+        self.run.clear();
+        self.instance.rules.replay_new_term(&mut self.outputs);
+        self.account();
+    }
+
     /// All runs that end at or before `at` were given, and no other: images may be taken of it.
     ///
     /// # Panics

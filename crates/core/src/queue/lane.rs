@@ -135,9 +135,19 @@ impl Lane {
         full.flatten()
     }
 
-    /// Out of order: a message carried forward, seen in a replay of the whole log.
+    /// Out of order: a message carried forward, seen in a replay of the whole log; or one of a unit
+    /// whose persistent messages, which are logged, come first.
     fn insert_between(&mut self, entry: Entry, extra: Option<Extra>) -> [Option<u64>; 2] {
-        let at = self.block_of(entry.sequence);
+        let mut at = self.block_of(entry.sequence);
+        let block = &self.blocks[at];
+        if !block.is_here() && block.last().is_some_and(|last| last < entry.sequence) {
+            // Behind all that is away there, and before the next one: it begins that one.
+            at += 1;
+            if !self.blocks.get(at).is_some_and(Block::is_here) {
+                self.blocks.insert(at, Block::new());
+                self.census.came();
+            }
+        }
         let block = &mut self.blocks[at];
         let first = block.first;
         let index = block.lower_bound(entry.sequence);

@@ -404,3 +404,22 @@ proptest! {
         prop_assert_eq!((rig.depth("Q"), rig.shares().len()), (0, 0));
     }
 }
+
+#[test]
+fn a_unit_of_both_kinds_keeps_its_order_behind_messages_that_are_all_away() {
+    let mut rig = deep_with(16, numbered);
+    rig.sync();
+    let image = rig.image();
+    // As after a start: all that the image knows is away, the newest block too.
+    let mut again = rig.restart_whole(&image, rig.log.len(), rig.log.len());
+    let unit = again.declare();
+    let target = again.open_put("Q").unwrap();
+    // What is logged is applied before what is not.
+    again.send(&target, message("0016"), Some(unit)).unwrap();
+    again.send(&target, persistent("0017"), Some(unit)).unwrap();
+    again.send(&target, message("0018"), Some(unit)).unwrap();
+    again.discharge(unit, false).unwrap();
+    again.sync();
+    again.core.audit();
+    assert_eq!(again.browse("Q"), wanted(0..19));
+}

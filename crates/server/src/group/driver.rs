@@ -79,6 +79,7 @@ struct Core {
     leader: Option<MemberId>,
     led: bool,
     is_done: bool,
+    is_copying: bool,
     is_over: bool,
 }
 
@@ -100,6 +101,7 @@ impl Driver {
             leader: None,
             led: false,
             is_done: false,
+            is_copying: false,
             is_over: false,
         };
         Driver {
@@ -386,6 +388,12 @@ impl Driver {
         if core.is_done {
             return;
         }
+        // What it acknowledged while a copy is made would be in the log that is replaced. It only shows
+        // that it lives, without which the one that is copied from might not stay active.
+        let shows_life = matches!(&input, Input::Message(message) if message.is_heartbeat());
+        if core.is_copying && !shows_life {
+            return;
+        }
         let now = self.clock.now();
         let mut next = Some(input);
         while let Some(input) = next.take() {
@@ -432,8 +440,7 @@ impl Driver {
             self.fetches.send(order).ok();
         }
         if let Some(peer) = out.copy_from.map(peer_of) {
-            // What it acknowledged from now on would be in the log that is replaced.
-            core.is_done = true;
+            core.is_copying = true;
             self.is_over(core, Over::NeedsCopy(peer));
         }
         if lost {

@@ -109,6 +109,9 @@ impl Replica {
         if let Err(error) = fed {
             cannot_apply(&error.to_string());
         }
+        if batch.payload.is_empty() {
+            restart.new_term();
+        }
         make_room(restart, &self.pages);
     }
 
