@@ -38,6 +38,8 @@ const MESSAGES_IN_FLIGHT_MAX: usize = 64;
 const PAYLOAD_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Batches read at once for a member that lags.
 const FETCH_BATCHES_MAX: u64 = 1_024;
+/// Bytes of them, unless a single one is longer; a part of what is kept of what was read.
+const FETCH_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
 /// What a member must know from the beginning.
 #[derive(Clone, Debug)]

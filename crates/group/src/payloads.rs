@@ -1,6 +1,7 @@
 //! Payloads in memory: those of the newest batches, and those read back for members that lag.
 //!
-//! Invariants: the newest stand without gap; both parts are bounded in bytes, but for one batch.
+//! Invariants: the newest stand without gap; both parts are bounded in bytes, but for one batch of the
+//! newest, and what was just read.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -72,18 +73,27 @@ impl Payloads {
         newest.or_else(|| self.fetched.get(&index))
     }
 
-    /// Takes what was read back; the oldest goes when there is too much.
+    /// Takes what was read back; of what was read before some goes when there is too much. What was
+    /// just read stays: somebody waits for it, and would ask for it again and again.
     pub(crate) fn fetched(&mut self, batches: Vec<Batch>) {
+        let first = batches.first().map_or(0, |batch| batch.index);
+        let last = batches.last().map_or(0, |batch| batch.index);
         for Batch { index, payload, .. } in batches {
             self.fetched_bytes += payload.len();
             if let Some(before) = self.fetched.insert(index, payload) {
                 self.fetched_bytes -= before.len();
             }
         }
-        while self.fetched_bytes > FETCHED_BYTES_MAX && self.fetched.len() > 1 {
-            if let Some((_, oldest)) = self.fetched.pop_first() {
-                self.fetched_bytes -= oldest.len();
-            }
+        while self.fetched_bytes > FETCHED_BYTES_MAX {
+            let oldest = self.fetched.first_entry().filter(|oldest| *oldest.key() < first);
+            let dropped = match oldest {
+                Some(oldest) => oldest.remove(),
+                None => match self.fetched.last_entry().filter(|newest| *newest.key() > last) {
+                    Some(newest) => newest.remove(),
+                    None => break,
+                },
+            };
+            self.fetched_bytes -= dropped.len();
         }
     }
 
@@ -117,6 +127,17 @@ mod tests {
         payloads.cut(3);
         payloads.push(3, payload(2));
         assert_eq!(payloads.get(3).map(Bytes::len), Some(2));
+    }
+
+    #[test]
+    fn what_was_just_read_back_stays_however_much_it_is() {
+        let mut payloads = Payloads::new(500, 100);
+        let batch = |index| Batch { index, payload: payload(1 << 20), ..Batch::default() };
+        payloads.fetched((10..20).map(batch).collect());
+        payloads.fetched((200..210).map(batch).collect());
+        payloads.fetched((100..140).map(batch).collect());
+        assert!((100..140).all(|index| payloads.get(index).is_some()));
+        assert!(payloads.get(10).is_none() && payloads.get(209).is_none());
     }
 
     #[test]

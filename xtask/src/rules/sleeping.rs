@@ -9,6 +9,7 @@ use crate::tree::Tree;
 /// Files in which a thread may sleep, each with the reason.
 const ALLOWED: &[(&str, &str)] = &[
     ("crates/log/src/disk/delay.rs", "a disk that is slow on purpose, to measure group commit"),
+    ("tests/e2e/src/workload.rs", "clients that pause before they try the next address, as clients do"),
     ("tests/e2e/src/slow/shown.rs", "a file system that is slow on purpose, to measure restart"),
 ];
 

@@ -16,6 +16,8 @@ pub(crate) struct Terminal {
     theirs: OwnedFd,
     pub(crate) child: Child,
     pub(crate) seen: String,
+    /// Up to where of it was looked for something.
+    looked: usize,
 }
 
 impl Terminal {
@@ -28,14 +30,18 @@ impl Terminal {
         let theirs = rustix::fs::open(name.as_c_str(), flags, Mode::empty()).unwrap();
         let stdio = || Stdio::from(theirs.try_clone().unwrap());
         let child = command.stdin(stdio()).stdout(stdio()).stderr(stdio()).spawn().unwrap();
-        Terminal { ours: File::from(ours), theirs, child, seen: String::new() }
+        Terminal { ours: File::from(ours), theirs, child, seen: String::new(), looked: 0 }
     }
 
-    /// Reads on until `text` was drawn after all that was read before.
+    /// Reads on until `text` was drawn behind what was found before: how much comes with one read is
+    /// chance.
     pub(crate) fn until(&mut self, text: &str) {
-        let start = self.seen.len();
         let mut bytes = [0; 4096];
-        while !self.seen[start..].contains(text) {
+        loop {
+            if let Some(at) = self.seen[self.looked..].find(text) {
+                self.looked += at + text.len();
+                return;
+            }
             let count = self.ours.read(&mut bytes).unwrap();
             self.seen.push_str(&String::from_utf8_lossy(&bytes[..count]));
         }

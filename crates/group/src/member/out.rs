@@ -3,8 +3,8 @@
 use bytes::Bytes;
 
 use super::{
-    Awaiting, Batch, BatchPlace, FETCH_BATCHES_MAX, FetchOrder, Member, MemberId, Message, Output,
-    RaftMessage, Role, StateRole, lsn_of,
+    Awaiting, Batch, BatchPlace, FETCH_BATCHES_MAX, FETCH_BYTES_MAX, FetchOrder, Member, MemberId,
+    Message, Output, RaftMessage, Role, StateRole, lsn_of,
 };
 use raft::eraftpb::{Entry, MessageType};
 
@@ -158,8 +158,15 @@ impl Member {
             let id = self.next_fetch;
             self.next_fetch += 1;
             let upto = wanted.first.saturating_add(FETCH_BATCHES_MAX);
-            let places: Vec<BatchPlace> =
-                (wanted.first..upto).map_while(|index| self.place(index)).collect();
+            let mut bytes = 0;
+            let places: Vec<BatchPlace> = (wanted.first..upto)
+                .map_while(|index| self.place(index))
+                .take_while(|place| {
+                    let fits = bytes < FETCH_BYTES_MAX;
+                    bytes += place.end.0.saturating_sub(place.lsn.0);
+                    fits
+                })
+                .collect();
             out.fetch.push(FetchOrder { id, places });
             self.fetching.push((id, wanted));
         }

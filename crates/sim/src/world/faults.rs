@@ -167,6 +167,9 @@ impl World {
             self.nodes[node].slow_factor = 1;
             self.nodes[node].paused_until = self.nodes[node].paused_until.min(self.now);
             self.resume(node);
+            if let Some(at) = self.at(node) {
+                self.fill_log(at, false);
+            }
         }
         assert!(pairs().all(|(from, to)| !self.network.is_cut(from, to)), "all cuts are healed");
         self.plan_in(super::LOOK_US, Event::Look);
