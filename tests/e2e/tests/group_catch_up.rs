@@ -33,7 +33,8 @@ fn depth_at(group: &Group, at: Instance, queue: &str) -> Try<u64> {
         group.switch(active, Some(at))?;
         group.until_whole()?;
     }
-    group.site(at).queue_number(queue, "depth")
+    let depth = group.site(at).queue_number(queue, "depth");
+    depth.map_err(|error| group.explained(&error.to_string()).into())
 }
 
 #[test]

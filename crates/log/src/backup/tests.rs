@@ -329,7 +329,7 @@ fn a_power_cut_at_any_moment_of_a_restore_leaves_a_log_that_is_whole_or_refused(
             continue;
         }
         let disk: Arc<dyn Disk> = Arc::new(found.clone());
-        match Recovery::open(Arc::clone(&disk), Options::small(), crate::testing::LOG_ID) {
+        match Recovery::open(Arc::clone(&disk), Options::small(), LOG_ID) {
             Err(LogError::Restoring { .. }) => {
                 refused += 1;
                 assert_eq!(restore(&backup, &disk, Upto::End, &mut |_| {}).unwrap(), restored);
