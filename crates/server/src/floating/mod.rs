@@ -2,8 +2,8 @@
 //! instance is active, announced to the neighbours, and taken away when the instance is not active
 //! any more.
 //!
-//! Reading order: [`schedule`] (what is due when), [`interface`] (what the system has), [`netlink`]
-//! (adding and removing), [`announce`] (what neighbours are told). Why so, and not with `ip`(8):
+//! Reading order: `schedule` (what is due when), `interface` (what the system has), `netlink`
+//! (adding and removing), `announce` (what neighbours are told). Why so, and not with `ip`(8):
 //! docs/adr/2026-11-22-floating-address-leased-from-the-kernel.md.
 //!
 //! Not here: who is active; which instance is preferred (`group::preferred`).
