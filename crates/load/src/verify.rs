@@ -71,6 +71,8 @@ struct Record {
     accepted: Bits,
     in_doubt: Bits,
     received: Bits,
+    /// Got in units of work whose commit was not answered: got, or to come again.
+    perhaps_received: Bits,
     duplicated: u64,
 }
 
@@ -146,6 +148,13 @@ impl Ledger {
         }
     }
 
+    /// A message was got in a unit of work whose end nobody knows. It may come again, and need not.
+    pub(crate) fn perhaps_received(&mut self, stamp: Stamp) {
+        if stamp.run == self.run {
+            self.record(stamp.producer).perhaps_received.insert(stamp.sequence);
+        }
+    }
+
     fn record(&mut self, producer: u32) -> &mut Record {
         let index = producer as usize;
         if index >= self.own.len() {
@@ -177,7 +186,9 @@ impl Ledger {
             verdict.duplicated += record.duplicated;
             verdict.in_doubt += record.in_doubt.count;
             if complete {
-                verdict.lost += record.accepted.missing_in(&record.received);
+                let mut come = record.received.clone();
+                come.merge(&record.perhaps_received);
+                verdict.lost += record.accepted.missing_in(&come);
             }
         }
         verdict
@@ -187,6 +198,7 @@ impl Ledger {
 fn add(to: &mut Record, from: &Record) {
     to.accepted.merge(&from.accepted);
     to.in_doubt.merge(&from.in_doubt);
+    to.perhaps_received.merge(&from.perhaps_received);
     to.duplicated += from.duplicated + to.received.merge(&from.received);
 }
 
@@ -257,6 +269,15 @@ mod tests {
     fn a_message_that_came_twice_is_duplicated_and_not_reordered() {
         let verdict = ledger(&[0, 1], &[0, 1, 0]).verdict(true);
         assert_eq!((verdict.duplicated, verdict.reordered, verdict.lost), (1, 0, 0));
+    }
+
+    #[test]
+    fn what_was_got_in_a_unit_of_unknown_end_is_neither_lost_nor_duplicated() {
+        let mut ledger = ledger(&[0, 1], &[1]);
+        ledger.perhaps_received(stamp(0, 0).unwrap());
+        ledger.perhaps_received(stamp(0, 1).unwrap());
+        let verdict = ledger.verdict(true);
+        assert_eq!((verdict.lost, verdict.duplicated), (0, 0));
     }
 
     #[test]

@@ -283,7 +283,8 @@ impl Transactor {
             }
             // Got and perhaps committed: were it asked for again, it might never come.
             Unit::Get(unit) => {
-                unit.stamps.iter().for_each(|stamp| desk.got(*stamp, &mut self.order));
+                let stamps = unit.stamps.iter().flatten();
+                stamps.for_each(|stamp| desk.ledger.perhaps_received(*stamp));
             }
             Unit::ToGet(from) => self.unit = Unit::ToGet(from),
             Unit::Put(_) | Unit::Between | Unit::ToPut(_) => {}
