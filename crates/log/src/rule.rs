@@ -27,6 +27,10 @@ pub(crate) struct Facts {
     pub(crate) in_flight_forced: u64,
     /// Writes lately took longer than `Options::slow_write`.
     pub(crate) disk_is_slow: bool,
+    /// Bytes of the open batch from which on it goes beside others however few commits it holds: what a
+    /// batch costs by itself is little then, and on the way to other instances many small ones overlap
+    /// where one large one does not. `usize::MAX` for a single instance.
+    pub(crate) beside_from_bytes: usize,
     /// The log is being shut down.
     pub(crate) closing: bool,
     /// Only the reserve is left.
@@ -80,7 +84,8 @@ pub(crate) fn decide(
         return Decision::Take;
     }
     if facts.open_forced > 0 {
-        let beside = facts.disk_is_slow && facts.open_forced >= facts.in_flight_forced;
+        let beside = facts.disk_is_slow && facts.open_forced >= facts.in_flight_forced
+            || facts.open_bytes >= facts.beside_from_bytes;
         return if facts.in_flight == 0 || beside { Decision::Take } else { Decision::Wait };
     }
     let factor = if facts.log_is_full { FULL_LAZY_FACTOR } else { 1 };
@@ -109,6 +114,7 @@ mod tests {
             in_flight,
             in_flight_forced,
             disk_is_slow: true,
+            beside_from_bytes: usize::MAX,
             closing: false,
             log_is_full: false,
         }
@@ -128,6 +134,13 @@ mod tests {
         assert_eq!(now_decide(&facts(6, 2, 7)), Decision::Wait);
         assert_eq!(now_decide(&facts(7, 2, 7)), Decision::Take);
         assert_eq!(now_decide(&facts(1, 1, 0)), Decision::Take);
+    }
+
+    #[test]
+    fn in_a_group_a_batch_that_is_large_enough_goes_beside_others() {
+        let group = Facts { beside_from_bytes: 100, ..facts(1, 3, 50) };
+        assert_eq!(now_decide(&group), Decision::Take);
+        assert_eq!(now_decide(&Facts { open_bytes: 99, ..group }), Decision::Wait);
     }
 
     #[test]

@@ -33,6 +33,9 @@ use crate::stats::Needs;
 /// [`Shared::wait_for_writers`].
 pub(crate) const SEALED_BYTES_MAX: usize = 16 * 1024 * 1024;
 
+/// Bytes of a leader's open batch from which on it does not wait for the group's answer to others.
+const BESIDE_FROM_BYTES: usize = 64 * 1024;
+
 /// What all threads and handles of one log share.
 pub(crate) struct Shared {
     pub(crate) disk: Arc<dyn Disk>,
@@ -346,6 +349,10 @@ impl State {
             in_flight_forced: out.map(|flight| flight.forced).sum::<u64>()
                 + unanswered.map(|(_, forced)| forced).sum::<u64>(),
             disk_is_slow,
+            beside_from_bytes: match self.uncommitted {
+                Some(_) => BESIDE_FROM_BYTES,
+                None => usize::MAX,
+            },
             closing: self.phase == Phase::Closing,
             log_is_full: self.space == Space::Full,
         }
