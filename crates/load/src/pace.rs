@@ -44,6 +44,14 @@ impl Pace {
         Some(if was_busy { due } else { now })
     }
 
+    /// An operation was cut off by the loss of its connection: one more may begin at once, as an
+    /// application would do what failed again. Those that follow keep their times.
+    pub(crate) fn again(&mut self) {
+        if let Some(interval) = self.interval {
+            self.next = Time::ZERO + self.next.since(Time::ZERO).saturating_sub(interval);
+        }
+    }
+
     /// Whether all operations of the quota were begun.
     pub(crate) fn is_exhausted(&self) -> bool {
         self.left == Some(0)
@@ -58,6 +66,18 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_operation_that_was_cut_off_is_begun_again_at_once_and_shifts_no_other() {
+        let at = |ms| Time::ZERO + Duration::from_millis(ms);
+        let mut pace = Pace::new(Some(Duration::from_millis(1_000)), None);
+        pace.start(at(100), 0, 1);
+        assert!(pace.take(at(100), false).is_some());
+        pace.again();
+        assert_eq!(pace.take(at(180), false), Some(at(180)));
+        assert_eq!(pace.take(at(1_090), false), None);
+        assert_eq!(pace.take(at(1_100), false), Some(at(1_100)));
+    }
 
     const MS: Duration = Duration::from_millis(1);
 

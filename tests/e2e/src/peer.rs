@@ -14,6 +14,8 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Credit that a drain gives at a time.
 const DRAIN_CREDIT: u32 = 500;
+/// Transfers that a drain takes: the most that the arithmetic of AMQP allows (section 2.8.10).
+const WINDOW_OF_DRAIN: u32 = 0x7fff_ffff;
 
 /// A frame as it was read.
 #[derive(Clone, Debug)]
@@ -538,6 +540,10 @@ pub fn drain_flow(handle: u32, delivery_count: u32, credit: u32) -> Value {
     if let Value::Described(_, list) = &mut flow
         && let Value::List(fields) = list.as_mut()
     {
+        // The session's window is counted from its begin: a deep queue needs more than usual.
+        if let Some(window) = fields.get_mut(1) {
+            *window = Value::Uint(WINDOW_OF_DRAIN);
+        }
         fields.extend([Value::Null, Value::Bool(true)]);
     }
     flow

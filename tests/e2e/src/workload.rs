@@ -34,6 +34,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const PATIENCE_WITH_LIST: Duration = Duration::from_secs(5);
 /// Before it tries the next one.
 const BEFORE_NEXT: Duration = Duration::from_millis(50);
+/// Between units of a client with a list, which works for as long as faults last: what it puts must fit
+/// on small disks.
+const BETWEEN_UNITS: Duration = Duration::from_millis(20);
 /// What is under way ends in this time, or is left as it is.
 const END_MAX: Duration = Duration::from_secs(15);
 /// How long the mover waits for a further message before it commits what it has.
@@ -212,6 +215,12 @@ impl Round {
         self.ending.load(Ordering::SeqCst)
     }
 
+    async fn rest(&self) {
+        if self.returns {
+            tokio::time::sleep(BETWEEN_UNITS).await;
+        }
+    }
+
     fn patience(&self) -> Duration {
         if self.returns { PATIENCE_WITH_LIST } else { PATIENCE }
     }
@@ -282,6 +291,7 @@ impl Client {
             timeout(patience, Sender::attach(session, "beside", Queue::Beside.name())).await??;
         let control = timeout(patience, Controller::attach(session, "control")).await??;
         while !self.round.is_ending() {
+            self.round.rest().await;
             let plan: Vec<(Queue, Id)> = (0..self.chance.within(1, 6))
                 .map(|_| {
                     let queue = if self.chance.percent(50) { Queue::From } else { Queue::Beside };
@@ -310,6 +320,7 @@ impl Client {
         let attaching = Sender::attach(session, "single", Queue::Beside.name());
         let mut sender = timeout(patience, attaching).await??;
         while !self.round.is_ending() {
+            self.round.rest().await;
             let id = self.next_id();
             let unit = self.note(Unit::Put(Fate::Unknown, vec![(Queue::Beside, id)]));
             let sending = sender.send(self.message(id));

@@ -142,6 +142,7 @@ impl Asker {
         if self.waiting.take().is_some() {
             desk.ledger.in_doubt(self.number, self.sequence);
             self.sequence += 1;
+            self.pace.again();
         }
         self.sender = Sender::default();
         self.receiver = None;

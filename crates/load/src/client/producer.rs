@@ -86,6 +86,7 @@ impl Producer {
     pub(super) fn lost(&mut self, desk: &mut Desk) {
         for sequence in self.window.abandon() {
             desk.ledger.in_doubt(self.number, sequence);
+            self.pace.again();
         }
         self.sender = Sender::default();
         self.is_attached = false;

@@ -175,6 +175,7 @@ impl Requester {
             desk.ledger.in_doubt(self.number, self.sequence);
             self.sequence += 1;
             self.step = Step::Between;
+            self.pace.again();
         }
         self.sender = Sender::default();
         self.receiver = None;

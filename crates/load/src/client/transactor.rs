@@ -273,11 +273,16 @@ impl Transactor {
 
     pub(super) fn lost(&mut self, desk: &mut Desk) {
         match std::mem::replace(&mut self.unit, Unit::Between) {
-            // A commit under way may have been done; what was not committed was rolled back.
-            Unit::Put(unit) if unit.commit.sent_at.is_some() => {
-                let first = self.sequence - u64::from(unit.sent);
-                (first..self.sequence).for_each(|n| desk.ledger.in_doubt(self.number, n));
+            // A commit under way may have been done; what was not committed was rolled back. The
+            // application does it again in either case.
+            Unit::Put(unit) => {
+                if unit.commit.sent_at.is_some() {
+                    let first = self.sequence - u64::from(unit.sent);
+                    (first..self.sequence).for_each(|n| desk.ledger.in_doubt(self.number, n));
+                }
+                self.unit = Unit::ToPut(unit.from);
             }
+            Unit::ToPut(from) => self.unit = Unit::ToPut(from),
             Unit::Get(unit) if unit.commit.sent_at.is_none() => {
                 self.unit = Unit::ToGet(unit.pair_from);
             }
@@ -287,7 +292,7 @@ impl Transactor {
                 stamps.for_each(|stamp| desk.ledger.perhaps_received(*stamp));
             }
             Unit::ToGet(from) => self.unit = Unit::ToGet(from),
-            Unit::Put(_) | Unit::Between | Unit::ToPut(_) => {}
+            Unit::Between => {}
         }
         self.coordinator = Sender::default();
         self.sender = Sender::default();

@@ -1,0 +1,130 @@
+"""One round of a fail-over test: clients at work, a fault, clients back, the group whole again.
+
+Not here: what the rounds mean (failover_report.py).
+"""
+
+import json
+import random
+import shutil
+import subprocess
+import time
+
+from towlab import recovery
+from towlab.group import Native
+from towlab.lan import Lan
+from towlab.queue_manager import Failed
+
+QUEUES = ("--queue", "L%d", "--queues", "10", "--size", "2048", "--persistent")
+
+
+class Test:
+    """What clients do, what goes wrong, and how long is looked."""
+
+    def __init__(self, words, fault, mode, clients, rate=0, after=6, machines=False, idle_s=None):
+        self.words, self.fault, self.mode, self.clients, self.rate = words, fault, mode, clients, rate
+        self.after, self.machines, self.idle_s = after, machines, idle_s
+
+    @property
+    def period(self):
+        return self.clients / self.rate if self.rate else 0
+
+
+TESTS = {
+    "S1000": Test("planned switch, 1,000 clients x 1 put + get per s in units of work", "switch", "transaction", 1000,
+                  rate=1000),
+    "S500U": Test("planned switch, 500 clients unrated in units of work", "switch", "transaction", 500),
+    "FN500U": Test("network of the active drops all packets, 500 clients unrated in units of work", "network_drop",
+                   "transaction", 500, after=10, machines=True, idle_s=2),
+    "kill": Test("kill -9 of the active, 200 clients x 1 put per s", "kill", "put", 200, rate=200),
+    "SIGSTOP": Test("the active is stopped for 6 s, 200 clients x 1 put per s", "stand_still", "put", 200, rate=200,
+                    after=10, idle_s=2),
+    "power": Test("the active's machine is gone without a word, 200 clients x 1 put per s", "power_loss", "put", 200,
+                  rate=200, after=10, machines=True, idle_s=2),
+}
+# Before the fault, at the least; the moment itself is random, against everything that is periodic.
+STEADY_S = 3.0
+TOPOLOGIES = {"native": Native}
+
+
+class Lab:
+    """Holds the group that is in use; one at a time."""
+
+    def __init__(self, args, work):
+        self.args, self.work = args, work
+        self.group, self.kind, self.lan = None, None, None
+        self.say = lambda text: None
+
+    def steps(self):
+        """All steps in order: name, weight (about seconds), function that gives a JSON object."""
+        return [(f"{topology} {name} #{turn + 1}", STEADY_S + TESTS[name].after + 8,
+                 lambda topology=topology, name=name: self.round(topology, name))
+                for topology in self.args.topologies for name in self.args.only for turn in range(self.args.rounds)]
+
+    def use(self, topology, test):
+        kind = (topology, test.machines)
+        if self.kind != kind:
+            self.close()
+            if test.machines:
+                self.lan = Lan(["a", "b", "c", "client"])
+            folder = self.work / f"{topology}-{'machines' if test.machines else 'loopback'}"
+            shutil.rmtree(folder, ignore_errors=True)
+            self.group = TOPOLOGIES[topology](self.args.towline, folder, self.lan)
+            self.kind = kind
+            self.group.start_all()
+        return self.group
+
+    def close(self):
+        if self.group is not None:
+            self.group.close()
+        if self.lan is not None:
+            self.lan.close()
+        self.group, self.kind, self.lan = None, None, None
+
+    def begin_load(self, group, test, seconds):
+        on = self.lan.on("client") if test.machines else []
+        command = [*on, self.args.towline, "load", test.mode, "--clients", str(test.clients), *QUEUES, "--seconds",
+                   str(seconds), "--events", str(self.work / "events.csv"), "--quiet", "--json", "-",
+                   "--verify-drain", "--reconnect"]
+        command += ["--rate", str(test.rate)] if test.rate else []
+        command += ["--idle-timeout", str(test.idle_s)] if test.idle_s else []
+        for url in group.urls():
+            command += ["--url", url]
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                text=True, process_group=0)
+
+    def round(self, topology, name):
+        test = TESTS[name]
+        group = self.use(topology, test)
+        group.until_whole()
+        until_fault = STEADY_S + random.random()
+        # What connecting takes is on top; a longer run only costs time.
+        load = self.begin_load(group, test, until_fault + test.after + 1.5)
+        undo = lambda: None
+        try:
+            group.until_connected(test.clients)
+            time.sleep(until_fault)
+            active = group.active()
+            if active is None:
+                raise Failed("no active instance before the fault")
+            at = time.time()
+            undo = getattr(group, test.fault)(active)
+            time.sleep(max(0.0, at + test.after - 4 - time.time()) if test.fault == "stand_still" else test.after / 2)
+            undo()
+            undo = lambda: None
+            out, errors = load.communicate(timeout=240)
+        finally:
+            undo()
+            if load.poll() is None:
+                load.kill()
+                load.communicate()
+        report = json.loads(out) if out.strip() else {}
+        if not report:
+            raise Failed(f"towline load {name}: {errors.strip()[-500:]}")
+        found = recovery.figures(recovery.read(self.work / "events.csv"), at, test.period)
+        active_at = group.became_active(at)
+        verdict = report["verdict"]
+        group.until_whole()
+        return {**found, "active_s": active_at and active_at - at, "lost": verdict["lost"],
+                "duplicated": verdict["duplicated"], "in_doubt": verdict["in_doubt"],
+                "unfinished": report["unfinished"], "puts_per_s": report["puts"]["per_second"],
+                "reconnects": report["reconnects"]}

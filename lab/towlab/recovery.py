@@ -1,0 +1,79 @@
+"""When clients were back after a fault, from the events that `towline load --events` writes.
+
+A client whose puts are paced is back when a put came no later than its pace wants it, and all after it do too, and
+its connection stands; one that is not paced, with its first put over the connection that it has in the end. All are
+back when each of them is, and when puts a second over half a second have reached 90 % of what they were before. Not
+here: how often, or against whom.
+"""
+
+import bisect
+import csv
+
+LATE_S = 0.1
+WINDOW_S = 0.5
+SHARE = 0.9
+# Before the fault: what "previous rate" means.
+BEFORE_S = 2.0
+
+
+def read(path):
+    """Events of each client, in order: (seconds since 1970, what)."""
+    clients = {}
+    with open(path, encoding="ascii") as file:
+        for row in csv.DictReader(file):
+            clients.setdefault(int(row["client"]), []).append((int(row["us"]) / 1e6, row["what"]))
+    return clients
+
+
+def back_of(events, at, end, period):
+    """When a client was back, in seconds after the fault; None when it never was."""
+    puts = [moment for moment, what in events if what == "put"]
+    opened = [moment for moment, what in events if what == "open" and moment >= at]
+    lost = [moment for moment, what in events if what == "lost" and moment >= at]
+    if lost and (not opened or opened[-1] < lost[-1]):
+        return None
+    stands = max(opened, default=at)
+    first = bisect.bisect_left(puts, at)
+    if not period:
+        later = [moment for moment in puts[first:] if moment >= stands]
+        return later[0] - at if later else None
+    late = 0.0
+    for before, moment in zip(puts[max(0, first - 1):], puts[max(0, first - 1) + 1:]):
+        if moment >= at and moment - before > period + LATE_S:
+            late = moment - at
+    last = puts[-1] if puts else 0
+    if end - last > period + LATE_S:
+        return None
+    return max(late, stands - at)
+
+
+def rate_back(puts, at, end):
+    """When puts a second were back, in seconds after the fault; None when they were not."""
+    count = bisect.bisect_left(puts, at) - bisect.bisect_left(puts, at - BEFORE_S)
+    wanted = SHARE * count * WINDOW_S / BEFORE_S
+    step = 0.01
+    moment = at
+    while moment + WINDOW_S <= end:
+        if bisect.bisect_left(puts, moment + WINDOW_S) - bisect.bisect_left(puts, moment) >= wanted:
+            # Those that were on their way at the fault do not count as being back.
+            first = bisect.bisect_left(puts, moment)
+            return max(0.0, puts[first] - at)
+        moment += step
+    return None
+
+
+def figures(clients, at, period):
+    """All figures of a fault at `at` (seconds since 1970). `period`: seconds between a client's puts, 0 if unpaced."""
+    puts = sorted(moment for events in clients.values() for moment, what in events if what == "put")
+    end = puts[-1] if puts else at
+    backs = [back_of(events, at, end, period) for events in clients.values()]
+    rate = rate_back(puts, at, end)
+    gaps = [(later - earlier, earlier) for earlier, later in zip(puts, puts[1:]) if later >= at]
+    longest, begin = max(gaps, default=(None, None))
+    # The first put of the new active one ends the longest gap: what was on its way at the fault is before it.
+    first = begin + longest - at if longest is not None else None
+    missing = sum(back is None for back in backs)
+    all_back = max(backs) if backs and not missing else None
+    return {"first_put_s": first, "gap_s": longest, "clients_back_s": all_back, "rate_back_s": rate,
+            "all_back_s": None if None in (all_back, rate, first) else max(all_back, rate, first),
+            "not_back": missing, "clients": len(clients)}
