@@ -11,7 +11,7 @@ export TOWLINE_BIN
 
 .DEFAULT_GOAL := help
 .PHONY: help run run-group build test install-tests fmt tidy licences clippy unit e2e doc deny format clean \
-  sim lab-build lab-restart lab-restart-quick
+  sim lab-build lab-restart lab-restart-quick lab-failover lab-failover-quick chaos
 
 help: ## this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-18s %s\n", $$1, $$2 }'
@@ -86,6 +86,21 @@ lab-restart-quick: lab-build ## the same, small: does it run at all (2 min)
 	python3 -m unittest discover --quiet --start-directory lab
 	$(LAB_RESTART) --name restart-quick --depths 0,2000 --rounds 2 --delays 0,1 --tail 1000 --uncommitted 4000 \
 	  --load-seconds 2 --image-seconds 2 --image-depth 2000 --grow-gb 2 --one-queue-depth 2000 $(LAB_KNOBS)
+
+FAILOVER_KNOBS = $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(ONLY),--only $(ONLY)) \
+  $(if $(TOPOLOGIES),--topologies $(TOPOLOGIES)) $(if $(KEEP),--keep)
+
+lab-failover: build ## switch, kill, SIGSTOP, dropped packets: until clients are back (root; about 20 min)
+	python3 lab/failover.py --towline $(TOWLINE_BIN) $(FAILOVER_KNOBS)
+
+lab-failover-quick: build ## the same, once each (2 min)
+	python3 -m unittest discover --quiet --start-directory lab
+	python3 lab/failover.py --towline $(TOWLINE_BIN) --name failover-quick --rounds 1 $(FAILOVER_KNOBS)
+
+# Knobs: ROUNDS, SEED, FIRST (number of the first round), MINUTES.
+chaos: build ## random faults on a group of real processes, judged after each round (15 min)
+	$(CARGO) run --locked --package towline-e2e --bin chaos -- $(if $(ROUNDS),--rounds $(ROUNDS)) \
+	  $(if $(SEED),--seed $(SEED)) $(if $(FIRST),--first $(FIRST)) $(if $(MINUTES),--minutes $(MINUTES))
 
 clean: ## remove what was built; messages in ./data stay
 	$(CARGO) clean

@@ -120,7 +120,7 @@ class Lab:
         report = json.loads(out) if out.strip() else {}
         if not report:
             raise Failed(f"towline load {name}: {errors.strip()[-500:]}")
-        found = recovery.figures(recovery.read(self.work / "events.csv"), at, test.period)
+        found = recovery.figures(recovery.read(self.work / "events.csv"), at, test.period, test.after)
         active_at = group.became_active(at)
         verdict = report["verdict"]
         group.until_whole()

@@ -8,7 +8,8 @@ import xml.etree.ElementTree as tree
 import restart_report
 from restart import numbers
 from restart_measure import name_of
-from towlab import chart, getter, page, wire
+import failover_report
+from towlab import chart, getter, page, recovery, wire
 from towlab.pieces import Pieces
 from towlab.rows import Rows, kept
 
@@ -85,6 +86,15 @@ class Restart(unittest.TestCase):
     def test_knobs_take_commas_and_blanks(self):
         self.assertEqual(numbers(int)("0, 5 7"), [0, 5, 7])
 
+    def test_a_fail_over_of_which_nothing_is_known_gives_an_empty_report(self):
+        class Args:
+            rounds, topologies, only = 2, ["native"], ["S1000", "kill"]
+        rows = Rows()
+        for name in Args.only:
+            failover_report.test_rows(rows, Args, {}, "native", name)
+        self.assertEqual(rows.rows, [])
+        self.assertEqual([found for found in failover_report.charts(Args, rows) if found and "NaN" in found], [])
+
     def test_a_run_of_nothing_gives_an_empty_report(self):
         class Args:
             depths, delays, queues, rounds, uncommitted = [0, 5], [0.0, 1.0], 10, 2, 40
@@ -97,6 +107,40 @@ class Restart(unittest.TestCase):
         restart_report.grow_rows(rows, results)
         restart_report.one_queue_rows(rows, results)
         self.assertEqual(rows.rows, [])
+
+
+class Recovery(unittest.TestCase):
+    """A fault at 100 s; clients put once a second, or as quickly as they can."""
+
+    def test_a_client_whose_puts_came_on_time_was_never_away(self):
+        events = [(99.2 + second, "put") for second in range(6)]
+        self.assertEqual(recovery.back_of(events, 100.0, 104.0, 1.0), 0.0)
+
+    def test_a_client_is_back_with_the_last_put_that_came_late(self):
+        events = [(99.2, "put"), (100.1, "lost"), (100.3, "open"), (100.7, "put"), (101.2, "put"), (102.2, "put")]
+        self.assertAlmostEqual(recovery.back_of(events, 100.0, 103.0, 1.0), 0.7)
+
+    def test_a_client_whose_connection_stands_and_that_had_nothing_to_put_is_back_with_it(self):
+        events = [(99.9, "put"), (100.1, "lost"), (100.3, "open"), (100.9, "put"), (101.9, "put")]
+        self.assertAlmostEqual(recovery.back_of(events, 100.0, 102.5, 1.0), 0.3)
+
+    def test_a_client_that_lost_its_connection_and_has_no_other_is_not_back(self):
+        self.assertIsNone(recovery.back_of([(99.9, "put"), (100.1, "lost")], 100.0, 105.0, 1.0))
+
+    def test_a_client_that_is_not_paced_is_back_with_its_first_put_over_the_connection_it_keeps(self):
+        events = [(100.01, "put"), (100.1, "lost"), (100.3, "open"), (100.35, "put"), (100.4, "put")]
+        self.assertAlmostEqual(recovery.back_of(events, 100.0, 105.0, 0), 0.35)
+
+    def test_the_rate_is_back_when_half_a_second_has_nine_tenths_of_it(self):
+        puts = [98 + index / 100 for index in range(200)] + [101.2 + index / 100 for index in range(300)]
+        self.assertAlmostEqual(recovery.rate_back(puts, 100.0, 104.0), 1.2, places=2)
+        self.assertIsNone(recovery.rate_back(puts[:200], 100.0, 104.0))
+
+    def test_the_first_put_of_the_new_active_one_ends_the_longest_gap(self):
+        clients = {0: [(98 + index / 10, "put") for index in range(21)] + [(100.8 + index / 10, "put") for index in range(40)]}
+        found = recovery.figures(clients, 100.0, 0.1, 4)
+        self.assertAlmostEqual(found["first_put_s"], 0.8)
+        self.assertEqual((found["not_back"], found["clients"]), (0, 1))
 
 
 if __name__ == "__main__":

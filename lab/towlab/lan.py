@@ -3,10 +3,13 @@
 The bridge has a namespace of its own, so the network of this machine is not touched. Not here: delays.
 """
 
+import os
 import shutil
 import subprocess
+import sys
 
 PREFIX = "towlab-"
+TOOLS = {"ip": "iproute2", "nft": "nftables"}
 RULES = """table inet towlab {
   chain in { type filter hook input priority 0; policy drop; iif "lo" accept; }
   chain out { type filter hook output priority 0; policy drop; oif "lo" accept; }
@@ -19,9 +22,15 @@ def run(*command, text=None):
 
 
 def why_not():
-    """Why there can be no machines here; None when there can."""
-    missing = [tool for tool in ("ip", "nft") if not shutil.which(tool)]
-    return f"{' and '.join(missing)} missing: apt-get install iproute2 nftables" if missing else None
+    """Why there can be no machines here; None when there can. On Debian, root gets what is missing."""
+    if os.geteuid() != 0:
+        return "not root"
+    if not all(shutil.which(tool) for tool in TOOLS) and shutil.which("apt-get"):
+        print(f"apt-get install {' '.join(TOOLS.values())}", file=sys.stderr)
+        for command in (["update", "-qq"], ["install", "-y", "-qq", *TOOLS.values()]):
+            subprocess.run(["apt-get", *command], check=False, stdout=subprocess.DEVNULL)
+    missing = [tool for tool in TOOLS if not shutil.which(tool)]
+    return f"{' and '.join(missing)} missing" if missing else None
 
 
 def sweep():

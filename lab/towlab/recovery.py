@@ -62,10 +62,12 @@ def rate_back(puts, at, end):
     return None
 
 
-def figures(clients, at, period):
-    """All figures of a fault at `at` (seconds since 1970). `period`: seconds between a client's puts, 0 if unpaced."""
+def figures(clients, at, period, after):
+    """All figures of a fault at `at` (seconds since 1970). `period`: seconds between a client's puts, 0 if unpaced;
+    `after`: seconds for which is looked: clients still work then."""
+    clients = {client: [event for event in events if event[0] < at + after] for client, events in clients.items()}
     puts = sorted(moment for events in clients.values() for moment, what in events if what == "put")
-    end = puts[-1] if puts else at
+    end = at + after
     backs = [back_of(events, at, end, period) for events in clients.values()]
     rate = rate_back(puts, at, end)
     gaps = [(later - earlier, earlier) for earlier, later in zip(puts, puts[1:]) if later >= at]

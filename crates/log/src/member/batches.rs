@@ -19,8 +19,19 @@ pub(crate) fn read_batches(
     places: &[BatchPlace],
     bytes_max: usize,
 ) -> Result<Vec<Batch>, LogError> {
-    let cuts = shared.member.as_ref().map(super::Member::cuts);
     let wanted = within(places, bytes_max);
+    loop {
+        let cuts = shared.member.as_ref().map(super::Member::cuts);
+        let read = read_wanted(shared, wanted);
+        // What was read while the end was cut off may be of before and of after it: once more. A
+        // place that is gone now is found out by then; one that stays must not count as gone.
+        if shared.member.as_ref().map(super::Member::cuts) == cuts {
+            return read;
+        }
+    }
+}
+
+fn read_wanted(shared: &Shared, wanted: &[BatchPlace]) -> Result<Vec<Batch>, LogError> {
     let mut batches = Vec::with_capacity(wanted.len());
     let mut rest = wanted;
     while let Some(place) = rest.first() {
@@ -32,10 +43,6 @@ pub(crate) fn read_batches(
         let (piece, behind) = rest.split_at(together(shared, rest)?);
         read_piece(shared, piece, &mut batches)?;
         rest = behind;
-    }
-    if shared.member.as_ref().map(super::Member::cuts) != cuts {
-        let lsn = wanted.first().map_or(Lsn::ZERO, |place| place.lsn);
-        return Err(LogError::Gone { lsn });
     }
     Ok(batches)
 }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use crate::Try;
 use crate::chance::Chance;
-use crate::group::{Design, Group, THREE, WHOLE_MAX};
+use crate::group::{Design, Group, SAYS, THREE, WHOLE_MAX};
 use crate::history::Tally;
 use crate::wait;
 use crate::workload::Workload;
@@ -88,7 +88,10 @@ pub fn run(wanted: Wanted, told: &mut dyn FnMut(&str)) -> Try<Findings> {
             }
             Err(error) => {
                 let (kept, trace) = (on.group.keep(), trace.join("\n"));
-                let reason = on.group.explained(&error.to_string());
+                let mut reason = error.to_string();
+                if !reason.contains(SAYS) {
+                    reason = on.group.explained(&reason);
+                }
                 told(&format!("round {round} FAILED after {took:.1} s: {reason}\n{trace}"));
                 told(&format!(
                     "left in {kept:?}; again with --seed {} --first {round} --rounds 1",

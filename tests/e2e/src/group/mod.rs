@@ -40,6 +40,9 @@ pub const WHOLE_MAX: Duration = Duration::from_secs(60);
 /// An instance that does not answer in this time is stopped or gone.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 
+/// Before what an instance says, in a reason.
+pub const SAYS: &str = "\n--- ";
+
 /// How quickly instances miss each other, in tests: quick, and far above what a busy machine delays.
 const TIMES: &str = "heartbeat_interval_ms = 100\nheartbeat_timeout_ms = 1500\n";
 
@@ -439,7 +442,7 @@ impl Group {
             let lines: Vec<&str> = log.lines().collect();
             let end = lines.split_at(lines.len().saturating_sub(25)).1.join("\n");
             let told = self.ask(instance, &json!({ "do": "status" }));
-            text += &format!("\n--- {}: {}\n{end}", NAMES[instance], in_short(told));
+            text += &format!("{SAYS}{}: {}\n{end}", NAMES[instance], in_short(told));
         }
         text
     }
