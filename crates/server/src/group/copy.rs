@@ -195,6 +195,7 @@ fn replace(data: &Path, made: &Path) -> std::io::Result<()> {
     let mut kept = kept_file.read().unwrap_or_default();
     (kept.committed, kept.committed_end) = (0, towline_types::Lsn::ZERO);
     kept.may_vote = false;
+    kept_file.forget_note()?;
     kept_file.write(&kept)?;
     std::fs::rename(&log, &old)?;
     std::fs::rename(made.join("log"), &log)?;

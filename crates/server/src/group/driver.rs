@@ -46,6 +46,7 @@ pub(crate) struct Driver {
     /// Called once, when this instance leads no more or must be brought by a copy.
     over: OnceLock<Box<dyn Fn(Over) + Send + Sync>>,
     names: Vec<String>,
+    notes: KeptFile,
 }
 
 /// Why this process cannot go on as it is.
@@ -91,6 +92,7 @@ impl Driver {
         names: Vec<String>,
         fetches: std::sync::mpsc::Sender<FetchOrder>,
     ) -> Driver {
+        let notes = kept_file.clone();
         let standings = names.iter().map(|_| None).collect();
         let seen = Seen { committed: member.committed(), ..Seen::default() };
         let core = Core {
@@ -118,6 +120,7 @@ impl Driver {
             fetches,
             over: OnceLock::new(),
             names,
+            notes,
         }
     }
 
@@ -277,7 +280,9 @@ impl Driver {
 
     /// Writes down how far the log is known to be committed: a start then need not ask.
     pub(crate) fn note_committed(&self) -> std::io::Result<()> {
-        self.look(|core| core.kept_file.note(&core.member.kept()))
+        let kept = self.look(|core| core.member.kept());
+        // Not under the lock: a busy disk would stop the group with it.
+        self.notes.note(&kept)
     }
 
     /// Places of batches before this position are not needed any more.
