@@ -80,10 +80,11 @@ class Lab:
             self.lan.close()
         self.group, self.kind, self.lan = None, None, None
 
-    def begin_load(self, group, test, seconds):
+    def begin_load(self, group, name, seconds):
+        test = TESTS[name]
         on = self.lan.on("client") if test.machines else []
         command = [*on, self.args.towline, "load", test.mode, "--clients", str(test.clients), *QUEUES, "--seconds",
-                   str(seconds), "--events", str(self.work / "events.csv"), "--quiet", "--json", "-",
+                   str(seconds), "--events", str(self.work / f"events-{name}.csv"), "--quiet", "--json", "-",
                    "--verify-drain", "--reconnect"]
         command += ["--rate", str(test.rate)] if test.rate else []
         command += ["--idle-timeout", str(test.idle_s)] if test.idle_s else []
@@ -98,7 +99,7 @@ class Lab:
         group.until_whole()
         until_fault = STEADY_S + random.random()
         # What connecting takes is on top; a longer run only costs time.
-        load = self.begin_load(group, test, until_fault + test.after + 1.5)
+        load = self.begin_load(group, name, until_fault + test.after + 1.5)
         undo = lambda: None
         try:
             group.until_connected(test.clients)
@@ -120,8 +121,9 @@ class Lab:
         report = json.loads(out) if out.strip() else {}
         if not report:
             raise Failed(f"towline load {name}: {errors.strip()[-500:]}")
-        found = recovery.figures(recovery.read(self.work / "events.csv"), at, test.period, test.after)
         active_at = group.became_active(at)
+        events = recovery.read(self.work / f"events-{name}.csv")
+        found = recovery.figures(events, at, active_at, test.period, test.after)
         verdict = report["verdict"]
         group.until_whole()
         return {**found, "active_s": active_at and active_at - at, "lost": verdict["lost"],

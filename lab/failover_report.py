@@ -99,7 +99,7 @@ def report(args, done, machine, folder):
             test_rows(rows, args, done, topology, name)
     words = [f"Medians of {args.rounds} rounds. Three instances and all clients share this machine (see below); messages "
              "of 2,048 random bytes, persistent. Times begin at the order to switch, or at the fault. A client is back "
-             "when its puts come no later than its rate wants them (with no rate: when its first put is confirmed) over "
+             "when its puts come no later than its rate wants them again (with no rate: when its first put is confirmed) over "
              "a connection that stands from then on; the rate is back when half a second has 90 % of the puts that it "
              "had before.",
              "Packets are dropped with nftables between network namespaces: nobody is told, no connection is closed. "

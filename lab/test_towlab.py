@@ -136,9 +136,9 @@ class Recovery(unittest.TestCase):
         self.assertAlmostEqual(recovery.rate_back(puts, 100.0, 104.0), 1.2, places=2)
         self.assertIsNone(recovery.rate_back(puts[:200], 100.0, 104.0))
 
-    def test_the_first_put_of_the_new_active_one_ends_the_longest_gap(self):
+    def test_the_first_put_counts_once_another_one_is_active(self):
         clients = {0: [(98 + index / 10, "put") for index in range(21)] + [(100.8 + index / 10, "put") for index in range(40)]}
-        found = recovery.figures(clients, 100.0, 0.1, 4)
+        found = recovery.figures(clients, 100.0, 100.3, 0.1, 4)
         self.assertAlmostEqual(found["first_put_s"], 0.8)
         self.assertEqual((found["not_back"], found["clients"]), (0, 1))
 

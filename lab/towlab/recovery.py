@@ -1,9 +1,9 @@
 """When clients were back after a fault, from the events that `towline load --events` writes.
 
-A client whose puts are paced is back when a put came no later than its pace wants it, and all after it do too, and
-its connection stands; one that is not paced, with its first put over the connection that it has in the end. All are
-back when each of them is, and when puts a second over half a second have reached 90 % of what they were before. Not
-here: how often, or against whom.
+A client whose puts are paced is back with the last of its puts that came late because of the fault (the next one is no
+later than its pace wants it) and when its connection stands; one that is not paced, with its first put over the
+connection that it has in the end. All are back when each of them is, and when puts a second over half a second have
+reached 90 % of what they were before. Not here: how often, or against whom.
 """
 
 import bisect
@@ -38,11 +38,13 @@ def back_of(events, at, end, period):
         later = [moment for moment in puts[first:] if moment >= stands]
         return later[0] - at if later else None
     late = 0.0
+    # What was confirmed before the connection was lost says nothing of what came after.
+    first = bisect.bisect_left(puts, lost[0]) if lost else first
     for before, moment in zip(puts[max(0, first - 1):], puts[max(0, first - 1) + 1:]):
-        if moment >= at and moment - before > period + LATE_S:
-            late = moment - at
-    last = puts[-1] if puts else 0
-    if end - last > period + LATE_S:
+        if moment - before <= period + LATE_S:
+            break
+        late = moment - at
+    if not puts or end - puts[-1] > 2 * period + LATE_S:
         return None
     return max(late, stands - at)
 
@@ -62,18 +64,18 @@ def rate_back(puts, at, end):
     return None
 
 
-def figures(clients, at, period, after):
-    """All figures of a fault at `at` (seconds since 1970). `period`: seconds between a client's puts, 0 if unpaced;
-    `after`: seconds for which is looked: clients still work then."""
+def figures(clients, at, active_at, period, after):
+    """All figures of a fault at `at` (seconds since 1970). `active_at`: when another instance became active, None if
+    none did; `period`: seconds between a client's puts, 0 if unpaced; `after`: seconds for which is looked: clients
+    still work then."""
     clients = {client: [event for event in events if event[0] < at + after] for client, events in clients.items()}
     puts = sorted(moment for events in clients.values() for moment, what in events if what == "put")
     end = at + after
     backs = [back_of(events, at, end, period) for events in clients.values()]
     rate = rate_back(puts, at, end)
-    gaps = [(later - earlier, earlier) for earlier, later in zip(puts, puts[1:]) if later >= at]
-    longest, begin = max(gaps, default=(None, None))
-    # The first put of the new active one ends the longest gap: what was on its way at the fault is before it.
-    first = begin + longest - at if longest is not None else None
+    longest = max((later - earlier for earlier, later in zip(puts, puts[1:]) if later >= at), default=None)
+    # What the old active one confirmed came before there was another one.
+    first = next((moment - at for moment in puts if active_at is not None and moment >= active_at), None)
     missing = sum(back is None for back in backs)
     all_back = max(backs) if backs and not missing else None
     return {"first_put_s": first, "gap_s": longest, "clients_back_s": all_back, "rate_back_s": rate,
