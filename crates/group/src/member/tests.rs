@@ -149,9 +149,9 @@ fn a_member_that_lost_its_disk_does_not_take_a_new_leaders_word_for_what_is_comm
     trio.check();
 }
 
-#[test]
-fn a_member_that_is_too_far_behind_asks_for_a_copy() {
-    let mut trio = Trio::formed(7);
+/// A group, its leader, and a member that is down and behind all that the leader can send.
+fn one_too_far_behind(seed: u64) -> (Trio, usize, usize) {
+    let mut trio = Trio::formed(seed);
     let leader = trio.run_until_leader();
     let behind = (leader + 1) % 3;
     trio.kill(behind);
@@ -159,6 +159,12 @@ fn a_member_that_is_too_far_behind_asks_for_a_copy() {
     trio.run(Duration::from_millis(500));
     let upto = trio.member(leader).last().end;
     trio.input(leader, Input::Forget(upto));
+    (trio, leader, behind)
+}
+
+#[test]
+fn a_member_that_is_too_far_behind_asks_for_a_copy() {
+    let (mut trio, leader, behind) = one_too_far_behind(7);
     trio.start(behind);
     trio.run(Duration::from_millis(500));
     assert_eq!(trio.copies_wanted(behind), Some(rig::id(leader)));
@@ -166,14 +172,7 @@ fn a_member_that_is_too_far_behind_asks_for_a_copy() {
 
 #[test]
 fn a_member_that_was_not_reached_is_told_again_that_it_needs_a_copy() {
-    let mut trio = Trio::formed(10);
-    let leader = trio.run_until_leader();
-    let behind = (leader + 1) % 3;
-    trio.kill(behind);
-    (0..50).for_each(|_| trio.propose(leader, b"much"));
-    trio.run(Duration::from_millis(500));
-    let upto = trio.member(leader).last().end;
-    trio.input(leader, Input::Forget(upto));
+    let (mut trio, leader, behind) = one_too_far_behind(10);
     trio.cut_off(behind);
     trio.start(behind);
     trio.run(Duration::from_millis(50));
@@ -186,14 +185,7 @@ fn a_member_that_was_not_reached_is_told_again_that_it_needs_a_copy() {
 
 #[test]
 fn a_member_that_was_brought_a_copy_is_sent_what_follows_and_no_second_copy() {
-    let mut trio = Trio::formed(8);
-    let leader = trio.run_until_leader();
-    let behind = (leader + 1) % 3;
-    trio.kill(behind);
-    (0..50).for_each(|_| trio.propose(leader, b"much"));
-    trio.run(Duration::from_millis(500));
-    let upto = trio.member(leader).last().end;
-    trio.input(leader, Input::Forget(upto));
+    let (mut trio, leader, behind) = one_too_far_behind(8);
     trio.start(behind);
     trio.run(Duration::from_millis(200));
     assert_eq!(trio.copies_wanted(behind), Some(rig::id(leader)));
