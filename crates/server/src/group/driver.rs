@@ -430,10 +430,7 @@ impl Driver {
             if !matches!(error, LogError::Full) {
                 self.refused_by_log(&error);
             }
-            // What the member believes to be on its way to the disk is not: it begins again from what is.
-            say(&GROUP_DISK_FULL, &[]);
-            core.is_done = true;
-            self.is_over(core, Over::NoRoom);
+            self.no_room(core);
             return None;
         }
         if !lost {
@@ -464,8 +461,19 @@ impl Driver {
                 self.changed.notify_all();
                 Some(Input::Leading(first.place()))
             }
+            Err(LogError::Full) => {
+                self.no_room(core);
+                None
+            }
             Err(error) => self.refused_by_log(&error),
         }
+    }
+
+    /// What the member believes to be on its way to the disk is not: it begins again from what is.
+    fn no_room(&self, core: &mut MutexGuard<'_, Core>) {
+        say(&GROUP_DISK_FULL, &[]);
+        core.is_done = true;
+        self.is_over(core, Over::NoRoom);
     }
 
     fn keep(&self, core: &Core, kept: &Kept) {
