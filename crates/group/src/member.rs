@@ -172,6 +172,9 @@ pub struct Member {
     /// Whose connection ended, and who was not heard since: what they acknowledged may be gone with
     /// their disks.
     pub(crate) gone: HashSet<MemberId>,
+    /// What stood in this leader's log when each member's connection last came to stand: until a member
+    /// has acknowledged that, it may lack what it acknowledged before.
+    pub(crate) opened_at: HashMap<MemberId, u64>,
     /// Since when members need a copy, as far as this leader said so.
     copying: HashMap<MemberId, Time>,
     now: Time,
@@ -261,6 +264,7 @@ impl Member {
             proposed: VecDeque::new(),
             heard: HashMap::new(),
             gone: HashSet::new(),
+            opened_at: HashMap::new(),
             copying: HashMap::new(),
             now,
             marks: [committed; 2],

@@ -40,7 +40,8 @@ pub struct PeerProgress {
     pub backlog_bytes: u64,
     /// Whether it answered within the heartbeat time-out.
     pub is_heard: bool,
-    /// Whether it has all that was committed a heartbeat ago, and is being sent what comes.
+    /// Whether it has all that was committed a heartbeat ago and all that there was when its connection
+    /// came to stand, and is being sent what comes.
     pub is_in_sync: bool,
     /// Whether it lags so far behind that it needs a copy.
     pub needs_copy: bool,
@@ -90,7 +91,8 @@ impl Member {
             is_in_sync: is_heard
                 && !self.gone.contains(&id)
                 && takes_all
-                && matched >= self.committed_before(),
+                && matched >= self.committed_before()
+                && matched >= self.opened_at.get(&id).copied().unwrap_or(0),
             needs_copy: progress.is_some_and(|progress| progress.state == ProgressState::Snapshot),
         }
     }

@@ -129,6 +129,7 @@ impl Member {
             self.raw.report_unreachable(peer.0);
         }
         let last = self.raw.raft.raft_log.last_index();
+        self.opened_at.insert(peer, last);
         if let Some(progress) = self.raw.raft.mut_prs().get_mut(peer.0) {
             // What it holds now is where to begin asking: one that was brought a copy is far ahead of
             // what it last acknowledged, and behind that its leader may have nothing to send.

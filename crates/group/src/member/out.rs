@@ -28,10 +28,11 @@ impl Member {
             self.role = role;
             out.role = Some(role);
             if role == Role::Leader {
-                // Whoever voted was heard.
-                let now = self.now;
+                // Whoever voted was heard; what each has it will say.
+                let (now, last) = (self.now, self.last().index);
                 self.peers.iter().for_each(|peer| {
                     self.heard.insert(*peer, now);
+                    self.opened_at.insert(*peer, last);
                 });
             } else {
                 self.held = None;

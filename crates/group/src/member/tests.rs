@@ -4,7 +4,7 @@ mod rig;
 
 use std::time::Duration;
 
-use rig::Trio;
+use rig::{Trio, id};
 
 use super::*;
 
@@ -77,7 +77,7 @@ fn leadership_is_handed_over_at_once() {
     trio.run(Duration::from_millis(300));
     let to = (leader + 1) % 3;
     let began = trio.now;
-    trio.input(leader, Input::Transfer(rig::id(to)));
+    trio.input(leader, Input::Transfer(id(to)));
     while trio.leader() != Some(to) {
         trio.run(Duration::from_millis(1));
         assert!(trio.now.since(began) < Duration::from_millis(100));
@@ -101,6 +101,34 @@ fn a_member_that_came_back_to_a_group_in_which_nothing_happens_is_in_sync() {
     trio.start(back);
     trio.run(Duration::from_millis(600));
     assert_eq!(in_sync(&trio), 2);
+}
+
+#[test]
+fn a_member_that_lost_its_disk_is_in_sync_only_when_it_has_all_that_stood_when_it_came_back() {
+    // In the gate the active one called it in sync when half of the log was there: all of it was
+    // younger than two heartbeats.
+    static LARGE: [u8; 400_000] = [7; 400_000];
+    let mut trio = Trio::formed(11);
+    let leader = trio.run_until_leader();
+    let lost = (leader + 1) % 3;
+    trio.run(Duration::from_millis(20));
+    (0..10).for_each(|_| trio.propose(leader, &LARGE));
+    trio.run(Duration::from_millis(20));
+    let acknowledged = trio.member(leader).committed();
+    trio.kill(lost);
+    trio.wipe(lost);
+    trio.start(lost);
+    let until = trio.now + Duration::from_secs(1);
+    let row = |trio: &Trio| {
+        let peers = trio.member(leader).progress().peers;
+        peers.into_iter().find(|peer| peer.id == id(lost)).unwrap()
+    };
+    while !row(&trio).is_in_sync {
+        assert!(trio.now < until, "it is in sync in the end");
+        trio.run(Duration::from_micros(100));
+    }
+    assert!(trio.member(lost).last().index >= acknowledged, "it has what was acknowledged");
+    assert!(trio.member(lost).may_vote(), "it can help to elect at once");
 }
 
 #[test]
@@ -167,7 +195,7 @@ fn a_member_that_is_too_far_behind_asks_for_a_copy() {
     let (mut trio, leader, behind) = one_too_far_behind(7);
     trio.start(behind);
     trio.run(Duration::from_millis(500));
-    assert_eq!(trio.copies_wanted(behind), Some(rig::id(leader)));
+    assert_eq!(trio.copies_wanted(behind), Some(id(leader)));
 }
 
 #[test]
@@ -180,7 +208,7 @@ fn a_member_that_was_not_reached_is_told_again_that_it_needs_a_copy() {
     trio.run(TIMEOUT / 2);
     assert_eq!(trio.copies_wanted(behind), None, "it was lost");
     trio.run(TIMEOUT);
-    assert_eq!(trio.copies_wanted(behind), Some(rig::id(leader)));
+    assert_eq!(trio.copies_wanted(behind), Some(id(leader)));
 }
 
 #[test]
@@ -188,7 +216,7 @@ fn a_member_that_was_brought_a_copy_is_sent_what_follows_and_no_second_copy() {
     let (mut trio, leader, behind) = one_too_far_behind(8);
     trio.start(behind);
     trio.run(Duration::from_millis(200));
-    assert_eq!(trio.copies_wanted(behind), Some(rig::id(leader)));
+    assert_eq!(trio.copies_wanted(behind), Some(id(leader)));
     trio.kill(behind);
     trio.copy(leader, behind);
     trio.start(behind);
@@ -224,8 +252,8 @@ fn append(leader: u64, term: u64, behind: (u64, u64), batches: std::ops::Range<u
 #[test]
 fn a_reply_about_earlier_batches_waits_until_they_are_durable_even_if_later_ones_are_cut_off() {
     let options = Options {
-        id: rig::id(0),
-        voters: (0..3).map(rig::id).collect(),
+        id: id(0),
+        voters: (0..3).map(id).collect(),
         tick: Duration::from_millis(50),
         heartbeat_interval: Duration::from_millis(250),
         heartbeat_timeout: TIMEOUT,
@@ -238,7 +266,7 @@ fn a_reply_about_earlier_batches_waits_until_they_are_durable_even_if_later_ones
     member.step(Time(3), append(2, 1, (2, 1), 3..3), &mut out);
     member.step(Time(4), append(3, 2, (2, 1), 3..4), &mut out);
     let replies = |out: &Output| -> Vec<u64> {
-        let to_leader = out.send.iter().filter(|(to, _)| *to == rig::id(2));
+        let to_leader = out.send.iter().filter(|(to, _)| *to == id(2));
         to_leader.map(|(_, message)| message.inner.index).collect()
     };
     assert!(out.send.is_empty(), "{:?}", out.send);
