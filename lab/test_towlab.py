@@ -1,6 +1,7 @@
 """The parts of the lab that need no queue manager: bytes, pieces, rows, charts. `python3 -m unittest discover lab`."""
 
 import pathlib
+import random
 import tempfile
 import unittest
 import xml.etree.ElementTree as tree
@@ -9,6 +10,7 @@ import restart_report
 from restart import numbers
 from restart_measure import name_of
 import failover_report
+import steady
 from towlab import chart, getter, page, recovery, wire
 from towlab.pieces import Pieces
 from towlab.rows import Rows, kept
@@ -107,6 +109,43 @@ class Restart(unittest.TestCase):
         restart_report.grow_rows(rows, results)
         restart_report.one_queue_rows(rows, results)
         self.assertEqual(rows.rows, [])
+
+
+class Steady(unittest.TestCase):
+    def test_a_group_in_which_nobody_was_elected_has_no_change(self):
+        watch = steady.Watch()
+        for second in range(3):
+            watch.look(second, {"a": (2, "active"), "b": (2, "replica")})
+        # The active one does not answer just then.
+        watch.look(3, {"b": (2, "replica")})
+        watch.look(4, {})
+        self.assertEqual((watch.changes, watch.active, watch.silent), ([], "a", 1))
+
+    def test_a_new_term_is_a_change_also_when_the_same_one_is_active_again(self):
+        watch = steady.Watch()
+        watch.look(0, {"a": (2, "active"), "b": (2, "replica")})
+        watch.look(1, {"a": (3, "replica"), "b": (2, "replica")})
+        watch.look(2, {"a": (3, "active"), "b": (3, "replica")})
+        self.assertEqual([(one["from"], one["to"]) for one in watch.changes], [(2, 3)])
+
+    def test_who_is_active_in_an_older_term_is_not(self):
+        watch = steady.Watch()
+        watch.look(0, {"a": (2, "active"), "b": (2, "replica")})
+        watch.look(1, {"a": (2, "active"), "b": (3, "active")})
+        self.assertEqual((watch.active, len(watch.changes)), ("b", 1))
+
+    def test_stops_are_shorter_than_half_of_the_time_out_and_repeat_with_their_seed(self):
+        one, other = ([steady.plan(random.Random(7)) for _ in range(1)] for _ in range(2))
+        self.assertEqual(one, other)
+        chance = random.Random(8)
+        lengths = [steady.plan(chance)[2] for _ in range(1000)]
+        self.assertTrue(0.1 <= min(lengths) and max(lengths) < steady.HEARTBEAT_TIMEOUT_S / 2)
+
+    def test_rates_are_means_of_ten_seconds(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "rate.csv"
+            path.write_text("second,pairs\n" + "".join(f"{second},{second}\n" for second in range(12)))
+            self.assertEqual(steady.rates(path), [(0, 4.5), (10, 10.5)])
 
 
 class Recovery(unittest.TestCase):
