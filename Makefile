@@ -90,10 +90,10 @@ lab-restart-quick: lab-build ## the same, small: does it run at all (2 min)
 FAILOVER_KNOBS = $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(ONLY),--only $(ONLY)) \
   $(if $(TOPOLOGIES),--topologies $(TOPOLOGIES)) $(if $(KEEP),--keep)
 
-lab-failover: build ## switch, kill, SIGSTOP, dropped packets: until clients are back (root; about 20 min)
+lab-failover: build ## three topologies; switch, kill, SIGSTOP, dropped packets: until clients are back (root; 30 min)
 	python3 lab/failover.py --towline $(TOWLINE_BIN) $(FAILOVER_KNOBS)
 
-lab-failover-quick: build ## the same, once each (2 min)
+lab-failover-quick: build ## the same, once each (3 min)
 	python3 -m unittest discover --quiet --start-directory lab
 	python3 lab/failover.py --towline $(TOWLINE_BIN) --name failover-quick --rounds 1 $(FAILOVER_KNOBS)
 

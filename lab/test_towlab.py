@@ -97,6 +97,34 @@ class Restart(unittest.TestCase):
         self.assertEqual(rows.rows, [])
         self.assertEqual([found for found in failover_report.charts(Args, rows) if found and "NaN" in found], [])
 
+    def test_each_topology_is_held_against_its_own_published_figure_and_only_groups_against_bars(self):
+        class Args:
+            rounds, topologies, only = 1, ["native", "shared", "floating"], ["S1000", "FN500U"]
+        one = {"active_s": 0.1, "first_put_s": 0.2, "clients_back_s": 0.5, "all_back_s": 0.5, "not_back": 0, "lost": 0,
+               "duplicated": 0, "puts_per_s": 999.0, "took_s": 9.0, "others": 0.0}
+        done = {f"{topology} {name} #1": one for topology in Args.topologies for name in Args.only}
+        rows = Rows()
+        for topology in Args.topologies:
+            for name in failover_report.tests_of(topology, Args.only):
+                failover_report.test_rows(rows, Args, done, topology, name)
+        back = {row["test"]: row for row in rows.rows if row["metric"] == failover_report.ALL}
+        self.assertEqual({test: (row["published"], row["kept"]) for test, row in back.items()},
+                         {"native: S1000": (0.692, True), "native: FN500U": (23.688, None),
+                          "multi-instance: S1000": (0.692, None),
+                          "floating: S1000": (5.922, True), "floating: FN500U": (24.081, None)})
+
+    def test_a_round_in_which_it_never_came_counts_with_the_whole_time(self):
+        class Args:
+            rounds, only = 3, ["kill"]
+        one = {"active_s": 0.1, "first_put_s": 0.2, "clients_back_s": None, "all_back_s": None, "not_back": 1, "lost": 0,
+               "duplicated": 0, "puts_per_s": 200.0, "took_s": 9.0, "others": 0.0}
+        back = {**one, "all_back_s": 0.4, "clients_back_s": 0.4, "not_back": 0}
+        rows = Rows()
+        done = {"native kill #1": one, "native kill #2": back, "native kill #3": back}
+        failover_report.test_rows(rows, Args, done, "native", "kill")
+        row = next(row for row in rows.rows if row["metric"] == failover_report.ALL)
+        self.assertEqual((row["value"], row["least"], row["most"]), (0.4, 0.4, 3.0))
+
     def test_a_run_of_nothing_gives_an_empty_report(self):
         class Args:
             depths, delays, queues, rounds, uncommitted = [0, 5], [0.0, 1.0], 10, 2, 40

@@ -24,7 +24,10 @@ ANSWER_S = 5
 class Native:
     """The topology: three instances that replicate their log, clients with a list of all addresses."""
 
-    title = "native (three instances, a log each)"
+    title, words = "native", "three instances, a log each, clients with a list of all addresses"
+    # Names of tests that say nothing of this topology, and whether it works only on machines of its own.
+    lacks = ()
+    needs_machines = False
 
     def __init__(self, binary, folder, lan=None, more=()):
         self.binary, self.folder, self.lan, self.more = str(binary), pathlib.Path(folder), lan, tuple(more)
