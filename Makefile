@@ -11,7 +11,7 @@ export TOWLINE_BIN
 
 .DEFAULT_GOAL := help
 .PHONY: help run run-group build test install-tests fmt tidy licences clippy unit e2e doc deny format clean \
-  sim lab-build lab-restart lab-restart-quick lab-failover lab-failover-quick chaos
+  sim lab-build lab-restart lab-restart-quick lab-failover lab-failover-quick lab-steady lab-steady-quick chaos
 
 help: ## this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-18s %s\n", $$1, $$2 }'
@@ -90,12 +90,22 @@ lab-restart-quick: lab-build ## the same, small: does it run at all (2 min)
 FAILOVER_KNOBS = $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(ONLY),--only $(ONLY)) \
   $(if $(TOPOLOGIES),--topologies $(TOPOLOGIES)) $(if $(KEEP),--keep)
 
-lab-failover: build ## switch, kill, SIGSTOP, dropped packets: until clients are back (root; about 20 min)
+lab-failover: build ## three topologies; switch, kill, SIGSTOP, dropped packets: until clients are back (root; 30 min)
 	python3 lab/failover.py --towline $(TOWLINE_BIN) $(FAILOVER_KNOBS)
 
-lab-failover-quick: build ## the same, once each (2 min)
+lab-failover-quick: build ## the same, once each (3 min)
 	python3 -m unittest discover --quiet --start-directory lab
 	python3 lab/failover.py --towline $(TOWLINE_BIN) --name failover-quick --rounds 1 $(FAILOVER_KNOBS)
+
+# Knobs: MINUTES, SEED, DELAY_MS (of each sync), CLIENTS.
+STEADY_KNOBS = $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) \
+  $(if $(DELAY_MS),--sync-delay-ms $(DELAY_MS)) $(if $(CLIENTS),--clients $(CLIENTS))
+
+lab-steady: build ## an hour of full load, instances stopped for a moment: nobody may be elected
+	python3 lab/steady.py --towline $(TOWLINE_BIN) $(STEADY_KNOBS)
+
+lab-steady-quick: build ## the same for a minute
+	python3 lab/steady.py --towline $(TOWLINE_BIN) --name steady-quick --minutes 1 $(STEADY_KNOBS)
 
 # Knobs: ROUNDS, SEED, FIRST (number of the first round), MINUTES.
 chaos: build ## random faults on a group of real processes, judged after each round (15 min)

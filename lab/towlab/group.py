@@ -6,6 +6,7 @@ is read from its own messages (TWL4203I), so nobody has to poll while it is meas
 
 import datetime
 import json
+import os
 import pathlib
 import signal
 import socket
@@ -23,10 +24,13 @@ ANSWER_S = 5
 class Native:
     """The topology: three instances that replicate their log, clients with a list of all addresses."""
 
-    title = "native (three instances, a log each)"
+    title, words = "native", "three instances, a log each, clients with a list of all addresses"
+    # Names of tests that say nothing of this topology, and whether it works only on machines of its own.
+    lacks = ()
+    needs_machines = False
 
-    def __init__(self, binary, folder, lan=None):
-        self.binary, self.folder, self.lan = str(binary), pathlib.Path(folder), lan
+    def __init__(self, binary, folder, lan=None, more=()):
+        self.binary, self.folder, self.lan, self.more = str(binary), pathlib.Path(folder), lan, tuple(more)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.processes = {}
         papers = self.folder / "papers"
@@ -63,7 +67,7 @@ class Native:
 
     def start(self, name):
         command = [*self.on(name), self.binary, "run", "LAB", "--data", str(self.folder / name), "--config",
-                   str(self.folder / f"{name}.toml"), "--auto-define", "*"]
+                   str(self.folder / f"{name}.toml"), "--auto-define", "*", *self.more]
         with open(self.log_path(name), "ab") as log:
             self.processes[name] = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                                     stderr=log, process_group=0)
@@ -168,6 +172,15 @@ class Native:
             self.lan.heal(active)
             self.start(active)
         return back
+
+    def cpu_s(self):
+        """CPU seconds of each instance so far; a new term may begin by exec, which keeps them."""
+        ticks = os.sysconf("SC_CLK_TCK")
+        found = {}
+        for name, process in self.processes.items():
+            fields = pathlib.Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+            found[name] = (int(fields[11]) + int(fields[12])) / ticks
+        return found
 
     def close(self):
         for process in self.processes.values():
