@@ -4,6 +4,7 @@
 //! again finds its ports free, because nobody else uses them, not even for outgoing connections. Not
 //! here: clients (`workload`), judgement (`history`).
 
+pub(crate) mod clock;
 mod lease;
 mod net;
 
@@ -21,6 +22,8 @@ use crate::daemon::{Daemon, Site, said};
 use crate::history::{History, Tally};
 use crate::{Try, fail, place, require, wait, workload};
 
+use clock::FakeClock;
+pub use clock::Pace;
 use lease::Lease;
 pub use net::Net;
 
@@ -43,8 +46,9 @@ const ANSWER_MAX: Duration = Duration::from_secs(2);
 /// Before what an instance says, in a reason.
 pub const SAYS: &str = "\n--- ";
 
-/// How quickly instances miss each other, in tests: quick, and far above what a busy machine delays.
-const TIMES: &str = "heartbeat_interval_ms = 100\nheartbeat_timeout_ms = 1500\n";
+/// How long until instances miss each other, in tests: quick, and far above what a busy machine delays.
+pub const MISSED_AFTER: Duration = Duration::from_millis(1_500);
+const TIMES: &str = "heartbeat_interval_ms = 100\n";
 
 /// What a group is made of.
 #[derive(Clone, Debug, Default)]
@@ -53,6 +57,10 @@ pub struct Design {
     pub net: bool,
     /// More of the configuration, before `[group]`.
     pub config: String,
+    /// Whether each instance has a clock of its own (libfaketime).
+    pub clocks: bool,
+    /// How long until instances miss each other; `None`: [`MISSED_AFTER`].
+    pub missed_after: Option<Duration>,
 }
 
 /// See the module.
@@ -60,6 +68,8 @@ pub struct Group {
     sites: Vec<Site>,
     daemons: Vec<Option<Daemon>>,
     paused: [bool; 3],
+    /// None when they all have the machine's.
+    clocks: Vec<FakeClock>,
     net: Option<Net>,
     /// Certificates and keys.
     papers: PathBuf,
@@ -113,14 +123,21 @@ impl Group {
             sites: sites.into(),
             daemons: vec![None, None, None],
             paused: [false; 3],
+            clocks: Vec::new(),
             net,
             papers,
             lease,
         };
         group.issue_papers()?;
+        if design.clocks {
+            let clocks = group.sites.iter().map(|site| FakeClock::right(site.scratch()));
+            group.clocks = clocks.collect::<Try<_>>()?;
+        }
+        let missed = design.missed_after.unwrap_or(MISSED_AFTER).as_millis();
         for instance in THREE {
+            group.set_pace(instance, Pace::Even);
             let listen = format!("{}:{CLIENTS_PORT}", group.lease.address(instance));
-            let config = format!("{}\n{}", design.config, group.section(instance, &links));
+            let config = format!("{}\n{}", design.config, group.section(instance, &links, missed));
             group.sites[instance].listen = listen;
             group.sites[instance].config = config;
         }
@@ -146,11 +163,12 @@ impl Group {
         &self.papers
     }
 
-    fn section(&self, instance: Instance, links: &[String; 3]) -> String {
+    fn section(&self, instance: Instance, links: &[String; 3], missed_ms: u128) -> String {
         let papers = self.papers.display();
         let name = NAMES[instance];
         let mut text = format!(
             "[group]\nname = \"G\"\ninstance = \"{name}\"\n{TIMES}\
+             heartbeat_timeout_ms = {missed_ms}\n\
              certificate = \"{papers}/{name}.pem\"\nprivate_key = \"{papers}/{name}-key.pem\"\n\
              authorities = \"{papers}/authority.pem\"\n"
         );
@@ -288,6 +306,27 @@ impl Group {
         Ok(())
     }
 
+    /// The wall clock of an instance is so many seconds ahead from now on, also after its next start.
+    ///
+    /// # Errors
+    /// When it has no clock of its own.
+    pub fn shift_clock(&self, instance: Instance, seconds: i64) -> Try {
+        self.clocks.get(instance).ok_or("no clocks in this group")?.shift(seconds)
+    }
+
+    /// How fast the clocks of an instance run from its next start on, if it has its own.
+    pub fn set_pace(&mut self, instance: Instance, pace: Pace) {
+        if let Some(clock) = self.clocks.get(instance) {
+            self.sites[instance].environment = clock.environment(pace);
+        }
+    }
+
+    /// Whether each instance has a clock of its own.
+    #[must_use]
+    pub fn has_clocks(&self) -> bool {
+        !self.clocks.is_empty()
+    }
+
     /// Folder and commands of an instance.
     #[must_use]
     pub fn site(&self, instance: Instance) -> &Site {
@@ -370,10 +409,15 @@ impl Group {
     /// The active instance, if there is one that runs: of those that say so, the one of the newest term.
     #[must_use]
     pub fn active(&self) -> Option<Instance> {
+        self.active_says().map(|(at, _)| at)
+    }
+
+    /// It, and what it says.
+    fn active_says(&self) -> Option<(Instance, Value)> {
         let running = THREE.into_iter().filter(|at| self.runs(*at) && !self.paused[*at]);
         let said = running.filter_map(|at| Some((at, self.status(at).ok()?)));
         let active = said.filter(|(_, group)| group["role"] == "active");
-        active.max_by_key(|(_, group)| group["term"].as_u64()).map(|(at, _)| at)
+        active.max_by_key(|(_, group)| group["term"].as_u64())
     }
 
     /// Waits until there is an active instance, another one than `not`.
@@ -401,8 +445,7 @@ impl Group {
     /// When they do not come to it.
     pub fn until_in_sync(&self, count: u64) -> Try<Instance> {
         wait::until(&format!("{count} in sync"), WHOLE_MAX, || {
-            let active = self.active()?;
-            let group = self.status(active).ok()?;
+            let (active, group) = self.active_says()?;
             let in_sync = group["in_sync_count"].as_u64() == Some(count);
             (in_sync && group["serving"] == true).then_some(active)
         })
