@@ -215,7 +215,7 @@ impl<'a> Weather<'a> {
                 self.group.kill(one)?;
                 self.group.lose_disk(one)
             }
-            Fault::Restart(one) if !self.group.is_paused(one) => self.group.stop(one),
+            Fault::Restart(one) if !self.group.is_paused(one) => self.group.terminate(one),
             Fault::Switch => {
                 // Refused when nobody is in sync, or when the one that is asked is not there.
                 if let Some(active) = self.group.active() {

@@ -11,6 +11,7 @@ mod net;
 use std::io::{BufRead, BufReader, Write};
 use std::net::IpAddr;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::time::Duration;
 use std::{fs, process};
@@ -37,7 +38,7 @@ pub const NAMES: [&str; 3] = ["a", "b", "c"];
 /// Port of clients, on an address of the group's own.
 const CLIENTS_PORT: u16 = 5672;
 /// Port of links.
-const LINKS_PORT: u16 = 5700;
+pub const LINKS_PORT: u16 = 5700;
 /// Longer than a group takes to be whole again on a busy machine.
 pub const WHOLE_MAX: Duration = Duration::from_secs(60);
 /// An instance that does not answer in this time is stopped or gone.
@@ -149,10 +150,19 @@ impl Group {
     /// # Errors
     /// When the command fails.
     pub fn issue_papers(&self) -> Try {
+        self.issue_papers_for(&THREE, 365)
+    }
+
+    /// The same for some instances, valid for so many days.
+    ///
+    /// # Errors
+    /// When the command fails.
+    pub fn issue_papers_for(&self, instances: &[Instance], days: u32) -> Try {
+        let names: Vec<&str> = instances.iter().map(|at| NAMES[*at]).collect();
         let mut command = process::Command::new(place::towline()?);
         command.args(["group", "certificates", "--name", "QM1", "--group", "G"]);
-        command.args(["--instances", "a,b,c", "--out"]).arg(&self.papers);
-        let output = command.output()?;
+        command.args(["--instances", &names.join(","), "--days", &days.to_string(), "--out"]);
+        let output = command.arg(&self.papers).output()?;
         require!(output.status.success(), "certificates: {}", said(&output));
         Ok(())
     }
@@ -211,6 +221,23 @@ impl Group {
             Some(daemon) => daemon.stop(),
             None => fail!("{} does not run", NAMES[instance]),
         }
+    }
+
+    /// SIGTERM; waits for an end, which is in order unless the instance had hardly begun (again), so that
+    /// the signal itself ended it.
+    ///
+    /// # Errors
+    /// When it does not end so.
+    pub fn terminate(&mut self, instance: Instance) -> Try {
+        let Some(mut daemon) = self.daemons[instance].take() else {
+            fail!("{} does not run", NAMES[instance])
+        };
+        daemon.terminate()?;
+        let ended = daemon.await_end(WHOLE_MAX).map_err(|error| self.explained(&error.to_string()));
+        let status = ended?;
+        let right = status.success() || status.signal() == Some(Signal::TERM.as_raw());
+        require!(right, "{} ended with {status}", NAMES[instance]);
+        Ok(())
     }
 
     /// Waits for the end of an instance that was told to end.
