@@ -107,10 +107,13 @@ lab-steady: build ## an hour of full load, instances stopped for a moment: nobod
 lab-steady-quick: build ## the same for a minute
 	python3 lab/steady.py --towline $(TOWLINE_BIN) --name steady-quick --minutes 1 $(STEADY_KNOBS)
 
-# Knobs: ROUNDS, SEED, FIRST (number of the first round), MINUTES.
-chaos: build ## random faults on a group of real processes, judged after each round (15 min)
-	$(CARGO) run --locked --package towline-e2e --bin chaos -- $(if $(ROUNDS),--rounds $(ROUNDS)) \
-	  $(if $(SEED),--seed $(SEED)) $(if $(FIRST),--first $(FIRST)) $(if $(MINUTES),--minutes $(MINUTES))
+# Knobs: ROUNDS, SEED, FIRST (number of the first round), MINUTES, JOBS (groups side by side), POWER (stays, one,
+# goes: whose disks forget what was not synced).
+CHAOS_KNOBS = $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SEED),--seed $(SEED)) $(if $(FIRST),--first $(FIRST)) \
+  $(if $(MINUTES),--minutes $(MINUTES)) $(if $(JOBS),--jobs $(JOBS)) $(if $(POWER),--power $(POWER))
+
+chaos: build ## random faults on groups of real processes, judged after each round (root; 15 min)
+	$(CARGO) run --quiet --release --locked --package towline-e2e --bin chaos -- $(CHAOS_KNOBS)
 
 clean: ## remove what was built; messages in ./data stay
 	$(CARGO) clean

@@ -33,6 +33,7 @@ need() {
 debian_packages() {
   local missing=()
   command -v fusermount3 > /dev/null || missing+=(fuse3)
+  ls /usr/lib/*/faketime/libfaketimeMT.so.1 > /dev/null 2>&1 || missing+=(faketime)
   command -v python3 > /dev/null || missing+=(python3)
   command -v gcc > /dev/null || missing+=(gcc libc6-dev)
   if [ "$(id -u)" = 0 ] && command -v apt-get > /dev/null; then

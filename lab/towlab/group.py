@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import time
+import zlib
 
 from towlab.queue_manager import Failed
 
@@ -40,7 +41,9 @@ class Native:
             (self.folder / f"{name}.toml").write_text(self.config(name, papers))
 
     def host(self, name):
-        return self.lan.address(name) if self.lan else f"127.78.0.{NAMES.index(name) + 1}"
+        # Of its folder: labs of two checkouts run side by side.
+        net = zlib.crc32(bytes(self.folder.resolve())) % 250
+        return self.lan.address(name) if self.lan else f"127.78.{net}.{NAMES.index(name) + 1}"
 
     def config(self, name, papers):
         members = "".join(f'\n[[group.member]]\nname = "{other}"\naddress = "{self.host(other)}:{LINKS_PORT}"\n'
@@ -108,6 +111,9 @@ class Native:
             found = holds()
             if found:
                 return found
+            ended = [name for name, process in self.processes.items() if process.poll() is not None]
+            if ended:
+                raise Failed(f"{' and '.join(ended)} ended; see {self.folder}")
             time.sleep(0.05)
         raise Failed(f"waited {limit} s in vain for: {what}; see {self.folder}")
 

@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::{Try, fail, place, require, wait};
+use crate::{Try, fail, group, place, require, wait};
 
 /// Far above what a start takes; a start that takes longer is hung.
 const START_LIMIT: Duration = Duration::from_secs(60);
@@ -34,6 +34,10 @@ pub struct Site {
     pub listen: String,
     /// Further arguments of `towline run`.
     pub arguments: Vec<String>,
+    /// Variables of its environment.
+    pub environment: Vec<(String, String)>,
+    /// Its program; `None`: the one that [`place::towline`] finds.
+    pub program: Option<PathBuf>,
     scratch: TempDir,
 }
 
@@ -57,9 +61,9 @@ impl Site {
         fs::create_dir_all(&below)?;
         let scratch = tempfile::Builder::new().prefix("site-").tempdir_in(below)?;
         let data = scratch.path().join("data");
-        let (config, arguments) = (String::new(), Vec::new());
-        let (name, listen) = ("QM1".into(), "127.0.0.1:0".into());
-        Ok(Self { name, data, config, listen, arguments, scratch })
+        let (config, arguments, environment) = (String::new(), Vec::new(), Vec::new());
+        let (name, listen, program) = ("QM1".into(), "127.0.0.1:0".into(), None);
+        Ok(Self { name, data, config, listen, arguments, environment, program, scratch })
     }
 
     /// The same, with a configuration file.
@@ -86,7 +90,9 @@ impl Site {
     /// # Errors
     /// When the binary is missing or the configuration cannot be written.
     pub fn command(&self) -> Try<Command> {
-        let mut command = Command::new(place::towline()?);
+        let program = self.program.clone().map_or_else(place::towline, Ok)?;
+        let mut command = Command::new(program);
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.arg("run").arg(&self.name).arg("--data").arg(&self.data);
         command.args(["--listen", &self.listen]).args(&self.arguments);
         if !self.config.is_empty() {
@@ -418,6 +424,7 @@ impl Drop for Daemon {
     fn drop(&mut self) {
         drop(self.child.kill());
         drop(self.child.wait());
+        group::clock::forget(self.pid());
         if thread::panicking() {
             eprintln!("--- end of the daemon's log\n{}\n---", self.log_end());
         }

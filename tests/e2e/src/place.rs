@@ -53,6 +53,19 @@ pub fn installed(part: &str) -> Try<PathBuf> {
     fail!("{} is missing; run tests/install.sh", path.display())
 }
 
+/// libfaketime for programs with threads, as Debian installs it.
+///
+/// # Errors
+/// When it is not there; the text tells how to get it.
+pub fn faketime() -> Try<PathBuf> {
+    let folders = std::fs::read_dir("/usr/lib")?.filter_map(Result::ok);
+    let mut paths = folders.map(|entry| entry.path().join("faketime/libfaketimeMT.so.1"));
+    match paths.find(|path| path.exists()) {
+        Some(path) => Ok(path),
+        None => fail!("libfaketime is missing; run tests/install.sh"),
+    }
+}
+
 /// The folder of this crate: sources of the client programs.
 #[must_use]
 pub fn sources() -> PathBuf {

@@ -36,7 +36,11 @@ const PATIENCE_WITH_LIST: Duration = Duration::from_secs(5);
 const BEFORE_NEXT: Duration = Duration::from_millis(50);
 /// Between units of a client with a list, which works for as long as faults last: what it puts must fit
 /// on small disks.
-const BETWEEN_UNITS: Duration = Duration::from_millis(20);
+const BETWEEN_UNITS: Duration = Duration::from_millis(40);
+/// How many of a hundred messages have a body of several chunks.
+const LARGE_PERCENT: u64 = 3;
+/// The same for clients with a list.
+const LARGE_PERCENT_WITH_LIST: u64 = 1;
 /// What is under way ends in this time, or is left as it is.
 const END_MAX: Duration = Duration::from_secs(15);
 /// How long the mover waits for a further message before it commits what it has.
@@ -257,15 +261,24 @@ impl Client {
     /// Works over one connection, until it is lost or the client is told to end.
     async fn work_at(&mut self, address: &str) -> Try {
         let (mut connection, mut session) = self.session(address).await?;
-        match self.id.producer {
-            0 => self.move_messages(&mut session).await?,
-            at if at <= PRODUCERS => self.produce_units(&mut session).await?,
-            _ => self.produce_singly(&mut session).await?,
-        }
         let patience = self.round.patience();
+        // Who waits for an answer is not always told by the library that none can come any more.
+        tokio::select! {
+            biased;
+            worked = self.work_in(&mut session) => worked?,
+            closed = connection.on_close() => fail!("the connection ended: {closed:?}"),
+        }
         timeout(patience, session.end()).await??;
         timeout(patience, connection.close()).await??;
         Ok(())
+    }
+
+    async fn work_in(&mut self, session: &mut SessionHandle<()>) -> Try {
+        match self.id.producer {
+            0 => self.move_messages(session).await,
+            at if at <= PRODUCERS => self.produce_units(session).await,
+            _ => self.produce_singly(session).await,
+        }
     }
 
     async fn session(
@@ -378,7 +391,8 @@ impl Client {
 
     fn message(&mut self, id: Id) -> Message<fe2o3_amqp::types::messaging::AmqpValue<String>> {
         // Now and then a body of several chunks, so that a unit spans batches.
-        let most = if self.chance.percent(3) { 1_500_000 } else { 3_000 };
+        let large = if self.round.returns { LARGE_PERCENT_WITH_LIST } else { LARGE_PERCENT };
+        let most = if self.chance.percent(large) { 1_500_000 } else { 3_000 };
         let padding = "x".repeat(self.chance.index(most));
         let header = Header { durable: true, ..Header::default() };
         Message::builder().header(header).value(format!("{id} {padding}")).build()

@@ -5,7 +5,7 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 use towline_admin::catalogue::{
@@ -83,8 +83,18 @@ pub(crate) fn run(
         .max_blocking_threads(2)
         .build()
         .map_err(RunError::System)?;
-    let ended = runtime.block_on(serve(args, about, users, (&opened, &floating)))?;
+    let (ended, told) = runtime.block_on(async {
+        let mut told = Told::listen()?;
+        let ended = serve(args, about, users, (&opened, &floating)).await?;
+        Ok((ended, told.to_end().await))
+    })?;
     runtime.shutdown_background();
+    if let (Ended::Again, true) = (&ended, told) {
+        // The program that begins again would not know of it. Nothing of this one is kept, as there.
+        floating.let_go();
+        say(&ENDED, &[&args.name]);
+        return Ok(());
+    }
     if let Ended::Again = ended {
         again::begin_again(|| floating.let_go());
     }
@@ -98,6 +108,31 @@ pub(crate) fn run(
 enum Ended {
     InOrder,
     Again,
+}
+
+/// Whether somebody wanted an end, also while nobody looked.
+struct Told {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Told {
+    fn listen() -> Result<Told, RunError> {
+        let listen = |kind| signal(kind).map_err(RunError::System);
+        let terminate = listen(SignalKind::terminate())?;
+        Ok(Told { terminate, interrupt: listen(SignalKind::interrupt())? })
+    }
+
+    async fn to_end(&mut self) -> bool {
+        // What has come is read from its pipe now.
+        tokio::task::yield_now().await;
+        tokio::select! {
+            biased;
+            _ = self.terminate.recv() => true,
+            _ = self.interrupt.recv() => true,
+            () = std::future::ready(()) => false,
+        }
+    }
 }
 
 fn end_in_order(opened: &Opened) {

@@ -1,5 +1,5 @@
-//! `chaos [--rounds N] [--seed S] [--first R] [--minutes M]`: random faults on a group of real processes,
-//! judged after each round; exit code 1 when a round failed.
+//! `chaos [--rounds N] [--seed S] [--first R] [--minutes M] [--jobs J] [--power stays|one|goes]`: random
+//! faults on groups of real processes, judged after each round; exit code 1 when a round failed.
 //!
 //! What happened in a round that failed is printed, and its folders are left. Not here: the rounds (see
 //! `towline_e2e::chaos`).
@@ -7,10 +7,11 @@
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use towline_e2e::chaos::{Wanted, run};
+use towline_e2e::chaos::{Power, Wanted, run};
 use towline_e2e::{Try, fail};
 
-const USAGE: &str = "usage: chaos [--rounds N] [--seed S] [--first R] [--minutes M]";
+const USAGE: &str = "usage: chaos [--rounds N] [--seed S] [--first R] [--minutes M] [--jobs J] \
+                     [--power stays|one|goes]";
 
 fn main() -> ExitCode {
     match rounds() {
@@ -25,23 +26,33 @@ fn main() -> ExitCode {
 
 fn rounds() -> Try<bool> {
     let wanted = wanted()?;
-    println!("seed {}; clocks are not shifted", wanted.seed);
-    let findings = run(wanted, &mut |line| println!("{line}"))?;
+    println!("seed {}, jobs {}", wanted.seed, wanted.jobs);
+    let findings = run(wanted, &|line| println!("{line}"))?;
+    let faults: usize = findings.faults.values().sum();
+    println!("faults: {:?}", findings.faults);
     println!(
-        "{} rounds, {} faults, {} failed; {:?}",
+        "{} rounds, {faults} faults, {} failed {:?}; {:?}",
         findings.rounds,
-        findings.faults,
         findings.failed.len(),
+        findings.failed,
         findings.tally
     );
-    Ok(findings.failed.is_empty())
+    for why in &findings.given_up {
+        println!("a job gave up: {why}");
+    }
+    Ok(findings.are_good())
 }
 
 fn wanted() -> Try<Wanted> {
     let clock = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let (rounds, first) = (u32::MAX, 0);
-    let time = Duration::from_secs(15 * 60);
-    let mut wanted = Wanted { rounds, first, seed: clock.as_secs(), time };
+    let mut wanted = Wanted {
+        rounds: u32::MAX,
+        first: 0,
+        seed: clock.as_secs(),
+        time: Duration::from_secs(15 * 60),
+        jobs: 1,
+        power: Power::OneOfSeveral,
+    };
     let mut arguments = std::env::args().skip(1);
     while let Some(option) = arguments.next() {
         let Some(value) = arguments.next() else { fail!("{USAGE}") };
@@ -50,6 +61,15 @@ fn wanted() -> Try<Wanted> {
             "--seed" => wanted.seed = value.parse()?,
             "--first" => wanted.first = value.parse()?,
             "--minutes" => wanted.time = Duration::from_secs_f64(value.parse::<f64>()? * 60.0),
+            "--jobs" => wanted.jobs = value.parse()?,
+            "--power" => {
+                wanted.power = match value.as_str() {
+                    "stays" => Power::Stays,
+                    "one" => Power::OneOfSeveral,
+                    "goes" => Power::Goes,
+                    _ => fail!("{USAGE}"),
+                }
+            }
             _ => fail!("{USAGE}"),
         }
     }

@@ -1,38 +1,58 @@
-//! A small disk of an instance's own, in memory, that can be filled to the last byte.
+//! A small disk of an instance's own, in memory: one that can be filled to the last byte, or one that
+//! forgets as well what was not synced when its power goes.
 //!
-//! Needs root, because it is mounted; where that is not allowed there is none. Not here: what a full
-//! disk does to an instance.
+//! The first kind is mounted, which needs root; the second is a file system of this process (FUSE), and
+//! slower. Where they are not allowed there are none. Not here: what a full disk, or a power cut, does to
+//! an instance.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::daemon::said;
+use crate::chance::Chance;
+use crate::daemon::{Site, said};
+use crate::lossy::mount::{Lossy, folder_on};
 use crate::{Try, require};
 
 /// Size: far more than a round's messages, images and a copy need.
-const SIZE: &str = "768m";
-/// What fills it.
+const SIZE: &str = "512m";
+/// The same in bytes.
+const BYTES: u64 = 512 << 20;
+/// What fills the first kind.
 const FILLER: &str = "filler";
 
 /// See the module. Taken away when it is dropped.
-pub(super) struct Disk {
-    folder: PathBuf,
+pub(super) enum Disk {
+    /// Where it is mounted.
+    Plain(PathBuf),
+    /// It loses what was not synced.
+    Forgetful(Lossy),
 }
 
 impl Disk {
-    /// Mounts one at a folder, which is made.
+    /// One that keeps everything, mounted at the data folder of a site, which is made.
     ///
     /// # Errors
     /// When that is not allowed.
-    pub(super) fn mount(folder: &Path) -> Try<Disk> {
+    pub(super) fn plain(site: &Site) -> Try<Disk> {
+        let folder = &site.data;
         fs::create_dir_all(folder)?;
         let mut command = Command::new("mount");
         command.args(["-t", "tmpfs", "-o", &format!("size={SIZE}"), "tmpfs"]).arg(folder);
         let output = command.output()?;
         require!(output.status.success(), "mount: {}", said(&output));
-        Ok(Disk { folder: folder.to_path_buf() })
+        Ok(Disk::Plain(folder.clone()))
+    }
+
+    /// One that forgets; the site's data folder is on it from now on.
+    ///
+    /// # Errors
+    /// When FUSE is not there.
+    pub(super) fn forgetful(site: &mut Site) -> Try<Disk> {
+        let lossy = Lossy::mount(BYTES)?;
+        site.data = folder_on(&lossy, "data")?;
+        Ok(Disk::Forgetful(lossy))
     }
 
     /// Nothing fits any more.
@@ -40,16 +60,13 @@ impl Disk {
     /// # Errors
     /// When it cannot be written at all.
     pub(super) fn fill(&self) -> Try {
-        let mut options = OpenOptions::new();
-        let mut file = options.create(true).append(true).open(self.folder.join(FILLER))?;
-        let mut piece = vec![0; 1 << 20];
-        while !piece.is_empty() {
-            // The last write that fits is smaller and smaller.
-            if file.write_all(&piece).is_err() {
-                piece.truncate(piece.len() / 2);
+        match self {
+            Disk::Plain(folder) => fill(folder),
+            Disk::Forgetful(lossy) => {
+                lossy.with_disk(|disk| disk.set_bytes_max(disk.room().1));
+                Ok(())
             }
         }
-        Ok(())
     }
 
     /// There is room again.
@@ -57,16 +74,45 @@ impl Disk {
     /// # Errors
     /// When what filled it cannot be removed.
     pub(super) fn free(&self) -> Try {
-        match fs::remove_file(self.folder.join(FILLER)) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
-            _ => Ok(()),
+        match self {
+            Disk::Plain(folder) => match fs::remove_file(folder.join(FILLER)) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
+                _ => Ok(()),
+            },
+            Disk::Forgetful(lossy) => {
+                lossy.with_disk(|disk| disk.set_bytes_max(BYTES));
+                Ok(())
+            }
+        }
+    }
+
+    /// The power goes: about `keep_percent` of what was not synced stays, where the disk forgets at all.
+    /// Nothing on it may be open.
+    pub(super) fn cut_power(&self, keep_percent: u64, chance: &mut Chance) {
+        if let Disk::Forgetful(lossy) = self {
+            lossy.cut_power(keep_percent, chance);
         }
     }
 }
 
+fn fill(folder: &Path) -> Try {
+    let mut options = OpenOptions::new();
+    let mut file = options.create(true).append(true).open(folder.join(FILLER))?;
+    let mut piece = vec![0; 1 << 20];
+    while !piece.is_empty() {
+        // The last write that fits is smaller and smaller.
+        if file.write_all(&piece).is_err() {
+            piece.truncate(piece.len() / 2);
+        }
+    }
+    Ok(())
+}
+
 impl Drop for Disk {
     fn drop(&mut self) {
-        // Lazily: a process that is about to end may still have it open.
-        drop(Command::new("umount").arg("--lazy").arg(&self.folder).output());
+        if let Disk::Plain(folder) = self {
+            // Lazily: a process that is about to end may still have it open.
+            drop(Command::new("umount").arg("--lazy").arg(folder).output());
+        }
     }
 }

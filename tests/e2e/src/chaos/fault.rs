@@ -7,10 +7,18 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::chance::Chance;
-use crate::group::{Group, Instance, NAMES, THREE};
+use crate::group::{Group, Instance, NAMES, Pace, THREE};
 use crate::{Try, wait};
 
 use super::disk::Disk;
+use super::trace::Trace;
+
+/// Longest time that one of them lasts: somewhat more than twice what it takes to miss an instance.
+const LASTS_MAX_MS: u64 = 1_800;
+/// A wall clock jumps at most so far: certificates of the group count from an hour before they were made.
+const JUMP_MAX_S: u64 = 3_600;
+/// Of what was not synced so much stays after a power cut: nothing, a third, most.
+const KEPT: [u64; 3] = [0, 30, 70];
 
 /// One thing that happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +43,24 @@ pub(super) enum Fault {
     Restart(Instance),
     /// `towline switch`.
     Switch,
+    /// Its wall clock is so many seconds ahead from now on, until it jumps again.
+    Jump(Instance, i64),
+    /// kill -9; then it works for so long with clocks that run at so many percent, and is killed again.
+    Drift(Instance, u32, Duration),
+    /// The power of these goes, all at once: kill -9, and what was not synced is gone but for so many
+    /// percent of it. They are started again after so long.
+    Power([bool; 3], u64, Duration),
+}
+
+/// What can happen in a group as it is made.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Possible {
+    /// Disks can be full.
+    pub(super) full: bool,
+    /// Disks forget what was not synced.
+    pub(super) power: bool,
+    /// Each has a clock of its own.
+    pub(super) clocks: bool,
 }
 
 /// Things that are undone later, and when the next one is.
@@ -42,25 +68,60 @@ pub(super) struct Weather<'a> {
     group: &'a mut Group,
     disks: &'a [Disk],
     lost: Option<Instance>,
+    chance: &'a mut Chance,
 }
 
 impl Fault {
     /// Draws one. `whole`: all instances are in sync now, so that one may lose its disk.
-    pub(super) fn draw(chance: &mut Chance, whole: bool, disks: bool) -> Fault {
+    pub(super) fn draw(chance: &mut Chance, whole: bool, possible: Possible) -> Fault {
         let (one, step) = (chance.index(3), 1 + chance.index(2));
         let other = (one + step) % 3;
-        let time = Duration::from_millis(chance.within(20, 3_500));
+        let time = Duration::from_millis(chance.within(20, LASTS_MAX_MS));
         match chance.within(0, 100) {
-            0..25 => Fault::Kill(one, time),
-            25..45 => Fault::Pause(one, time),
-            45..60 => Fault::Isolate(one, time),
-            60..70 => Fault::OneWay(one, other, time),
-            70..75 => Fault::Reset(one, other),
-            75..80 => Fault::Slow(Duration::from_millis(chance.within(1, 30)), time),
-            80..85 if disks => Fault::Full(one, time),
-            85..90 if whole => Fault::LoseDisk(one),
+            0..20 if possible.power => {
+                // One, two or all three of them.
+                let more = chance.index(4);
+                let mut off = [more == 3; 3];
+                (off[one], off[other]) = (true, more >= 2);
+                Fault::Power(off, KEPT[chance.index(KEPT.len())], time)
+            }
+            0..22 => Fault::Kill(one, time),
+            22..40 => Fault::Pause(one, time),
+            40..52 => Fault::Isolate(one, time),
+            52..60 => Fault::OneWay(one, other, time),
+            60..65 => Fault::Reset(one, other),
+            65..70 => Fault::Slow(Duration::from_millis(chance.within(1, 30)), time),
+            70..75 if possible.full => Fault::Full(one, time),
+            75..80 if whole => Fault::LoseDisk(one),
+            80..85 if possible.clocks => {
+                let ahead = i64::try_from(chance.within(0, 2 * JUMP_MAX_S + 1)).unwrap_or_default();
+                Fault::Jump(one, ahead - JUMP_MAX_S.cast_signed())
+            }
+            85..90 if possible.clocks => {
+                let percent = if chance.percent(50) { 105 } else { 95 };
+                Fault::Drift(one, percent, time)
+            }
             90..95 => Fault::Restart(one),
             _ => Fault::Switch,
+        }
+    }
+
+    /// Its kind, to be counted.
+    pub(super) fn kind(self) -> &'static str {
+        match self {
+            Fault::Kill(..) => "kill",
+            Fault::Pause(..) => "pause",
+            Fault::Isolate(..) => "isolate",
+            Fault::OneWay(..) => "cut one way",
+            Fault::Reset(..) => "reset",
+            Fault::Slow(..) => "delay",
+            Fault::Full(..) => "disk full",
+            Fault::LoseDisk(_) => "disk lost",
+            Fault::Restart(_) => "restart",
+            Fault::Switch => "switch",
+            Fault::Jump(..) => "clock jumps",
+            Fault::Drift(..) => "clock drifts",
+            Fault::Power(..) => "power",
         }
     }
 }
@@ -80,14 +141,27 @@ impl fmt::Display for Fault {
             Fault::LoseDisk(one) => write!(out, "disk of {} lost", NAMES[*one]),
             Fault::Restart(one) => write!(out, "restart {}", NAMES[*one]),
             Fault::Switch => write!(out, "switch"),
+            Fault::Jump(one, seconds) => write!(out, "clock of {} at {seconds:+} s", NAMES[*one]),
+            Fault::Drift(one, percent, time) => {
+                write!(out, "clocks of {} at {percent} % for {time:?}", NAMES[*one])
+            }
+            Fault::Power(off, kept, time) => {
+                let off = THREE.into_iter().filter(|at| off[*at]).map(|at| NAMES[at]);
+                let off: Vec<&str> = off.collect();
+                write!(out, "power of {} gone for {time:?}, {kept} % kept", off.join(" and "))
+            }
         }
     }
 }
 
 impl<'a> Weather<'a> {
-    /// Over a group on a net; `disks` may be empty.
-    pub(super) fn over(group: &'a mut Group, disks: &'a [Disk]) -> Weather<'a> {
-        Weather { group, disks, lost: None }
+    /// Over a group on a net; `disks` may be empty; `chance` says what a disk forgets.
+    pub(super) fn over(
+        group: &'a mut Group,
+        disks: &'a [Disk],
+        chance: &'a mut Chance,
+    ) -> Weather<'a> {
+        Weather { group, disks, lost: None, chance }
     }
 
     /// Does it, for as long as it is to last, while `overlapping` more happen: each of those begins in
@@ -95,21 +169,24 @@ impl<'a> Weather<'a> {
     ///
     /// # Errors
     /// When it cannot be done, or an instance had ended by itself.
-    pub(super) fn happen(&mut self, faults: &[Fault], trace: &mut dyn FnMut(&str)) -> Try {
+    pub(super) fn happen(&mut self, faults: &[Fault], trace: &mut Trace) -> Try {
         let Some((fault, rest)) = faults.split_first() else { return Ok(()) };
-        trace(&fault.to_string());
+        trace.fault(*fault);
         self.begin(*fault)?;
         let lasts = fault.lasts();
         wait::pause(lasts / 2);
         self.happen(rest, trace)?;
         wait::pause(lasts / 2);
-        trace(&format!("over: {fault}"));
+        trace.note(&format!("over: {fault}"));
         self.end(*fault)
     }
 
     fn begin(&mut self, fault: Fault) -> Try {
         match fault {
-            Fault::Kill(one, _) | Fault::LoseDisk(one) | Fault::Restart(one)
+            Fault::Kill(one, _)
+            | Fault::LoseDisk(one)
+            | Fault::Restart(one)
+            | Fault::Drift(one, ..)
                 if !self.group.runs(one) =>
             {
                 Ok(())
@@ -138,7 +215,7 @@ impl<'a> Weather<'a> {
                 self.group.kill(one)?;
                 self.group.lose_disk(one)
             }
-            Fault::Restart(one) if !self.group.is_paused(one) => self.group.stop(one),
+            Fault::Restart(one) if !self.group.is_paused(one) => self.group.terminate(one),
             Fault::Switch => {
                 // Refused when nobody is in sync, or when the one that is asked is not there.
                 if let Some(active) = self.group.active() {
@@ -146,8 +223,26 @@ impl<'a> Weather<'a> {
                 }
                 Ok(())
             }
+            Fault::Jump(one, seconds) => self.group.shift_clock(one, seconds),
+            Fault::Drift(one, percent, _) => {
+                self.group.kill(one)?;
+                self.group.set_pace(one, Pace::Percent(percent));
+                self.group.start(one)
+            }
+            Fault::Power(off, kept, _) => self.power_off(off, kept),
             Fault::Pause(..) | Fault::LoseDisk(_) | Fault::Restart(_) => Ok(()),
         }
+    }
+
+    fn power_off(&mut self, off: [bool; 3], kept: u64) -> Try {
+        let off = THREE.into_iter().filter(|at| off[*at]);
+        for at in off.clone().filter(|at| self.group.runs(*at)).collect::<Vec<_>>() {
+            self.group.kill(at)?;
+        }
+        for disk in off.filter_map(|at| self.disks.get(at)) {
+            disk.cut_power(kept, self.chance);
+        }
+        Ok(())
     }
 
     fn end(&mut self, fault: Fault) -> Try {
@@ -168,7 +263,23 @@ impl<'a> Weather<'a> {
                 Ok(())
             }
             Fault::Full(one, _) => self.disks.get(one).map_or(Ok(()), Disk::free),
-            Fault::Pause(..) | Fault::Reset(..) | Fault::Switch => Ok(()),
+            Fault::Drift(one, ..) => {
+                self.group.set_pace(one, Pace::Even);
+                if self.group.runs(one) {
+                    self.group.kill(one)?;
+                    self.group.start(one)?;
+                }
+                Ok(())
+            }
+            Fault::Power(off, ..) => {
+                for at in THREE.into_iter().filter(|at| off[*at]) {
+                    if !self.group.runs(at) {
+                        self.group.start(at)?;
+                    }
+                }
+                Ok(())
+            }
+            Fault::Pause(..) | Fault::Reset(..) | Fault::Switch | Fault::Jump(..) => Ok(()),
         }
     }
 
@@ -196,10 +307,14 @@ impl Fault {
             | Fault::Isolate(_, time)
             | Fault::OneWay(_, _, time)
             | Fault::Slow(_, time)
-            | Fault::Full(_, time) => time,
-            Fault::Reset(..) | Fault::LoseDisk(_) | Fault::Restart(_) | Fault::Switch => {
-                Duration::from_millis(20)
-            }
+            | Fault::Full(_, time)
+            | Fault::Drift(_, _, time)
+            | Fault::Power(_, _, time) => time,
+            Fault::Reset(..)
+            | Fault::LoseDisk(_)
+            | Fault::Restart(_)
+            | Fault::Switch
+            | Fault::Jump(..) => Duration::from_millis(20),
         }
     }
 }

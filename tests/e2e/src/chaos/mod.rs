@@ -1,31 +1,33 @@
-//! Random rounds of faults on a group of real processes while model clients work; after each the
+//! Random rounds of faults on groups of real processes while model clients work; after each the
 //! judgement of `history` over everything that is there.
 //!
 //! A round: clients begin, one to three faults happen, overlapping, everything is healed, the group must
 //! become whole, clients must get on, and then what they were told must be what is found. The next round
-//! goes on with the same group, so what was there before a round may not come back in a later one. Each
-//! round is drawn from the seed and its number. Not here: clocks that jump, because nothing on this
-//! machine can shift the clock of one process alone.
+//! goes on with the same group, so what was there before a round may not come back in a later one. Several
+//! jobs go side by side, each with a group of its own; a round is done by whoever is free, and is drawn
+//! from the seed and its number, whoever that is. The last of several jobs has disks that forget what was
+//! not synced. Not here: clients (`workload`).
 
 mod disk;
 mod fault;
+mod stage;
+mod trace;
 
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::Try;
 use crate::chance::Chance;
-use crate::group::{Design, Group, SAYS, THREE, WHOLE_MAX};
 use crate::history::Tally;
-use crate::wait;
-use crate::workload::Workload;
 
-use disk::Disk;
-use fault::{Fault, Weather};
+use stage::Stage;
+use trace::Trace;
 
-/// Small extents and early images, so that logs are reused and copies are needed.
-const CONFIG: &str = "[queue_manager]\nimglogln = 4\n[log]\nextent_bytes = 4194304\n";
-/// Units committed before the faults, and after them.
-const UNITS: usize = 5;
+/// Who hears, line by line, what happens.
+pub type Told<'a> = &'a (dyn Fn(&str) + Sync);
 
 /// What is wanted.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +40,21 @@ pub struct Wanted {
     pub seed: u64,
     /// No round begins after so long.
     pub time: Duration,
+    /// Groups side by side.
+    pub jobs: usize,
+    /// Which of them lose their power.
+    pub power: Power,
+}
+
+/// Which groups have disks that forget what was not synced when the power goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Power {
+    /// None.
+    Stays,
+    /// The last one of several.
+    OneOfSeveral,
+    /// All.
+    Goes,
 }
 
 /// What came of it.
@@ -45,148 +62,110 @@ pub struct Wanted {
 pub struct Findings {
     /// Rounds done.
     pub rounds: u32,
-    /// Faults done.
-    pub faults: usize,
+    /// Faults done, by kind.
+    pub faults: BTreeMap<&'static str, usize>,
     /// What the clients were told and what was found, of all rounds that were judged well.
     pub tally: Tally,
     /// Numbers of rounds that failed.
     pub failed: Vec<u32>,
+    /// Why jobs ended early: they could not make a group.
+    pub given_up: Vec<String>,
 }
 
-/// Does the rounds; after one that failed, with a new group. `told` hears of each.
+impl Findings {
+    /// Whether nothing was found.
+    #[must_use]
+    pub fn are_good(&self) -> bool {
+        self.failed.is_empty() && self.given_up.is_empty()
+    }
+}
+
+/// Rounds that are left, for all jobs.
+struct Rounds {
+    wanted: Wanted,
+    begun: Instant,
+    next: AtomicU32,
+}
+
+impl Rounds {
+    fn next(&self) -> Option<u32> {
+        let end = self.wanted.first.saturating_add(self.wanted.rounds);
+        let round = self.next.fetch_add(1, Ordering::SeqCst);
+        (round < end && self.begun.elapsed() < self.wanted.time).then_some(round)
+    }
+}
+
+/// Does the rounds; after one that failed, its job goes on with a new group. `told` hears of each.
 ///
 /// # Errors
-/// When no group can be made.
-pub fn run(wanted: Wanted, told: &mut dyn FnMut(&str)) -> Try<Findings> {
-    let began = Instant::now();
-    let mut findings = Findings::default();
+/// When a job panicked.
+pub fn run(wanted: Wanted, told: Told<'_>) -> Try<Findings> {
+    let rounds = Rounds { wanted, begun: Instant::now(), next: AtomicU32::new(wanted.first) };
+    let findings = Mutex::new(Findings::default());
+    let ended = thread::scope(|scope| {
+        let jobs: Vec<_> = (0..wanted.jobs)
+            .map(|job| {
+                let (rounds, findings) = (&rounds, &findings);
+                scope.spawn(move || {
+                    let power = match wanted.power {
+                        Power::Stays => false,
+                        Power::OneOfSeveral => job > 0 && job + 1 == wanted.jobs,
+                        Power::Goes => true,
+                    };
+                    if let Err(why) = work(power, rounds, findings, told) {
+                        told(&format!("job {job} gives up: {why}"));
+                        lock(findings).given_up.push(why.to_string());
+                    }
+                })
+            })
+            .collect();
+        jobs.into_iter().map(|job| job.join().is_ok()).collect::<Vec<_>>()
+    });
+    crate::require!(ended.iter().all(|well| *well), "a job panicked");
+    Ok(findings.into_inner().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// One job.
+fn work(power: bool, rounds: &Rounds, findings: &Mutex<Findings>, told: Told<'_>) -> Try {
     let mut stage = None;
-    for round in wanted.first..wanted.first.saturating_add(wanted.rounds) {
-        if began.elapsed() >= wanted.time {
-            break;
-        }
+    while let Some(round) = rounds.next() {
         let mut on = match stage.take() {
             Some(stage) => stage,
-            None => Stage::set(told)?,
+            None => Stage::set(power, told)?,
         };
-        let (begun, mut trace) = (Instant::now(), Vec::new());
-        let mut chance = Chance::of(wanted.seed.wrapping_add(u64::from(round) << 32));
-        let mut note = |text: &str| {
-            trace.push(format!("{:>6} ms {text}", begun.elapsed().as_millis()));
-        };
-        let judged = on.round(round, &mut chance, &mut note);
-        let happened = trace.iter().filter(|line| !line.contains("over: ")).cloned();
-        let happened: Vec<String> = happened.map(|line| line.trim().to_owned()).collect();
-        findings.faults += happened.len();
+        let seed = rounds.wanted.seed;
+        let mut chance = Chance::of(seed.wrapping_add(u64::from(round) << 32));
+        let mut trace = Trace::begin();
+        let judged = on.round(round, &mut chance, &mut trace);
+        let took = trace.elapsed().as_secs_f64();
+        let mut findings = lock(findings);
         findings.rounds += 1;
-        let took = begun.elapsed().as_secs_f64();
+        for kind in trace.kinds() {
+            *findings.faults.entry(kind).or_default() += 1;
+        }
         match judged {
             Ok(tally) => {
-                told(&format!("round {round}: {took:.1} s, {}; {tally:?}", happened.join(", ")));
                 findings.tally.add(tally);
+                drop(findings);
+                let (happened, times) = (trace.happened(), trace.times());
+                told(&format!("round {round}: {took:.1} s ({times}); {happened}; {tally:?}"));
                 stage = Some(on);
             }
             Err(error) => {
-                let (kept, trace) = (on.group.keep(), trace.join("\n"));
-                let mut reason = error.to_string();
-                if !reason.contains(SAYS) {
-                    reason = on.group.explained(&reason);
-                }
-                told(&format!("round {round} FAILED after {took:.1} s: {reason}\n{trace}"));
-                told(&format!(
-                    "left in {kept:?}; again with --seed {} --first {round} --rounds 1",
-                    wanted.seed
-                ));
                 findings.failed.push(round);
+                drop(findings);
+                let (kept, reason) = on.explained(&error.to_string());
+                let (lines, power) = (trace.lines(), if power { "goes" } else { "stays" });
+                told(&format!(
+                    "round {round} FAILED after {took:.1} s: {reason}\n{lines}\nleft in {kept:?}; \
+                     again with --seed {seed} --first {round} --rounds 1 --power {power}"
+                ));
             }
         }
     }
-    Ok(findings)
+    Ok(())
 }
 
-/// A group and its disks.
-struct Stage {
-    // Before the disks: what runs on them ends first.
-    group: Group,
-    disks: Vec<Disk>,
-}
-
-impl Stage {
-    fn set(told: &mut dyn FnMut(&str)) -> Try<Stage> {
-        let design = Design { net: true, config: CONFIG.into() };
-        let mut group = Group::plan(&design)?;
-        let disks = THREE.iter().map(|at| Disk::mount(&group.site(*at).data));
-        let disks = match disks.collect::<Try<Vec<Disk>>>() {
-            Ok(disks) => disks,
-            Err(why) => {
-                told(&format!("no disk becomes full, because none can be mounted: {why}"));
-                Vec::new()
-            }
-        };
-        for at in THREE {
-            group.start(at)?;
-        }
-        group.until_whole()?;
-        Ok(Stage { group, disks })
-    }
-
-    fn round(&mut self, round: u32, chance: &mut Chance, note: &mut dyn FnMut(&str)) -> Try<Tally> {
-        let load = Workload::start_returning(self.group.urls(), round, chance);
-        until_committed(&load, UNITS)?;
-        let faults = self.draw(chance);
-        let was_full = faults.iter().any(|fault| matches!(fault, Fault::Full(..)));
-        let mut weather = Weather::over(&mut self.group, &self.disks);
-        let happened = weather.happen(&faults, note);
-        // An instance whose disk is full may have ended before it was to be killed.
-        if !was_full {
-            happened?;
-        }
-        let mut weather = Weather::over(&mut self.group, &self.disks);
-        weather.calm(was_full)?;
-        self.heal()?;
-        self.group.until_whole()?;
-        until_committed(&load, UNITS)?;
-        let history = load.finish()?;
-        let mut at = self.group.until_whole()?;
-        if chance.percent(50) {
-            // As another one has it.
-            at = self.group.switch(at, None)?;
-            self.group.until_whole()?;
-        }
-        self.group.judge(at, &history)
-    }
-
-    fn draw(&self, chance: &mut Chance) -> Vec<Fault> {
-        let mut whole = true;
-        let count = 1 + chance.index(3);
-        let faults = (0..count).map(|_| {
-            let fault = Fault::draw(chance, whole, !self.disks.is_empty());
-            // After the first one it may not be whole any more.
-            whole = false;
-            fault
-        });
-        faults.collect()
-    }
-
-    fn heal(&mut self) -> Try {
-        self.group.net()?.heal_all();
-        self.group.net()?.delay_all(Duration::ZERO);
-        for disk in &self.disks {
-            disk.free()?;
-        }
-        for at in THREE {
-            if self.group.is_paused(at) {
-                self.group.resume(at)?;
-            }
-            if !self.group.runs(at) {
-                self.group.start(at)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-fn until_committed(load: &Workload, more: usize) -> Try {
-    let wanted = load.units_committed() + more;
-    wait::until_true("clients get on", WHOLE_MAX, || load.units_committed() >= wanted)
+fn lock(findings: &Mutex<Findings>) -> MutexGuard<'_, Findings> {
+    findings.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -4,12 +4,14 @@
 //! again finds its ports free, because nobody else uses them, not even for outgoing connections. Not
 //! here: clients (`workload`), judgement (`history`).
 
+pub(crate) mod clock;
 mod lease;
 mod net;
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::IpAddr;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::time::Duration;
 use std::{fs, process};
@@ -21,6 +23,8 @@ use crate::daemon::{Daemon, Site, said};
 use crate::history::{History, Tally};
 use crate::{Try, fail, place, require, wait, workload};
 
+use clock::FakeClock;
+pub use clock::Pace;
 use lease::Lease;
 pub use net::Net;
 
@@ -34,7 +38,7 @@ pub const NAMES: [&str; 3] = ["a", "b", "c"];
 /// Port of clients, on an address of the group's own.
 const CLIENTS_PORT: u16 = 5672;
 /// Port of links.
-const LINKS_PORT: u16 = 5700;
+pub const LINKS_PORT: u16 = 5700;
 /// Longer than a group takes to be whole again on a busy machine.
 pub const WHOLE_MAX: Duration = Duration::from_secs(60);
 /// An instance that does not answer in this time is stopped or gone.
@@ -43,8 +47,9 @@ const ANSWER_MAX: Duration = Duration::from_secs(2);
 /// Before what an instance says, in a reason.
 pub const SAYS: &str = "\n--- ";
 
-/// How quickly instances miss each other, in tests: quick, and far above what a busy machine delays.
-const TIMES: &str = "heartbeat_interval_ms = 100\nheartbeat_timeout_ms = 1500\n";
+/// How long until instances miss each other, in tests: quick, and far above what a busy machine delays.
+pub const MISSED_AFTER: Duration = Duration::from_millis(1_500);
+const TIMES: &str = "heartbeat_interval_ms = 100\n";
 
 /// What a group is made of.
 #[derive(Clone, Debug, Default)]
@@ -53,6 +58,10 @@ pub struct Design {
     pub net: bool,
     /// More of the configuration, before `[group]`.
     pub config: String,
+    /// Whether each instance has a clock of its own (libfaketime).
+    pub clocks: bool,
+    /// How long until instances miss each other; `None`: [`MISSED_AFTER`].
+    pub missed_after: Option<Duration>,
 }
 
 /// See the module.
@@ -60,6 +69,8 @@ pub struct Group {
     sites: Vec<Site>,
     daemons: Vec<Option<Daemon>>,
     paused: [bool; 3],
+    /// None when they all have the machine's.
+    clocks: Vec<FakeClock>,
     net: Option<Net>,
     /// Certificates and keys.
     papers: PathBuf,
@@ -113,14 +124,21 @@ impl Group {
             sites: sites.into(),
             daemons: vec![None, None, None],
             paused: [false; 3],
+            clocks: Vec::new(),
             net,
             papers,
             lease,
         };
         group.issue_papers()?;
+        if design.clocks {
+            let clocks = group.sites.iter().map(|site| FakeClock::right(site.scratch()));
+            group.clocks = clocks.collect::<Try<_>>()?;
+        }
+        let missed = design.missed_after.unwrap_or(MISSED_AFTER).as_millis();
         for instance in THREE {
+            group.set_pace(instance, Pace::Even);
             let listen = format!("{}:{CLIENTS_PORT}", group.lease.address(instance));
-            let config = format!("{}\n{}", design.config, group.section(instance, &links));
+            let config = format!("{}\n{}", design.config, group.section(instance, &links, missed));
             group.sites[instance].listen = listen;
             group.sites[instance].config = config;
         }
@@ -132,10 +150,19 @@ impl Group {
     /// # Errors
     /// When the command fails.
     pub fn issue_papers(&self) -> Try {
+        self.issue_papers_for(&THREE, 365)
+    }
+
+    /// The same for some instances, valid for so many days.
+    ///
+    /// # Errors
+    /// When the command fails.
+    pub fn issue_papers_for(&self, instances: &[Instance], days: u32) -> Try {
+        let names: Vec<&str> = instances.iter().map(|at| NAMES[*at]).collect();
         let mut command = process::Command::new(place::towline()?);
         command.args(["group", "certificates", "--name", "QM1", "--group", "G"]);
-        command.args(["--instances", "a,b,c", "--out"]).arg(&self.papers);
-        let output = command.output()?;
+        command.args(["--instances", &names.join(","), "--days", &days.to_string(), "--out"]);
+        let output = command.arg(&self.papers).output()?;
         require!(output.status.success(), "certificates: {}", said(&output));
         Ok(())
     }
@@ -146,11 +173,12 @@ impl Group {
         &self.papers
     }
 
-    fn section(&self, instance: Instance, links: &[String; 3]) -> String {
+    fn section(&self, instance: Instance, links: &[String; 3], missed_ms: u128) -> String {
         let papers = self.papers.display();
         let name = NAMES[instance];
         let mut text = format!(
             "[group]\nname = \"G\"\ninstance = \"{name}\"\n{TIMES}\
+             heartbeat_timeout_ms = {missed_ms}\n\
              certificate = \"{papers}/{name}.pem\"\nprivate_key = \"{papers}/{name}-key.pem\"\n\
              authorities = \"{papers}/authority.pem\"\n"
         );
@@ -193,6 +221,23 @@ impl Group {
             Some(daemon) => daemon.stop(),
             None => fail!("{} does not run", NAMES[instance]),
         }
+    }
+
+    /// SIGTERM; waits for an end, which is in order unless the instance had hardly begun (again), so that
+    /// the signal itself ended it.
+    ///
+    /// # Errors
+    /// When it does not end so.
+    pub fn terminate(&mut self, instance: Instance) -> Try {
+        let Some(mut daemon) = self.daemons[instance].take() else {
+            fail!("{} does not run", NAMES[instance])
+        };
+        daemon.terminate()?;
+        let ended = daemon.await_end(WHOLE_MAX).map_err(|error| self.explained(&error.to_string()));
+        let status = ended?;
+        let right = status.success() || status.signal() == Some(Signal::TERM.as_raw());
+        require!(right, "{} ended with {status}", NAMES[instance]);
+        Ok(())
     }
 
     /// Waits for the end of an instance that was told to end.
@@ -288,6 +333,27 @@ impl Group {
         Ok(())
     }
 
+    /// The wall clock of an instance is so many seconds ahead from now on, also after its next start.
+    ///
+    /// # Errors
+    /// When it has no clock of its own.
+    pub fn shift_clock(&self, instance: Instance, seconds: i64) -> Try {
+        self.clocks.get(instance).ok_or("no clocks in this group")?.shift(seconds)
+    }
+
+    /// How fast the clocks of an instance run from its next start on, if it has its own.
+    pub fn set_pace(&mut self, instance: Instance, pace: Pace) {
+        if let Some(clock) = self.clocks.get(instance) {
+            self.sites[instance].environment = clock.environment(pace);
+        }
+    }
+
+    /// Whether each instance has a clock of its own.
+    #[must_use]
+    pub fn has_clocks(&self) -> bool {
+        !self.clocks.is_empty()
+    }
+
     /// Folder and commands of an instance.
     #[must_use]
     pub fn site(&self, instance: Instance) -> &Site {
@@ -370,10 +436,15 @@ impl Group {
     /// The active instance, if there is one that runs: of those that say so, the one of the newest term.
     #[must_use]
     pub fn active(&self) -> Option<Instance> {
+        self.active_says().map(|(at, _)| at)
+    }
+
+    /// It, and what it says.
+    fn active_says(&self) -> Option<(Instance, Value)> {
         let running = THREE.into_iter().filter(|at| self.runs(*at) && !self.paused[*at]);
         let said = running.filter_map(|at| Some((at, self.status(at).ok()?)));
         let active = said.filter(|(_, group)| group["role"] == "active");
-        active.max_by_key(|(_, group)| group["term"].as_u64()).map(|(at, _)| at)
+        active.max_by_key(|(_, group)| group["term"].as_u64())
     }
 
     /// Waits until there is an active instance, another one than `not`.
@@ -401,8 +472,7 @@ impl Group {
     /// When they do not come to it.
     pub fn until_in_sync(&self, count: u64) -> Try<Instance> {
         wait::until(&format!("{count} in sync"), WHOLE_MAX, || {
-            let active = self.active()?;
-            let group = self.status(active).ok()?;
+            let (active, group) = self.active_says()?;
             let in_sync = group["in_sync_count"].as_u64() == Some(count);
             (in_sync && group["serving"] == true).then_some(active)
         })
