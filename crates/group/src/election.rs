@@ -3,7 +3,8 @@
 //! The library would draw its own time-out from the system's randomness and wait a whole one between
 //! tries; here the first try comes soon after the leader is known to be gone, and further ones follow
 //! in short random pauses until there is a leader. That costs no stability: a member that still hears
-//! the leader answers nobody's question (check-quorum, pre-vote).
+//! the leader answers nobody's question (check-quorum, pre-vote). Who gave its vote to another lets that one
+//! a pause to become the leader: an heir whose disk is busy would else be overtaken.
 
 use std::time::Duration;
 
@@ -23,11 +24,13 @@ const FURTHER_PAUSE_MORE: Duration = Duration::from_millis(80);
 pub(crate) struct Election {
     dice: Dice,
     at: Option<Time>,
+    /// Newest term in which this member gave its vote to another.
+    favoured_in: Option<u64>,
 }
 
 impl Election {
     pub(crate) fn new(seed: u64) -> Election {
-        Election { dice: Dice::new(seed), at: None }
+        Election { dice: Dice::new(seed), at: None, favoured_in: None }
     }
 
     /// When the next try is; `None` while there is a leader.
@@ -40,8 +43,14 @@ impl Election {
         self.at = None;
     }
 
-    /// There is no leader; true when it is time to ask.
-    pub(crate) fn is_due(&mut self, now: Time) -> bool {
+    /// There is no leader; true when it is time to ask. `favoured_in`: the term, if this member gave its
+    /// vote in it to another.
+    pub(crate) fn is_due(&mut self, now: Time, favoured_in: Option<u64>) -> bool {
+        if favoured_in > self.favoured_in {
+            self.favoured_in = favoured_in;
+            self.at = Some(now + FURTHER_PAUSE + self.dice.below(FURTHER_PAUSE_MORE));
+            return false;
+        }
         let at = match self.at {
             Some(at) => at,
             None => *self.at.insert(now + self.dice.below(FIRST_PAUSE_MAX)),
@@ -65,7 +74,7 @@ mod tests {
         let mut tries = Vec::new();
         for ms in 0..400 {
             let now = start + Duration::from_millis(ms);
-            if election.is_due(now) {
+            if election.is_due(now, None) {
                 tries.push(ms);
             }
         }
@@ -73,5 +82,20 @@ mod tests {
         assert!((4..=10).contains(&tries.len()), "{tries:?}");
         election.settled();
         assert_eq!(election.at(), None);
+    }
+
+    #[test]
+    fn who_gave_its_vote_lets_that_one_a_pause_and_asks_then() {
+        let start = Time(1_000_000);
+        for seed in 0..50 {
+            let mut election = Election::new(seed);
+            let first = (0..400).find(|ms| {
+                let now = start + Duration::from_millis(*ms);
+                election.is_due(now, (*ms >= 1).then_some(7))
+            });
+            let first = first.unwrap();
+            // It may have asked before it gave its vote.
+            assert!(first == 0 || (40..=121).contains(&first), "seed {seed}: {first} ms");
+        }
     }
 }

@@ -16,23 +16,58 @@ pub(crate) const DEFAULT_QUEUES: &[(&str, &str)] = &[
     ("DEV.DEAD.LETTER.QUEUE", "Messages that could not stay where they were"),
 ];
 
-/// Defines them on an instance that has no object yet.
+/// Models of a new queue manager, defined after the queues.
+const DEFAULT_MODELS: &[(&str, QueueKind)] = &[
+    (DEFAULT_LOCAL_MODEL, QueueKind::PermanentDynamic),
+    (DEFAULT_DYNAMIC_MODEL, QueueKind::TemporaryDynamic),
+];
+
+/// Defines them on an instance that has no object yet, or only the first ones of them: each is a record of
+/// its own, and a process that defined them may have ended, or have lost its group, in the middle.
 pub(crate) fn define(
     instance: &mut Instance,
     now: Time,
     journal: &dyn Journal,
     out: &mut Outbound,
 ) {
-    if !instance.is_new() {
-        return;
-    }
-    for (name, description) in DEFAULT_QUEUES {
+    let Some(there) = begun(&instance.object_names().collect::<Vec<_>>()) else { return };
+    for (name, description) in DEFAULT_QUEUES.iter().skip(there) {
         instance.define_default_queue(now, name, description, journal, out);
     }
-    for (name, kind) in [
-        (DEFAULT_LOCAL_MODEL, QueueKind::PermanentDynamic),
-        (DEFAULT_DYNAMIC_MODEL, QueueKind::TemporaryDynamic),
-    ] {
-        instance.define_default_model(now, name, kind, journal, out);
+    for (name, kind) in DEFAULT_MODELS.iter().skip(there.saturating_sub(DEFAULT_QUEUES.len())) {
+        instance.define_default_model(now, name, *kind, journal, out);
+    }
+}
+
+/// How many of them there are already, when these are all objects that there are; `None` when there is
+/// anything else, or one of them was taken away.
+fn begun(objects: &[&str]) -> Option<usize> {
+    let queues = DEFAULT_QUEUES.iter().map(|(name, _)| *name);
+    let defaults: Vec<&str> = queues.chain(DEFAULT_MODELS.iter().map(|(name, _)| *name)).collect();
+    let first = defaults.get(..objects.len())?;
+    first.iter().all(|name| objects.contains(name)).then_some(objects.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_that_were_interrupted_are_completed_and_what_somebody_changed_is_left() {
+        let [one, two, dead, local, dynamic] = [
+            "DEV.QUEUE.1",
+            "DEV.QUEUE.2",
+            "DEV.DEAD.LETTER.QUEUE",
+            DEFAULT_LOCAL_MODEL,
+            DEFAULT_DYNAMIC_MODEL,
+        ];
+        assert_eq!(begun(&[]), Some(0));
+        assert_eq!(begun(&[one]), Some(1));
+        assert_eq!(begun(&[local, dead, two, one]), Some(4));
+        assert_eq!(begun(&[one, two, dead, local, dynamic]), Some(5));
+        // One was deleted; there is another object.
+        assert_eq!(begun(&[two]), None);
+        assert_eq!(begun(&[one, "MINE"]), None);
+        assert_eq!(begun(&[one, two, dead, local, dynamic, "MINE"]), None);
     }
 }

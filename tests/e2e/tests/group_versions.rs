@@ -147,6 +147,14 @@ fn executes(group: &Group, at: Instance, program: &Path) -> Try<bool> {
     Ok((running.dev(), running.ino()) == (file.dev(), file.ino()))
 }
 
+/// `towline switch` to an instance, through the active one.
+fn switch(group: &Group, active: Instance, to: Instance) -> Try {
+    let next = group.switch(active, Some(to))?;
+    let explained = || group.explained(&format!("{} instead of {}", NAMES[next], NAMES[to]));
+    require!(next == to, "{}", explained());
+    Ok(())
+}
+
 #[test]
 fn an_upgrade_one_after_the_other_works_with_mixed_versions_on_the_way_and_loses_nothing() -> Try {
     let mut chance = Chance::announced("rolling upgrade");
@@ -177,13 +185,13 @@ fn an_upgrade_one_after_the_other_works_with_mixed_versions_on_the_way_and_loses
     // Mixed: each of both kinds is the active one for a while.
     until_committed(&group, &load, 10)?;
     group.until_whole()?;
-    require!(group.switch(active, Some(first))? == first, "not to the one asked for");
+    switch(&group, active, first)?;
     until_committed(&group, &load, 10)?;
     group.until_whole()?;
     // The one that handed over began again, with what is on the disk: the new one.
     let last = (active + 2) % 3;
     require!(!executes(&group, last, &installed)?, "it began again");
-    require!(group.switch(first, Some(last))? == last, "not to the one asked for");
+    switch(&group, first, last)?;
     until_committed(&group, &load, 10)?;
     group.until_whole()?;
     // The rest.

@@ -218,9 +218,11 @@ impl Member {
         let raft = &self.raw.raft;
         let leads = raft.state == raft::StateRole::Leader;
         let hears = raft.leader_id != 0 && raft.election_elapsed < raft.election_timeout();
+        let favours = raft.vote != 0 && raft.vote != raft.id;
+        let favoured_in = favours.then_some(raft.term);
         if leads || hears || !self.kept.may_vote {
             self.election.settled();
-        } else if self.election.is_due(self.now) {
+        } else if self.election.is_due(self.now, favoured_in) {
             // Refused only to who is no member.
             drop(self.raw.campaign());
         }

@@ -530,10 +530,9 @@ impl Instance {
 }
 
 impl Instance {
-    /// Whether there is no object at all: a queue manager that was just made.
-    #[must_use]
-    pub fn is_new(&self) -> bool {
-        self.rules.definitions().next().is_none()
+    /// Names of all objects.
+    pub fn object_names(&self) -> impl Iterator<Item = &str> {
+        self.rules.definitions().map(|definition| definition.name())
     }
 
     /// Defines a local queue that every new queue manager has.
