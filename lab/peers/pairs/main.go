@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -72,6 +73,8 @@ type worker struct {
 }
 
 func main() {
+	// The processors belong to the brokers: memory is cheaper here than collecting it.
+	debug.SetGCPercent(400)
 	found := read()
 	if found.prepares {
 		leader, err := prepareNats(found.urls, found.address)
