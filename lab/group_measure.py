@@ -137,6 +137,7 @@ class Lab:
                 if said["errors"] or not said["pairs"]:
                     raise Failed(f"{broker.title}: {said['errors']} errors, {said['last_error']}")
                 found[str(clients)] = {"pairs": said["pairs_per_s"], "cpu_us": cpu * 1e6 / said["pairs"],
+                                       "generator_us": said["generator_cpu_s"] * 1e6 / said["pairs"],
                                        "p50_ms": said["p50_ms"], "p99_ms": said["p99_ms"]}
             return found
         finally:

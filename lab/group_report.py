@@ -72,6 +72,9 @@ def peer_rows(rows, results):
                      BY if before else None, others=others)
             rows.add(test, f"{broker.title}: CPU of all nodes per pair", results.samples("peers", name, clients, "cpu_us"),
                      "us", others=others)
+            rows.add(test, f"{broker.title}: CPU of the generator per pair",
+                     results.samples("peers", name, clients, "generator_us"), "us",
+                     note="it has the same processors as the brokers")
             rows.add(test, f"{broker.title}: p50", results.samples("peers", name, clients, "p50_ms"), "ms")
             rows.add(test, f"{broker.title}: p99", results.samples("peers", name, clients, "p99_ms"), "ms")
         for name in OTHER_DAY:
