@@ -36,8 +36,9 @@ class Test:
 DARK = {"after": 6.5, "undo": 4.0, "idle_s": 2}
 TESTS = {
     "S1000": Test("planned switch, 1,000 clients x 1 put + get per s in units of work", "switch", "transaction", 1000,
-                  rate=1000),
-    "S500U": Test("planned switch, 500 clients unrated in units of work", "switch", "transaction", 500),
+                  rate=1000, after=4.0),
+    "S500U": Test("planned switch, 500 clients unrated in units of work", "switch", "transaction", 500,
+                  after=4.0),
     "FN500U": Test("network of the active drops all packets, 500 clients unrated in units of work", "network_drop",
                    "transaction", 500, machines=True, **DARK),
     "kill": Test("kill -9 of the active, 200 clients x 1 put per s", "kill", "put", 200, rate=200),

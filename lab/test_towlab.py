@@ -10,8 +10,9 @@ import restart_report
 from restart import numbers
 from restart_measure import name_of
 import failover_report
+import group_report
 import steady
-from towlab import chart, getter, page, recovery, wire
+from towlab import chart, getter, page, process, recovery, wire
 from towlab.pieces import Pieces
 from towlab.rows import Rows, kept
 
@@ -174,6 +175,55 @@ class Steady(unittest.TestCase):
             path = pathlib.Path(folder) / "rate.csv"
             path.write_text("second,pairs\n" + "".join(f"{second},{second}\n" for second in range(12)))
             self.assertEqual(steady.rates(path), [(0, 4.5), (10, 10.5)])
+
+
+class Group(unittest.TestCase):
+    @staticmethod
+    def peers(pairs):
+        return {clients: {"pairs": pairs, "cpu_us": 100.0, "generator_us": 50.0, "p50_ms": 1.0, "p99_ms": 2.0}
+                for clients in ("50", "200")}
+
+    def test_ratios_are_made_within_a_round(self):
+        done = {"peers Towline #1": self.peers(300.0), "peers NATS #1": self.peers(100.0),
+                "peers Towline #2": self.peers(900.0), "peers NATS #2": self.peers(450.0),
+                "peers Towline #3": self.peers(500.0)}
+        results = group_report.Results(3, done)
+        self.assertEqual(results.ratios("peers", "Towline", "NATS", 50), [3.0, 2.0])
+
+    def test_a_peer_that_is_less_than_three_times_slower_is_shown_as_a_bar_not_kept(self):
+        done = {f"peers {who} #1": {**self.peers(pairs), "others": 0.1}
+                for who, pairs in (("Towline", 3000.0), ("RabbitMQ", 1000.0), ("NATS", 1001.0))}
+        rows = Rows()
+        group_report.peer_rows(rows, group_report.Results(1, done))
+        verdicts = {row["metric"]: row["kept"] for row in rows.rows if row["test"] == "peers, 50 clients" and row["bar"]}
+        self.assertEqual(verdicts, {"Towline : RabbitMQ": True, "Towline : NATS": False})
+
+    def test_a_replica_may_take_a_third_of_the_active_one(self):
+        done = {"single single #1": {clients: {"pairs": 100.0} for clients in ("50", "200")} | {"others": 0.0},
+                "single group #1": {"50": {"pairs": 75.0, "replica": 0.33}, "200": {"pairs": 74.0, "replica": 0.34},
+                                    "others": 0.0}}
+        rows = Rows()
+        group_report.single_rows(rows, group_report.Results(1, done), 5)
+        self.assertEqual([row["kept"] for row in rows.rows if row["bar"]], [True, True, False, False])
+
+    def test_a_kill_after_which_clients_stay_away_says_so(self):
+        done = {"kill NATS #1": {"gap_s": 6.0, "clients_back_s": None, "not_back": 3, "others": 0.0},
+                "kill NATS #2": {"gap_s": 7.0, "clients_back_s": 7.5, "not_back": 0, "others": 0.0}}
+        rows = Rows()
+        group_report.kill_rows(rows, group_report.Results(2, done))
+        row = next(row for row in rows.rows if row["metric"].startswith("NATS") and "client is back" in row["metric"])
+        self.assertEqual((row["value"], row["note"][:9]), (7.5, "in 1 of 2"))
+
+    def test_of_nothing_comes_an_empty_chart(self):
+        rows = Rows()
+        for part in (group_report.peer_rows, group_report.kill_rows, group_report.distance_rows):
+            part(rows, group_report.Results(2, {}))
+        self.assertTrue(all(row["value"] is None and row["kept"] is None for row in rows.rows))
+        self.assertEqual([found for found in group_report.charts(["single", "distance", "peers", "kill"], rows) if found], [])
+
+    def test_processor_time_and_group_are_read_behind_a_name_with_blanks(self):
+        line = "12 (a) b) S 1 77 77 0 -1 4 0 0 0 0 250 50 0 0 20 0 1"
+        self.assertEqual(process.cpu_and_group(line), (300 / process.TICKS, 77))
 
 
 class Recovery(unittest.TestCase):

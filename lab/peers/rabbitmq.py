@@ -6,10 +6,8 @@ anonymous, on 127.79.0.1 to .3. Not here: measuring. Invariant: it ends only wha
 """
 
 import json
-import os
 import pathlib
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -172,8 +170,7 @@ class RabbitMQ:
 
     def kill(self, name):
         """kill -9 of a node, all of its processes."""
-        os.killpg(self.processes[name].pid, signal.SIGKILL)
-        self.processes[name].wait()
+        process.end_group(self.processes[name])
 
     def close(self):
         for one in self.processes.values():

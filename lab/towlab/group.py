@@ -46,13 +46,17 @@ class Native:
         return self.lan.address(name) if self.lan else f"127.78.{net}.{NAMES.index(name) + 1}"
 
     def config(self, name, papers):
-        members = "".join(f'\n[[group.member]]\nname = "{other}"\naddress = "{self.host(other)}:{LINKS_PORT}"\n'
+        members = "".join(f'\n[[group.member]]\nname = "{other}"\naddress = "{self.link(name, other)}"\n'
                           for other in NAMES)
         # Off loopback, on the lab's own bridge, nobody logs in.
         return (f'[[listener]]\naddress = "{self.host(name)}:{CLIENTS_PORT}"\nallow_plaintext = true\n'
                 f'allow_anonymous = true\n[group]\nname = "LAB"\ninstance = "{name}"\n'
                 f'certificate = "{papers}/{name}.pem"\nprivate_key = "{papers}/{name}-key.pem"\n'
                 f'authorities = "{papers}/authority.pem"\n{members}')
+
+    def link(self, _name, other):
+        """Where an instance finds another one, or takes links itself."""
+        return f"{self.host(other)}:{LINKS_PORT}"
 
     def url(self, name):
         return f"amqp://{self.host(name)}:{CLIENTS_PORT}"

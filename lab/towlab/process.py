@@ -5,6 +5,7 @@ import os
 import pathlib
 import signal
 import socket
+import subprocess
 import time
 
 from towlab.queue_manager import Failed
@@ -20,16 +21,32 @@ def cpu_and_group(stat):
 
 def group_cpu_s(group):
     """CPU seconds so far of all running processes of a process group."""
-    total = 0.0
+    return sum(seconds for _, seconds in members(group))
+
+
+def members(group):
+    """Processes of a process group, each with its CPU seconds."""
+    found = []
     for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
-            seconds, found = cpu_and_group(path.read_text())
-            total += seconds if found == group else 0.0
-    return total
+            seconds, its_group = cpu_and_group(path.read_text())
+            if its_group == group:
+                found.append((int(path.parent.name), seconds))
+    return found
 
 
 def end_group(process):
-    """kill -9 for a process that leads a group, and for all of the group."""
+    """kill -9 for a process that leads a group, and for all of the group.
+
+    A leader that only waits for another one ends with it, by itself: so the time of both is known as that of a child.
+    """
+    others = [pid for pid, _ in members(process.pid) if pid != process.pid]
+    for pid in others:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    if others:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(2)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()

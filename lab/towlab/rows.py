@@ -1,7 +1,8 @@
 """The rows of a result: one object per row, as a table and as JSON.
 
-Keys of a row: test, metric, value, unit, published (a number or null), and beside them published_by, bar, kept,
-least and most (of the samples), samples, others (processors kept busy by anything else meanwhile) and note. A value is the median of its samples.
+Keys of a row: test, metric, value, unit, published (a number or null), and beside them published_by, bar, kept, samples,
+least and most of them, others (processors kept busy by anything else meanwhile) and note. A value is the median of its
+samples.
 """
 
 import json

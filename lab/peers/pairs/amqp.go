@@ -1,3 +1,5 @@
+// Clients of AMQP 1.0 brokers. Not here: what they do (main.go).
+
 package main
 
 import (

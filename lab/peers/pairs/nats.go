@@ -1,3 +1,5 @@
+// Clients of NATS JetStream, and the stream that they use. Not here: what they do (main.go).
+
 package main
 
 import (
