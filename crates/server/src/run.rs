@@ -134,7 +134,7 @@ async fn serve(
     }
     let socket = args.data.join("towline.sock");
     let doorman = Arc::new(Doorman::local(&args.name, &config.limits, users));
-    let local = Listening::local(&socket, ListenerKind { tls: None, doorman })
+    let local = Listening::local(&socket, ListenerKind { tls: None, doorman, elsewhere: None })
         .map_err(|error| RunError::Listen { address: socket.display().to_string(), error })?;
     {
         let (io, admission) = (Arc::clone(&io), Arc::clone(&admission));
@@ -182,7 +182,7 @@ pub(crate) fn listen(
     let doorman =
         doorman.map_err(|why| RunError::Config { file: args.config.clone(), error: why.into() })?;
     let scheme = doorman.scheme();
-    let kind = ListenerKind { tls, doorman: Arc::new(doorman) };
+    let kind = ListenerKind { tls, doorman: Arc::new(doorman), elsewhere: None };
     let floating = config.group.as_ref().and_then(|group| group.floating.as_ref());
     let floats = floating.is_some_and(|floating| floating.address.ip == listener.address.ip());
     let bound =

@@ -4,7 +4,7 @@
 //! [`replica`] (what is committed is applied), [`inbox`] (what the links bring), [`active`] (this
 //! instance serves clients), [`again`] (it does not any more: the process begins again), [`copy`] (a log
 //! that lags too far is replaced), [`switch`] and [`socket`] (what administrators ask for), [`preferred`]
-//! (who shall be active), [`status`],
+//! (who shall be active), [`elsewhere`] (where clients find it), [`status`],
 //! [`run`] (all of it in order).
 //!
 //! Not here: consensus (`towline_group`), the connections between instances (`link`).
@@ -13,6 +13,7 @@ mod active;
 mod again;
 mod copy;
 mod driver;
+mod elsewhere;
 mod inbox;
 mod kept_file;
 mod preferred;

@@ -20,7 +20,7 @@ use super::replica::forget_old_places;
 use super::socket::{self, GroupSocket};
 use super::start::{self, Opened};
 use super::status::View;
-use super::{again, copy, preferred, switch};
+use super::{again, copy, elsewhere, preferred, switch};
 use crate::attempts::Attempts;
 use crate::clock::Clock;
 use crate::config::{Config, GroupConfig};
@@ -137,7 +137,7 @@ async fn serve(
         over.send(Event::Over(why)).ok();
     });
     let admission = Admission::new(config.limits.clone());
-    let listeners = Listeners::bind(args, config, users)?;
+    let listeners = Listeners::bind(args, (config, group), users)?;
     let names = listeners.urls.clone();
     let entrance = start_links(args, group, opened, &admission, &listeners)?;
     let mut tasks = JoinSet::new();
@@ -221,19 +221,28 @@ struct Listeners {
 }
 
 impl Listeners {
-    fn bind(args: &RunArgs, config: &Config, users: &Arc<Users>) -> Result<Listeners, RunError> {
+    fn bind(
+        args: &RunArgs,
+        (config, group): (&Config, &GroupConfig),
+        users: &Arc<Users>,
+    ) -> Result<Listeners, RunError> {
         let attempts = Arc::new(Attempts::default());
         let (mut listening, mut kinds, mut urls) = (Vec::new(), Vec::new(), Vec::new());
         for (number, listener) in (0..).zip(&config.listener) {
             let (socket, url) = listen(args, listener, config, users, &attempts)?;
             say(&LISTENING, &[&url]);
-            kinds.push(socket.kind().clone());
+            kinds.push(ListenerKind {
+                elsewhere: socket
+                    .address()
+                    .and_then(|bound| elsewhere::of(group, number, bound, &url)),
+                ..socket.kind().clone()
+            });
             listening.push((Some(number), socket));
             urls.push(url);
         }
         let path = args.data.join("towline.sock");
         let doorman = Arc::new(Doorman::local(&args.name, &config.limits, users));
-        let local = ListenerKind { tls: None, doorman };
+        let local = ListenerKind { tls: None, doorman, elsewhere: None };
         let socket = Listening::local(&path, local.clone())
             .map_err(|error| RunError::Listen { address: path.display().to_string(), error })?;
         listening.push((None, socket));

@@ -38,7 +38,7 @@ fn kind() -> ListenerKind {
     let listener = ListenerConfig { allow_anonymous: true, ..ListenerConfig::plain(address) };
     let limits = LimitsConfig::default();
     let doorman = Doorman::new("QM1", &listener, &limits, &users, &Arc::<Attempts>::default());
-    ListenerKind { tls: None, doorman: Arc::new(doorman.unwrap()) }
+    ListenerKind { tls: None, doorman: Arc::new(doorman.unwrap()), elsewhere: None }
 }
 
 impl Desk {
