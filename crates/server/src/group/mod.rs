@@ -1,7 +1,7 @@
 //! An instance of a group: a replica that becomes active when the group says so.
 //!
-//! Reading order: [`start`] (from a folder to a replica), [`driver`] (the member of the group, stepped),
-//! [`replica`] (what is committed is applied), [`inbox`] (what the links bring), [`active`] (this
+//! Reading order: [`start`] (from a folder to a replica), [`driver`] (the member of the group, stepped;
+//! [`life`]: what its process is), [`replica`] (what is committed is applied), [`inbox`] (what the links bring), [`active`] (this
 //! instance serves clients), [`again`] (it does not any more: the process begins again), [`copy`] (a log
 //! that lags too far is replaced), [`switch`] and [`socket`] (what administrators ask for), [`preferred`]
 //! (who shall be active), [`elsewhere`] (where clients find it), [`status`],
@@ -16,6 +16,7 @@ mod driver;
 mod elsewhere;
 mod inbox;
 mod kept_file;
+mod life;
 mod preferred;
 mod replica;
 mod run;
