@@ -1,9 +1,14 @@
-//! Where clients of a group are served: what one hears that asks to be redirected.
+//! Where clients of a group are served: what one hears that asks to be redirected, and that nobody is
+//! refused while an instance begins again.
+
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use towline_e2e::group::Group;
 use towline_e2e::peer::{Peer, open_frame};
 use towline_e2e::wire::{Value, amqp, code, described, symbol, text};
-use towline_e2e::{Try, require};
+use towline_e2e::{Try, fail, require, wait};
 
 /// An open frame whose field `at` (AMQP 2.7.1) is another one.
 fn asking(at: usize, field: Value) -> Vec<u8> {
@@ -46,5 +51,51 @@ fn a_relayed_client_that_asks_is_told_where_the_active_is_and_no_other_one() -> 
         peer.begin(0)?;
     }
     Peer::begun(group.address(replica))?;
+    Ok(())
+}
+
+/// Connects again and again until it is told to stop; how often, or the first refusal.
+fn connecting(address: &str, stop: &AtomicBool) -> Result<u64, String> {
+    let mut count = 0;
+    while !stop.load(Ordering::Relaxed) {
+        let connected = TcpStream::connect(address);
+        connected.map_err(|error| format!("{address}, connection {count}: {error}"))?;
+        count += 1;
+        wait::pause(Duration::from_micros(500));
+    }
+    Ok(count)
+}
+
+#[test]
+fn nobody_is_refused_while_an_instance_that_handed_over_begins_again() -> Try {
+    let group = Group::formed()?;
+    let mut active = group.until_whole()?;
+    // Twice: what was handed over once can be handed over again.
+    for _ in 0..2 {
+        let stop = AtomicBool::new(false);
+        let links = group.links_address(active);
+        let [of_clients, of_links] = std::thread::scope(|scope| {
+            let loops = [group.address(active), &links].map(|address| {
+                let stop = &stop;
+                scope.spawn(move || connecting(address, stop))
+            });
+            let switched = group.switch((active + 1) % 3, None).and_then(|_| group.until_whole());
+            stop.store(true, Ordering::Relaxed);
+            let counts = loops.map(|looping| match looping.join() {
+                Ok(count) => count,
+                Err(_) => Err("it panicked".into()),
+            });
+            active = switched.map_err(|error| error.to_string())?;
+            Ok::<_, String>(counts)
+        })?;
+        for count in [of_clients, of_links] {
+            match count {
+                Ok(count) => require!(count > 100, "only {count} connections"),
+                Err(refused) => fail!("{}", group.explained(&refused)),
+            }
+        }
+    }
+    // It listens with all that it had, and no more.
+    Peer::begun(group.address(active))?;
     Ok(())
 }

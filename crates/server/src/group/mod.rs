@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`start`] (from a folder to a replica), [`driver`] (the member of the group, stepped;
 //! [`life`]: what its process is), [`replica`] (what is committed is applied), [`inbox`] (what the links bring), [`active`] (this
-//! instance serves clients), [`again`] (it does not any more: the process begins again), [`copy`] (a log
+//! instance serves clients), [`again`] (it does not any more: the process begins again), [`handed`] (its listening sockets), [`copy`] (a log
 //! that lags too far is replaced), [`switch`] and [`socket`] (what administrators ask for), [`preferred`]
 //! (who shall be active), [`elsewhere`] (where clients find it), [`status`],
 //! [`run`] (all of it in order).
@@ -14,6 +14,7 @@ mod again;
 mod copy;
 mod driver;
 mod elsewhere;
+mod handed;
 mod inbox;
 mod kept_file;
 mod life;

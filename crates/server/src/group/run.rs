@@ -15,6 +15,7 @@ use towline_group::Role;
 
 use super::active::{self, Serving};
 use super::driver::{Driver, Over};
+use super::handed::Sockets;
 use super::inbox::GroupInbox;
 use super::replica::forget_old_places;
 use super::socket::{self, GroupSocket};
@@ -74,6 +75,7 @@ pub(crate) fn run(
     // First of all: the connections of the process before this one are closed, and their clients heard
     // it, because the address was still there.
     let floating = Floating::new(group.floating.clone());
+    let sockets = Sockets::of_process();
     floating.clear();
     let opened =
         start::open(&args.name, &args.data, about, args.log_sync_delay, clock).map_err(refused)?;
@@ -83,11 +85,13 @@ pub(crate) fn run(
         .max_blocking_threads(2)
         .build()
         .map_err(RunError::System)?;
-    let ended = runtime.block_on(serve(args, about, users, (&opened, &floating)))?;
+    let ended = runtime.block_on(serve(args, about, users, (&opened, &floating, &sockets)))?;
     runtime.shutdown_background();
     if let Ended::Again = ended {
-        again::begin_again(|| floating.let_go());
+        again::begin_again(&sockets, || floating.let_go());
     }
+    // Nobody accepts any more.
+    drop(sockets);
     floating.let_go();
     end_in_order(&opened);
     say(&ENDED, &[&args.name]);
@@ -124,7 +128,7 @@ async fn serve(
     args: &RunArgs,
     (config, group): (&Config, &GroupConfig),
     users: &Arc<Users>,
-    (opened, floating): (&Arc<Opened>, &Floating),
+    (opened, floating, sockets): (&Arc<Opened>, &Floating, &Sockets),
 ) -> Result<Ended, RunError> {
     let mut terminate = signal(SignalKind::terminate()).map_err(RunError::System)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(RunError::System)?;
@@ -137,12 +141,13 @@ async fn serve(
         over.send(Event::Over(why)).ok();
     });
     let admission = Admission::new(config.limits.clone());
-    let listeners = Listeners::bind(args, (config, group), users)?;
+    let listeners = Listeners::bind(args, (config, group), users, sockets)?;
     let names = listeners.urls.clone();
-    let entrance = start_links(args, group, opened, &admission, &listeners)?;
-    let mut tasks = JoinSet::new();
+    let entrance = start_links(args, group, opened, &admission, (&listeners, sockets))?;
+    sockets.close_others();
+    let (mut tasks, mut accepting) = (JoinSet::new(), JoinSet::new());
     for (number, listening) in listeners.listening {
-        tasks.spawn(Arc::clone(&entrance.reception).serve(number, listening));
+        accepting.spawn(Arc::clone(&entrance.reception).serve(number, listening));
     }
     tasks.spawn(preferred::watch(Arc::clone(driver), group.clone(), args.data.clone()));
     let view: Arc<dyn GroupView> = entrance.view.clone();
@@ -159,6 +164,7 @@ async fn serve(
             Some(ask) = asked.recv() => match ask {
                 LocalEvent::Stop => true,
                 LocalEvent::Restart => {
+                    accepting.abort_all();
                     leave(args, driver, &mut happened).await;
                     return Ok(Ended::Again);
                 }
@@ -171,6 +177,8 @@ async fn serve(
                     false
                 }
                 Event::Over(Over::LeadsNoMore) => {
+                    // Who comes now is served by the program that begins again.
+                    accepting.abort_all();
                     tokio::time::sleep(LINGER).await;
                     return Ok(Ended::Again);
                 }
@@ -225,11 +233,16 @@ impl Listeners {
         args: &RunArgs,
         (config, group): (&Config, &GroupConfig),
         users: &Arc<Users>,
+        sockets: &Sockets,
     ) -> Result<Listeners, RunError> {
         let attempts = Arc::new(Attempts::default());
         let (mut listening, mut kinds, mut urls) = (Vec::new(), Vec::new(), Vec::new());
         for (number, listener) in (0..).zip(&config.listener) {
-            let (socket, url) = listen(args, listener, config, users, &attempts)?;
+            let came = sockets.take(&[listener.address]);
+            let (socket, url) = listen(args, (listener, came), config, users, &attempts)?;
+            if let Listening::Tcp(socket, _) = &socket {
+                sockets.keep(socket).map_err(RunError::System)?;
+            }
             say(&LISTENING, &[&url]);
             kinds.push(ListenerKind {
                 elsewhere: socket
@@ -262,12 +275,13 @@ fn start_links(
     group: &GroupConfig,
     opened: &Opened,
     admission: &Arc<Admission>,
-    listeners: &Listeners,
+    (listeners, sockets): (&Listeners, &Sockets),
 ) -> Result<Entrance, RunError> {
     let driver = &opened.driver;
     let this = group.position(&group.instance).unwrap_or(0);
     let address = group.member.get(this).map(|member| member.address.clone()).unwrap_or_default();
-    let listener = link::bind(&address)
+    let listener = link::bind(&address, |addresses| sockets.take(addresses))
+        .and_then(|socket| sockets.keep(&socket).map(|()| socket))
         .map_err(|error| RunError::Listen { address: address.clone(), error })?;
     let builds = Arc::new(parking_lot::Mutex::new(vec![String::new(); group.member.len()]));
     let (clients, seen) = (Arc::new(OnceLock::new()), Arc::new(OnceLock::new()));

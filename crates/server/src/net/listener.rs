@@ -55,16 +55,8 @@ pub(crate) enum Listening {
 /// standard library asks for.
 const BACKLOG: i32 = 128;
 
-/// Binds a TCP listener; the address that it got is returned too.
-pub(crate) fn bind(address: SocketAddr, kind: ListenerKind) -> io::Result<(Listening, SocketAddr)> {
-    listening(std::net::TcpListener::bind(address)?, kind)
-}
-
-/// The same for an address that may come and go (IP_FREEBIND).
-pub(crate) fn bind_floating(
-    address: SocketAddr,
-    kind: ListenerKind,
-) -> io::Result<(Listening, SocketAddr)> {
+/// Binds a TCP listener to an address that may come and go (IP_FREEBIND).
+pub(crate) fn bind_floating(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
     // As the standard library does: connections of the process before this one may still be ending.
     socket.set_reuse_address(true)?;
@@ -75,19 +67,20 @@ pub(crate) fn bind_floating(
     }
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
-    listening(socket.into(), kind)
-}
-
-fn listening(
-    listener: std::net::TcpListener,
-    kind: ListenerKind,
-) -> io::Result<(Listening, SocketAddr)> {
-    listener.set_nonblocking(true)?;
-    let bound = listener.local_addr()?;
-    Ok((Listening::Tcp(listener, kind), bound))
+    Ok(socket.into())
 }
 
 impl Listening {
+    /// Of a TCP listener; the address that it got is returned too.
+    pub(crate) fn tcp(
+        listener: std::net::TcpListener,
+        kind: ListenerKind,
+    ) -> io::Result<(Listening, SocketAddr)> {
+        listener.set_nonblocking(true)?;
+        let bound = listener.local_addr()?;
+        Ok((Listening::Tcp(listener, kind), bound))
+    }
+
     /// TLS, and who may come in.
     pub(crate) fn kind(&self) -> &ListenerKind {
         match self {
