@@ -16,11 +16,12 @@ use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::watch;
 use towline_admin::catalogue::{GROUP_DISK_FULL, GROUP_LED_BY, GROUP_LOST, GROUP_REFUSED_LOG};
-use towline_group::{FetchOrder, Input, Kept, Member, MemberId, Message, Output, Progress, Role};
+use towline_group::{FetchOrder, Input, Kept, Member, MemberId, Message, Output, Progress};
 use towline_log::{Listener, Log, LogError, Replicator, Space};
 use towline_types::{Batch, BatchPlace, Lsn};
 
 use super::kept_file::KeptFile;
+use super::life::Life;
 use super::{KIND_CONSENSUS, Where, member_of, peer_of};
 use crate::clock::Clock;
 use crate::door::Door;
@@ -80,10 +81,7 @@ struct Core {
     /// What each peer said of itself when it came.
     standings: Vec<Option<Standing>>,
     leader: Option<MemberId>,
-    led: bool,
-    is_done: bool,
-    is_copying: bool,
-    is_over: bool,
+    life: Life,
 }
 
 impl Driver {
@@ -103,10 +101,7 @@ impl Driver {
             kept_file,
             standings,
             leader: None,
-            led: false,
-            is_done: false,
-            is_copying: false,
-            is_over: false,
+            life: Life::Following,
         };
         Driver {
             core: Mutex::new(core),
@@ -392,15 +387,7 @@ impl Driver {
     }
 
     fn run(&self, core: &mut MutexGuard<'_, Core>, input: Input) {
-        // A log that led takes nothing of others, and one without room nothing at all: the process
-        // begins again before it goes on.
-        if core.is_done {
-            return;
-        }
-        // What it acknowledged while a copy is made would be in the log that is replaced. It only shows
-        // that it lives, without which the one that is copied from might not stay active.
-        let shows_life = matches!(&input, Input::Message(message) if message.is_heartbeat());
-        if core.is_copying && !shows_life {
+        if !core.life.takes(&input) {
             return;
         }
         let now = self.clock.now();
@@ -426,7 +413,7 @@ impl Driver {
         if let Some(kept) = out.keep {
             self.keep(core, &kept);
         }
-        let lost = core.led && out.role.is_some_and(|role| role != Role::Leader);
+        let lost = core.life.loses(&out);
         if !out.receive.is_empty()
             && !lost
             && let Err(error) = self.log().receive(&out.receive)
@@ -446,17 +433,15 @@ impl Driver {
             self.fetches.send(order).ok();
         }
         if let Some(peer) = out.copy_from.map(peer_of) {
-            core.is_copying = true;
-            self.is_over(core, Over::NeedsCopy(peer));
+            self.ends(core, Over::NeedsCopy(peer));
         }
         if lost {
             say(&GROUP_LOST, &[&core.member.progress().term.to_string()]);
-            core.is_done = true;
-            self.is_over(core, Over::LeadsNoMore);
+            self.ends(core, Over::LeadsNoMore);
         }
         self.tell_leader(core);
         let term = out.lead?;
-        core.led = true;
+        core.life.elected();
         match self.log().lead(term) {
             Ok(first) => {
                 let mut seen = self.progress.lock();
@@ -476,8 +461,7 @@ impl Driver {
     /// What the member believes to be on its way to the disk is not: it begins again from what is.
     fn no_room(&self, core: &mut MutexGuard<'_, Core>) {
         say(&GROUP_DISK_FULL, &[]);
-        core.is_done = true;
-        self.is_over(core, Over::NoRoom);
+        self.ends(core, Over::NoRoom);
     }
 
     fn keep(&self, core: &Core, kept: &Kept) {
@@ -517,8 +501,8 @@ impl Driver {
         self.changed.notify_all();
     }
 
-    fn is_over(&self, core: &mut MutexGuard<'_, Core>, why: Over) {
-        if !std::mem::replace(&mut core.is_over, true)
+    fn ends(&self, core: &mut MutexGuard<'_, Core>, why: Over) {
+        if core.life.ends(why)
             && let Some(over) = self.over.get()
         {
             over(why);
@@ -589,3 +573,6 @@ impl Replicator for Driver {
         // News that came meanwhile are taken when this batch is durable: the same thread tells it.
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,12 +15,13 @@ use towline_group::Role;
 
 use super::active::{self, Serving};
 use super::driver::{Driver, Over};
+use super::handed::Sockets;
 use super::inbox::GroupInbox;
 use super::replica::forget_old_places;
 use super::socket::{self, GroupSocket};
 use super::start::{self, Opened};
 use super::status::View;
-use super::{again, copy, preferred, switch};
+use super::{again, copy, elsewhere, preferred, switch};
 use crate::attempts::Attempts;
 use crate::clock::Clock;
 use crate::config::{Config, GroupConfig};
@@ -74,6 +75,7 @@ pub(crate) fn run(
     // First of all: the connections of the process before this one are closed, and their clients heard
     // it, because the address was still there.
     let floating = Floating::new(group.floating.clone());
+    let sockets = Sockets::of_process();
     floating.clear();
     let opened =
         start::open(&args.name, &args.data, about, args.log_sync_delay, clock).map_err(refused)?;
@@ -85,7 +87,7 @@ pub(crate) fn run(
         .map_err(RunError::System)?;
     let (ended, told) = runtime.block_on(async {
         let mut told = Told::listen()?;
-        let ended = serve(args, about, users, (&opened, &floating)).await?;
+        let ended = serve(args, about, users, (&opened, &floating, &sockets)).await?;
         Ok((ended, told.to_end().await))
     })?;
     runtime.shutdown_background();
@@ -96,8 +98,10 @@ pub(crate) fn run(
         return Ok(());
     }
     if let Ended::Again = ended {
-        again::begin_again(|| floating.let_go());
+        again::begin_again(&sockets, || floating.let_go());
     }
+    // Nobody accepts any more.
+    drop(sockets);
     floating.let_go();
     end_in_order(&opened);
     say(&ENDED, &[&args.name]);
@@ -159,7 +163,7 @@ async fn serve(
     args: &RunArgs,
     (config, group): (&Config, &GroupConfig),
     users: &Arc<Users>,
-    (opened, floating): (&Arc<Opened>, &Floating),
+    (opened, floating, sockets): (&Arc<Opened>, &Floating, &Sockets),
 ) -> Result<Ended, RunError> {
     let mut terminate = signal(SignalKind::terminate()).map_err(RunError::System)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(RunError::System)?;
@@ -172,12 +176,13 @@ async fn serve(
         over.send(Event::Over(why)).ok();
     });
     let admission = Admission::new(config.limits.clone());
-    let listeners = Listeners::bind(args, config, users)?;
+    let listeners = Listeners::bind(args, (config, group), users, sockets)?;
     let names = listeners.urls.clone();
-    let entrance = start_links(args, group, opened, &admission, &listeners)?;
-    let mut tasks = JoinSet::new();
+    let entrance = start_links(args, group, opened, &admission, (&listeners, sockets))?;
+    sockets.close_others();
+    let (mut tasks, mut accepting) = (JoinSet::new(), JoinSet::new());
     for (number, listening) in listeners.listening {
-        tasks.spawn(Arc::clone(&entrance.reception).serve(number, listening));
+        accepting.spawn(Arc::clone(&entrance.reception).serve(number, listening));
     }
     tasks.spawn(preferred::watch(Arc::clone(driver), group.clone(), args.data.clone()));
     let view: Arc<dyn GroupView> = entrance.view.clone();
@@ -194,6 +199,7 @@ async fn serve(
             Some(ask) = asked.recv() => match ask {
                 LocalEvent::Stop => true,
                 LocalEvent::Restart => {
+                    accepting.abort_all();
                     leave(args, driver, &mut happened).await;
                     return Ok(Ended::Again);
                 }
@@ -206,6 +212,8 @@ async fn serve(
                     false
                 }
                 Event::Over(Over::LeadsNoMore) => {
+                    // Who comes now is served by the program that begins again.
+                    accepting.abort_all();
                     tokio::time::sleep(LINGER).await;
                     return Ok(Ended::Again);
                 }
@@ -256,19 +264,33 @@ struct Listeners {
 }
 
 impl Listeners {
-    fn bind(args: &RunArgs, config: &Config, users: &Arc<Users>) -> Result<Listeners, RunError> {
+    fn bind(
+        args: &RunArgs,
+        (config, group): (&Config, &GroupConfig),
+        users: &Arc<Users>,
+        sockets: &Sockets,
+    ) -> Result<Listeners, RunError> {
         let attempts = Arc::new(Attempts::default());
         let (mut listening, mut kinds, mut urls) = (Vec::new(), Vec::new(), Vec::new());
         for (number, listener) in (0..).zip(&config.listener) {
-            let (socket, url) = listen(args, listener, config, users, &attempts)?;
+            let came = sockets.take(&[listener.address]);
+            let (socket, url) = listen(args, (listener, came), config, users, &attempts)?;
+            if let Listening::Tcp(socket, _) = &socket {
+                sockets.keep(socket).map_err(RunError::System)?;
+            }
             say(&LISTENING, &[&url]);
-            kinds.push(socket.kind().clone());
+            kinds.push(ListenerKind {
+                elsewhere: socket
+                    .address()
+                    .and_then(|bound| elsewhere::of(group, number, bound, &url)),
+                ..socket.kind().clone()
+            });
             listening.push((Some(number), socket));
             urls.push(url);
         }
         let path = args.data.join("towline.sock");
         let doorman = Arc::new(Doorman::local(&args.name, &config.limits, users));
-        let local = ListenerKind { tls: None, doorman };
+        let local = ListenerKind { tls: None, doorman, elsewhere: None };
         let socket = Listening::local(&path, local.clone())
             .map_err(|error| RunError::Listen { address: path.display().to_string(), error })?;
         listening.push((None, socket));
@@ -288,12 +310,13 @@ fn start_links(
     group: &GroupConfig,
     opened: &Opened,
     admission: &Arc<Admission>,
-    listeners: &Listeners,
+    (listeners, sockets): (&Listeners, &Sockets),
 ) -> Result<Entrance, RunError> {
     let driver = &opened.driver;
     let this = group.position(&group.instance).unwrap_or(0);
     let address = group.member.get(this).map(|member| member.address.clone()).unwrap_or_default();
-    let listener = link::bind(&address)
+    let listener = link::bind(&address, |addresses| sockets.take(addresses))
+        .and_then(|socket| sockets.keep(&socket).map(|()| socket))
         .map_err(|error| RunError::Listen { address: address.clone(), error })?;
     let builds = Arc::new(parking_lot::Mutex::new(vec![String::new(); group.member.len()]));
     let (clients, seen) = (Arc::new(OnceLock::new()), Arc::new(OnceLock::new()));

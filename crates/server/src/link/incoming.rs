@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
+use rustls::pki_types::UnixTime;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
@@ -27,7 +28,7 @@ use super::dial::{HANDSHAKE_MAX, own_certificate, tune};
 use super::frame::{self, Encoder, FrameBody, PING, PONG};
 use super::hello::{self, Greeting, Hello, Matter};
 use super::outgoing::{broken, silence};
-use super::papers::{ALPN_STREAM, reason};
+use super::papers::{ALPN_STREAM, in_date, reason};
 use super::stream::LinkStream;
 use super::{Peer, Shared, names};
 use crate::logging::log;
@@ -206,9 +207,10 @@ fn judge(
     let said = hello.instance.escape_default();
     let peer = settings.other(&hello.instance);
     let peer = peer.ok_or_else(|| format!("'{said}' is no other instance of this group"))?;
-    let certificate = own_certificate(stream.get_ref().1.peer_certificates());
-    let certificate = certificate.ok_or("no certificate was shown")?;
+    let shown = stream.get_ref().1.peer_certificates();
+    let certificate = own_certificate(shown).ok_or("no certificate was shown")?;
     names::belongs(certificate, &settings.names(peer))?;
+    in_date(shown, UnixTime::now())?;
     if let Matter::Stream(purpose) = &hello.matter {
         shared.inbox.admits(peer, purpose)?;
     }

@@ -5,7 +5,7 @@
 //! there are two connections for frames between two instances, and one more for each relayed client
 //! and each copy. Reading order: `hello` and `frame` (the bytes), `papers` and `names` (who is
 //! trusted), `queue` (what waits to be sent), `dial`, `outgoing`, `incoming` (the connections),
-//! `stream`, `meter`; then `relay` and `joint`, which bring clients to the active instance.
+//! `stream`, `tickets`, `meter`; then `relay` and `joint`, which bring clients to the active instance.
 //!
 //! Not here: what a frame means, who is active (`group`), what an AMQP byte means.
 //!
@@ -29,6 +29,7 @@ mod settings;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod tickets;
 
 use std::future::Future;
 use std::io;
