@@ -3,7 +3,7 @@
 //! Reading order: [`start`] (from a folder to a replica), [`driver`] (the member of the group, stepped),
 //! [`replica`] (what is committed is applied), [`inbox`] (what the links bring), [`active`] (this
 //! instance serves clients), [`again`] (it does not any more: the process begins again), [`copy`] (a log
-//! that lags too far is replaced), [`switch`] and [`socket`] (what administrators ask for), [`preferred`]
+//! that lags too far is replaced), [`holds`] (what is kept for it until it has caught up), [`switch`] and [`socket`] (what administrators ask for), [`preferred`]
 //! (who shall be active), [`status`],
 //! [`run`] (all of it in order).
 //!
@@ -11,8 +11,10 @@
 
 mod active;
 mod again;
+mod applicable;
 mod copy;
 mod driver;
+mod holds;
 mod inbox;
 mod kept_file;
 mod preferred;
