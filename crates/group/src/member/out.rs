@@ -8,6 +8,9 @@ use super::{
 };
 use raft::eraftpb::{Entry, MessageType};
 
+/// From this size on a payload is most of what was read with it.
+const SLICE_BYTES_MIN: usize = 64 * 1024;
+
 impl Member {
     pub(super) fn carry_out(&mut self, out: &mut Output) {
         loop {
@@ -109,8 +112,12 @@ impl Member {
         }
         for entry in entries {
             let lsn = lsn_of(&entry).unwrap_or_default();
-            // A copy: what came is a slice of whatever else came with it, and this stays for a while.
-            let payload = Bytes::copy_from_slice(&entry.data);
+            // What came is a slice of what was read with it, and this stays for a while: a small one is
+            // copied so that it does not keep alive more than itself.
+            let payload = match entry.data.len() {
+                SLICE_BYTES_MIN.. => entry.data,
+                _ => Bytes::copy_from_slice(&entry.data),
+            };
             let batch = Batch { index: entry.index, term: entry.term, lsn, payload };
             let store = self.raw.mut_store();
             store.table.push(batch.place());

@@ -43,6 +43,8 @@ pub(crate) struct Driver {
     /// Who waits for something to apply, or to lead.
     progress: Mutex<Seen>,
     changed: Condvar,
+    /// Who waits for nothing but the end: commits must not wake him.
+    ended: Condvar,
     place: watch::Sender<Where>,
     fetches: std::sync::mpsc::Sender<FetchOrder>,
     /// Called once, when this instance leads no more or must be brought by a copy.
@@ -122,6 +124,7 @@ impl Driver {
             committed: AtomicU64::new(0),
             progress: Mutex::new(seen),
             changed: Condvar::new(),
+            ended: Condvar::new(),
             place: watch::Sender::new(Where::Nobody),
             fetches,
             over: OnceLock::new(),
@@ -356,7 +359,7 @@ impl Driver {
         let began = Instant::now();
         let mut seen = self.progress.lock();
         while !seen.ending && began.elapsed() < most {
-            self.changed.wait_for(&mut seen, most.saturating_sub(began.elapsed()));
+            self.ended.wait_for(&mut seen, most.saturating_sub(began.elapsed()));
         }
     }
 
@@ -364,6 +367,7 @@ impl Driver {
     pub(crate) fn end(&self) {
         self.progress.lock().ending = true;
         self.changed.notify_all();
+        self.ended.notify_all();
     }
 
     /// Looks at the member, and takes over what came meanwhile.
