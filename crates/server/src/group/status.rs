@@ -177,7 +177,8 @@ impl GroupView for View {
             self.as_told(&mut instances, self.driver.this());
         }
         let active = progress.leader.and_then(|leader| self.config.member.get(peer_of(leader)));
-        let here = self.driver.door().is_some();
+        // Between losing leadership and beginning again there is a door still, and nobody is served.
+        let here = self.driver.door().is_some() && progress.role == Role::Leader;
         let follows = progress.leader.is_some() && progress.role != Role::Leader;
         GroupStatus {
             instance: self.config.instance.clone(),
