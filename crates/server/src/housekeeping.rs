@@ -82,7 +82,7 @@ impl Pressure {
 }
 
 /// `needed` bytes of log as a part of all that puts may fill. What can be reused at once is room.
-fn percent_full(needed: u64, stats: &Stats, reserve_bytes: u64) -> u64 {
+pub(crate) fn percent_full(needed: u64, stats: &Stats, reserve_bytes: u64) -> u64 {
     let held = stats.bytes_in_use.saturating_add(stats.bytes_reusable);
     let disk_free = match stats.file_system_bytes_max {
         0 => u64::MAX,

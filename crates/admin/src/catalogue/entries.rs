@@ -189,11 +189,18 @@ entries! {
     GROUP_COPY_TAKEN = "TWL4213I" "A copy from instance '{instance}' is in place, up to {lsn}.",
         "This instance begins again with it and catches up from there.";
     GROUP_COPY_FAILED = "TWL4214W" "A copy between this instance and '{instance}' failed: {reason}.",
-        "It is tried again. The log of the instance that wants it is as it was.";
+        "It is tried again, after a pause that grows from 1 to 30 seconds. The log of the instance that \
+         wants it is as it was.";
 
     GROUP_DISK_FULL = "TWL4215E" "The log of this instance has no room for what the group decided.",
         "It begins again every two seconds until there is room; the others go on without it. Make room \
          on its disk, or raise log_bytes_max.";
+
+    GROUP_COPY_COMES = "TWL4216I" "A copy of the log is on its way from instance '{instance}': {bytes} of {all} bytes, {percent} %.",
+        "Told every five seconds. The log that is here stays until the copy is whole.";
+    GROUP_HOLD_ENDED = "TWL4217W" "The log is not held back for instance '{instance}' any more: {reason}.",
+        "An instance that is brought a copy is kept what it needs to catch up, until it is in sync. It may \
+         need another copy now.";
 
     FLOATING_HELD = "TWL4301I" "The address {address} is on {interface} of this machine.",
         "This instance is active, and its neighbours are told. The address goes when the instance is \

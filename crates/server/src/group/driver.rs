@@ -18,8 +18,10 @@ use tokio::sync::watch;
 use towline_admin::catalogue::{GROUP_DISK_FULL, GROUP_LED_BY, GROUP_LOST, GROUP_REFUSED_LOG};
 use towline_group::{FetchOrder, Input, Kept, Member, MemberId, Message, Output, Progress};
 use towline_log::{Listener, Log, LogError, Replicator, Space};
-use towline_types::{Batch, BatchPlace, Lsn};
+use towline_types::{Batch, BatchPlace, Lsn, Time};
 
+use super::applicable::Applicable;
+use super::holds::Holds;
 use super::kept_file::KeptFile;
 use super::life::Life;
 use super::{KIND_CONSENSUS, Where, member_of, peer_of};
@@ -50,6 +52,7 @@ pub(crate) struct Driver {
     over: OnceLock<Box<dyn Fn(Over) + Send + Sync>>,
     names: Vec<String>,
     notes: KeptFile,
+    holds: Holds,
 }
 
 /// Why this process cannot go on as it is.
@@ -82,6 +85,8 @@ struct Core {
     standings: Vec<Option<Standing>>,
     leader: Option<MemberId>,
     life: Life,
+    /// No copy before: the last one failed.
+    copies_from: Time,
 }
 
 impl Driver {
@@ -102,6 +107,7 @@ impl Driver {
             standings,
             leader: None,
             life: Life::Following,
+            copies_from: Time::ZERO,
         };
         Driver {
             core: Mutex::new(core),
@@ -119,6 +125,7 @@ impl Driver {
             over: OnceLock::new(),
             names,
             notes,
+            holds: Holds::default(),
         }
     }
 
@@ -283,9 +290,25 @@ impl Driver {
         self.notes.note(&kept)
     }
 
-    /// Places of batches before this position are not needed any more.
+    /// Places of batches before this position are not needed any more, but for those whose log is held.
     pub(crate) fn forget(&self, before: Lsn) {
-        self.step(Input::Forget(before));
+        let held = self.log().held_from();
+        self.step(Input::Forget(held.map_or(before, |held| held.min(before))));
+    }
+
+    /// What is kept for those that were brought a copy.
+    pub(crate) fn holds(&self) -> &Holds {
+        &self.holds
+    }
+
+    /// Whether this instance is brought a copy.
+    pub(crate) fn is_copying(&self) -> bool {
+        self.look(|core| core.life == Life::Copying)
+    }
+
+    /// A copy is asked for after this pause, and not before.
+    pub(crate) fn ask_for_copies_after(&self, pause: Duration) {
+        self.core.lock().copies_from = self.clock.now() + pause;
     }
 
     /// Batches from behind `index` on that may be applied, of about `bytes_max` bytes; those that are
@@ -432,7 +455,9 @@ impl Driver {
             // The thread ends with the process.
             self.fetches.send(order).ok();
         }
-        if let Some(peer) = out.copy_from.map(peer_of) {
+        if let Some(peer) = out.copy_from.map(peer_of)
+            && self.clock.now() >= core.copies_from
+        {
             self.ends(core, Over::NeedsCopy(peer));
         }
         if lost {
@@ -513,36 +538,6 @@ impl Driver {
     fn refused_by_log(&self, error: &LogError) -> ! {
         say(&GROUP_REFUSED_LOG, &[&error.to_string()]);
         std::process::exit(crate::EXIT_LOG_FAILED);
-    }
-}
-
-/// Places given out at once.
-const PLACES_AT_ONCE: u64 = 1_024;
-
-/// What [`Driver::committed_behind`] found.
-pub(crate) enum Applicable {
-    /// In memory.
-    Batches(Vec<Batch>),
-    /// To be read. Empty: there is nothing.
-    Places(Vec<BatchPlace>),
-}
-
-impl Applicable {
-    fn of(member: &Member, index: u64, bytes_max: usize) -> Applicable {
-        let (mut batches, mut bytes) = (Vec::new(), 0);
-        for next in index + 1..=member.committed() {
-            let Some(batch) = member.batch(next) else { break };
-            bytes += batch.payload.len() + 64;
-            batches.push(batch);
-            if bytes >= bytes_max {
-                break;
-            }
-        }
-        if !batches.is_empty() {
-            return Applicable::Batches(batches);
-        }
-        let until = member.committed().min(index + PLACES_AT_ONCE);
-        Applicable::Places((index + 1..=until).map_while(|next| member.place(next)).collect())
     }
 }
 

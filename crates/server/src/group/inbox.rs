@@ -1,6 +1,5 @@
 //! What the links bring: messages for the member, wishes for the active instance, streams.
 
-use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -27,7 +26,6 @@ pub(crate) struct GroupInbox {
     pub(crate) builds: Arc<parking_lot::Mutex<Vec<String>>>,
     /// What the status shows, once it is there.
     pub(crate) view: Arc<OnceLock<Arc<View>>>,
-    pub(crate) data: PathBuf,
 }
 
 impl Inbox for GroupInbox {
@@ -91,8 +89,7 @@ impl Inbox for GroupInbox {
             }
             StreamPurpose::Copy => {
                 let (driver, images) = (Arc::clone(&self.driver), Arc::clone(&self.images));
-                let data = self.data.clone();
-                super::copy::give(driver, images, data, peer, stream);
+                super::copy::give(driver, images, peer, stream);
             }
         }
     }

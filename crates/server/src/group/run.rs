@@ -21,7 +21,7 @@ use super::replica::forget_old_places;
 use super::socket::{self, GroupSocket};
 use super::start::{self, Opened};
 use super::status::View;
-use super::{again, copy, elsewhere, preferred, switch};
+use super::{again, copy, elsewhere, holds, preferred, switch};
 use crate::attempts::Attempts;
 use crate::clock::Clock;
 use crate::config::{Config, GroupConfig};
@@ -41,8 +41,6 @@ use crate::users::Users;
 const LINGER: Duration = Duration::from_millis(60);
 /// Before an instance whose log is full begins again.
 const NO_ROOM_PAUSE: Duration = Duration::from_secs(2);
-/// Before an instance that got no copy begins again.
-const COPY_PAUSE: Duration = Duration::from_secs(1);
 /// How often an active instance tells the others what it knows of all.
 const TELL_INTERVAL: Duration = Duration::from_millis(500);
 
@@ -52,8 +50,10 @@ enum Event {
     Active(Arc<Door>),
     /// It cannot go on as it is.
     Over(Over),
-    /// A copy is in place of its log, or could not be had.
+    /// A copy is in place of its log.
     Copied,
+    /// A copy could not be had. The process begins again all the same: it took no part meanwhile.
+    NotCopied,
     /// The system refused something that an active instance needs.
     Failed(std::io::Error),
 }
@@ -91,14 +91,14 @@ pub(crate) fn run(
         Ok((ended, told.to_end().await))
     })?;
     runtime.shutdown_background();
-    if let (Ended::Again, true) = (&ended, told) {
+    if let (Ended::Again { .. }, true) = (&ended, told) {
         // The program that begins again would not know of it. Nothing of this one is kept, as there.
         floating.let_go();
         say(&ENDED, &[&args.name]);
         return Ok(());
     }
-    if let Ended::Again = ended {
-        again::begin_again(&sockets, || floating.let_go());
+    if let Ended::Again { copies_failed } = ended {
+        again::begin_again(&sockets, copies_failed, || floating.let_go());
     }
     // Nobody accepts any more.
     drop(sockets);
@@ -111,7 +111,17 @@ pub(crate) fn run(
 /// How serving ended.
 enum Ended {
     InOrder,
-    Again,
+    Again {
+        /// Copies that could not be had, one after the other.
+        copies_failed: u32,
+    },
+}
+
+impl Ended {
+    /// Nothing new of copies.
+    fn again() -> Ended {
+        Ended::Again { copies_failed: again::copies_failed() }
+    }
 }
 
 /// Whether somebody wanted an end, also while nobody looked.
@@ -170,6 +180,7 @@ async fn serve(
     let (events, mut happened) = unbounded_channel();
     let (asks, mut asked) = unbounded_channel();
     let driver = &opened.driver;
+    driver.ask_for_copies_after(again::copy_pause(again::copies_failed()));
     let over = events.clone();
     driver.set_over(move |why| {
         // Nobody listens when the process ends anyway.
@@ -201,7 +212,7 @@ async fn serve(
                 LocalEvent::Restart => {
                     accepting.abort_all();
                     leave(args, driver, &mut happened).await;
-                    return Ok(Ended::Again);
+                    return Ok(Ended::again());
                 }
             },
             Some(event) = happened.recv() => match event {
@@ -215,18 +226,22 @@ async fn serve(
                     // Who comes now is served by the program that begins again.
                     accepting.abort_all();
                     tokio::time::sleep(LINGER).await;
-                    return Ok(Ended::Again);
+                    return Ok(Ended::again());
                 }
                 Event::Over(Over::NoRoom) => {
                     // There may be room after a while; images that make it are taken at the start too.
                     tokio::time::sleep(NO_ROOM_PAUSE).await;
-                    return Ok(Ended::Again);
+                    return Ok(Ended::again());
                 }
                 Event::Over(Over::NeedsCopy(peer)) => {
                     start_copy(opened, &args.data, peer, &events);
                     false
                 }
-                Event::Copied => return Ok(Ended::Again),
+                Event::Copied => return Ok(Ended::Again { copies_failed: 0 }),
+                Event::NotCopied => {
+                    let copies_failed = again::copies_failed().saturating_add(1);
+                    return Ok(Ended::Again { copies_failed });
+                }
                 Event::Failed(error) => return Err(RunError::System(error)),
             },
         };
@@ -326,7 +341,6 @@ fn start_links(
         clients: Arc::clone(&clients),
         builds: Arc::clone(&builds),
         view: Arc::clone(&seen),
-        data: args.data.clone(),
     };
     let settings = LinkSettings::of(&args.name, group, this, Some(listener));
     let links = Links::start(settings, Arc::new(inbox));
@@ -421,6 +435,7 @@ fn serve_as_active(
 ) {
     tasks.spawn(housekeeping::tick(Arc::clone(door)));
     tasks.spawn(housekeeping::relieve(Arc::clone(door), config.log.reserve_bytes));
+    tasks.spawn(holds::watch(Arc::clone(opened), config.log.reserve_bytes));
     let policy = housekeeping::Policy::of(config, door.extent_bytes());
     tasks.spawn(housekeeping::reclaim(Arc::clone(door), Arc::clone(&opened.images), policy));
     let (opened, view) = (Arc::clone(opened), Arc::clone(view));
@@ -435,18 +450,22 @@ fn serve_as_active(
 }
 
 /// Gets a copy on a thread of its own, once: if it cannot be had, this instance begins again as well, and
-/// whoever is active then tells it what it needs.
+/// whoever is active then tells it what it needs. It takes part in the group until it asks again.
 fn start_copy(opened: &Arc<Opened>, data: &Path, peer: Peer, events: &UnboundedSender<Event>) {
-    let (opened, data, events) = (Arc::clone(opened), data.to_owned(), events.clone());
+    let (opened, data, done) = (Arc::clone(opened), data.to_owned(), events.clone());
     let started = std::thread::Builder::new().name("copy".into()).spawn(move || {
-        if let Err(why) = copy::take(&opened.driver, &data, peer) {
-            let name = opened.driver.names().get(peer).cloned().unwrap_or_default();
-            say(&GROUP_COPY_FAILED, &[&name, &why]);
-            opened.driver.pause(COPY_PAUSE);
-        }
-        events.send(Event::Copied).ok();
+        let event = match copy::take(&opened.driver, &data, peer) {
+            Ok(()) => Event::Copied,
+            Err(why) => {
+                let name = opened.driver.names().get(peer).cloned().unwrap_or_default();
+                say(&GROUP_COPY_FAILED, &[&name, &why]);
+                Event::NotCopied
+            }
+        };
+        done.send(event).ok();
     });
     if let Err(error) = started {
         say(&GROUP_COPY_FAILED, &["", &error.to_string()]);
+        events.send(Event::NotCopied).ok();
     }
 }
