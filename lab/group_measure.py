@@ -128,12 +128,12 @@ class Lab:
         try:
             broker.start_all()
             for clients in CLIENTS["peers"]:
-                running = pairs.begin(broker, clients, self.args.seconds, "-warmup", WARMUP_S)
-                time.sleep(WARMUP_S)
-                before = sum(broker.cpu_s().values())
-                time.sleep(self.args.seconds)
-                cpu = sum(broker.cpu_s().values()) - before
-                said = pairs.end(running, self.args.seconds)
+                with pairs.under_way(broker, clients, self.args.seconds, "-warmup", WARMUP_S) as running:
+                    time.sleep(WARMUP_S)
+                    before = sum(broker.cpu_s().values())
+                    time.sleep(self.args.seconds)
+                    cpu = sum(broker.cpu_s().values()) - before
+                    said = pairs.report(running, self.args.seconds)
                 if said["errors"] or not said["pairs"]:
                     raise Failed(f"{broker.title}: {said['errors']} errors, {said['last_error']}")
                 found[str(clients)] = {"pairs": said["pairs_per_s"], "cpu_us": cpu * 1e6 / said["pairs"],
@@ -150,11 +150,11 @@ class Lab:
             broker.start_all()
             leader = broker.leader()
             seconds = KILL_STEADY_S + after + 1
-            running = pairs.begin(broker, KILL_CLIENTS, seconds, "-puts", "-rate", 1, "-events", events)
-            time.sleep(KILL_STEADY_S)
-            at = time.time()
-            broker.kill(leader)
-            pairs.end(running, seconds)
+            with pairs.under_way(broker, KILL_CLIENTS, seconds, "-puts", "-rate", 1, "-events", events) as running:
+                time.sleep(KILL_STEADY_S)
+                at = time.time()
+                broker.kill(leader)
+                pairs.report(running, seconds)
             found = recovery.figures(recovery.read(events), at, at, 1.0, after)
             return {key: found[key] for key in ("gap_s", "clients_back_s", "not_back")}
         finally:

@@ -3,6 +3,7 @@
 Not here: which brokers it is run against.
 """
 
+import contextlib
 import json
 import os
 import pathlib
@@ -32,27 +33,27 @@ def prepare_nats(urls, subject):
     return done.stdout.strip()
 
 
-def begin(broker, clients, seconds, *more):
-    """The generator under way against a broker, once all clients are connected."""
+@contextlib.contextmanager
+def under_way(broker, clients, seconds, *more):
+    """The generator at work against a broker, once all clients are connected; ended with the block."""
     running = subprocess.Popen(
         [built(), "-kind", broker.kind, "-urls", ",".join(broker.urls()), "-address", broker.address, "-clients",
          str(clients), "-seconds", str(seconds), *map(str, more)],
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0)
-    said = running.stderr.readline().strip()
-    if said != "connected":
-        errors = running.communicate()[1]
-        raise Failed(f"{broker.title}: {said} {errors.strip()[-500:]}")
-    return running
-
-
-def end(running, seconds):
-    """Waits for its report."""
     try:
-        out, errors = running.communicate(timeout=seconds + 120)
+        said = running.stderr.readline().strip()
+        if said != "connected":
+            raise Failed(f"{broker.title}: {said} {running.communicate()[1].strip()[-500:]}")
+        yield running
     finally:
         if running.poll() is None:
             running.kill()
             running.communicate()
+
+
+def report(running, seconds):
+    """Waits until it has ended; its report."""
+    out, errors = running.communicate(timeout=seconds + 120)
     if running.returncode:
         raise Failed(f"the generator: {errors.strip()[-500:]}")
     return json.loads(out)

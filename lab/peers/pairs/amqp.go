@@ -80,4 +80,6 @@ func (one *amqpClient) get(ctx context.Context) error {
 	return one.receiver.AcceptMessage(ctx, message)
 }
 
+func (one *amqpClient) gone() <-chan struct{} { return one.conn.Done() }
+
 func (one *amqpClient) close() { _ = one.conn.Close() }

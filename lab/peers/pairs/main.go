@@ -32,6 +32,8 @@ type client interface {
 	put(ctx context.Context, body []byte) error
 	// get returns when a message has come and its acceptance is sent.
 	get(ctx context.Context) error
+	// gone is closed when the connection has ended.
+	gone() <-chan struct{}
 	close()
 }
 
@@ -220,7 +222,9 @@ func (one *worker) putOnly(opened client, stop *atomic.Bool) {
 	period := time.Duration(float64(time.Second) / one.rate)
 	next := time.Now().Add(time.Duration(rand.Int64N(int64(period))))
 	for !stop.Load() {
-		time.Sleep(time.Until(next))
+		for opened != nil && !stop.Load() && time.Now().Before(next) {
+			opened = one.rest(opened, time.Until(next), stop)
+		}
 		// Who is late does not catch up: one put for those that were missed.
 		for next.Before(time.Now()) {
 			next = next.Add(period)
@@ -237,15 +241,30 @@ func (one *worker) putOnly(opened client, stop *atomic.Bool) {
 				one.note("put")
 				break
 			}
-			one.failed(err)
-			one.note("lost")
-			go opened.close()
+			one.lose(opened, err)
 			opened = nil
 		}
 	}
 	if opened != nil {
 		opened.close()
 	}
+}
+
+// rest waits for so long; who loses its connection meanwhile connects again at once.
+func (one *worker) rest(opened client, wait time.Duration, stop *atomic.Bool) client {
+	select {
+	case <-time.After(wait):
+		return opened
+	case <-opened.gone():
+		one.lose(opened, errors.New("the connection ended"))
+		return one.again(stop)
+	}
+}
+
+func (one *worker) lose(opened client, err error) {
+	one.failed(err)
+	one.note("lost")
+	go opened.close()
 }
 
 // again tries until there is a connection or it is time to stop.

@@ -24,6 +24,7 @@ type natsClient struct {
 	stream   jetstream.JetStream
 	subject  string
 	messages jetstream.MessagesContext
+	ended    chan struct{}
 }
 
 // openNats connects to the first address that answers.
@@ -33,11 +34,13 @@ func openNats(ctx context.Context, urls []string, subject string, gets bool) (cl
 	options.Timeout = time.Second
 	// Who connects again is seen as a loss, so that the same is counted for all.
 	options.AllowReconnect = false
+	ended := make(chan struct{})
+	options.ClosedCB = func(*nats.Conn) { close(ended) }
 	conn, err := options.Connect()
 	if err != nil {
 		return nil, err
 	}
-	opened := &natsClient{conn: conn, subject: subject}
+	opened := &natsClient{conn: conn, subject: subject, ended: ended}
 	if err := opened.attach(ctx, gets); err != nil {
 		conn.Close()
 		return nil, err
@@ -71,6 +74,8 @@ func (one *natsClient) get(ctx context.Context) error {
 	}
 	return message.Ack()
 }
+
+func (one *natsClient) gone() <-chan struct{} { return one.ended }
 
 func (one *natsClient) close() {
 	if one.messages != nil {
