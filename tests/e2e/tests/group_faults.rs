@@ -36,10 +36,7 @@ fn after_kill_of_each_active_nothing_acknowledged_is_lost_and_nothing_is_there_t
         // Each of them once.
         let active = group.until_whole()?;
         let wanted = THREE.into_iter().find(|at| !killed.contains(at)).unwrap_or(active);
-        if wanted != active {
-            require!(group.switch(active, Some(wanted))? == wanted, "it went elsewhere");
-            group.until_whole()?;
-        }
+        group.make_active(wanted)?;
         let load = Workload::start_returning(group.urls(), round, &mut chance);
         until_committed(&load, 10)?;
         wait::pause(Duration::from_millis(chance.within(1, 300)));

@@ -88,7 +88,7 @@ pub(crate) fn run(
     let (ended, told) = runtime.block_on(async {
         let mut told = Told::listen()?;
         let ended = serve(args, about, users, (&opened, &floating, &sockets)).await?;
-        Ok((ended, told.to_end().await))
+        Ok((ended, told.wants_end().await))
     })?;
     runtime.shutdown_background();
     if let (Ended::Again { .. }, true) = (&ended, told) {
@@ -137,7 +137,7 @@ impl Told {
         Ok(Told { terminate, interrupt: listen(SignalKind::interrupt())? })
     }
 
-    async fn to_end(&mut self) -> bool {
+    async fn wants_end(&mut self) -> bool {
         // What has come is read from its pipe now.
         tokio::task::yield_now().await;
         tokio::select! {
@@ -181,20 +181,13 @@ async fn serve(
     let (asks, mut asked) = unbounded_channel();
     let driver = &opened.driver;
     driver.ask_for_copies_after(again::copy_pause(again::copies_failed()));
-    let over = events.clone();
-    driver.set_over(move |why| {
-        // Nobody listens when the process ends anyway.
-        over.send(Event::Over(why)).ok();
-    });
+    tell_over(driver, events.clone());
     let admission = Admission::new(config.limits.clone());
     let listeners = Listeners::bind(args, (config, group), users, sockets)?;
     let names = listeners.urls.clone();
     let entrance = start_links(args, group, opened, &admission, (&listeners, sockets))?;
     sockets.close_others();
-    let (mut tasks, mut accepting) = (JoinSet::new(), JoinSet::new());
-    for (number, listening) in listeners.listening {
-        accepting.spawn(Arc::clone(&entrance.reception).serve(number, listening));
-    }
+    let (mut tasks, mut accepting) = (JoinSet::new(), listeners.accept(&entrance));
     tasks.spawn(preferred::watch(Arc::clone(driver), group.clone(), args.data.clone()));
     let view: Arc<dyn GroupView> = entrance.view.clone();
     let answering =
@@ -250,6 +243,13 @@ async fn serve(
             return Ok(Ended::InOrder);
         }
     }
+}
+
+fn tell_over(driver: &Driver, events: UnboundedSender<Event>) {
+    driver.set_over(move |why| {
+        // Nobody listens when the process ends anyway.
+        events.send(Event::Over(why)).ok();
+    });
 }
 
 /// Before the process ends on purpose: an active instance hands over, if anybody is there.
@@ -310,6 +310,15 @@ impl Listeners {
             .map_err(|error| RunError::Listen { address: path.display().to_string(), error })?;
         listening.push((None, socket));
         Ok(Listeners { listening, kinds, local, urls })
+    }
+
+    /// Lets clients in, until the tasks are ended.
+    fn accept(self, entrance: &Entrance) -> JoinSet<()> {
+        let mut accepting = JoinSet::new();
+        for (number, listening) in self.listening {
+            accepting.spawn(Arc::clone(&entrance.reception).serve(number, listening));
+        }
+        accepting
     }
 }
 

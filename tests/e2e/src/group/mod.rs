@@ -439,6 +439,23 @@ impl Group {
         next.ok_or_else(|| format!("a switch to nobody: {told}").into())
     }
 
+    /// Makes an instance the active one of a group that is whole, and waits until it is whole again. On a
+    /// machine that is very busy an election may overtake a switch, which is then ordered once more.
+    ///
+    /// # Errors
+    /// When it does not become active.
+    pub fn make_active(&self, wanted: Instance) -> Try {
+        let what = format!("{} is active", NAMES[wanted]);
+        let waited = wait::until(&what, WHOLE_MAX, || {
+            let active = self.until_whole().ok()?;
+            if active != wanted {
+                self.switch(active, Some(wanted)).ok();
+            }
+            (active == wanted).then_some(())
+        });
+        waited.map_err(|error| self.explained(&error.to_string()).into())
+    }
+
     /// The active instance, if there is one that runs: of those that say so, the one of the newest term.
     #[must_use]
     pub fn active(&self) -> Option<Instance> {
