@@ -43,12 +43,21 @@ pub struct Hold {
 /// held.
 pub(crate) fn take(shared: &Shared, from: Lsn) -> Hold {
     let _housekeeping = hold(&shared.housekeeping);
-    let mut all = hold(&shared.holds.all);
+    enter(&shared.holds, from)
+}
+
+/// The same, when nothing is being let go.
+pub(crate) fn try_take(shared: &Shared, from: Lsn) -> Option<Hold> {
+    let _housekeeping = shared.housekeeping.try_lock().ok()?;
+    Some(enter(&shared.holds, from))
+}
+
+fn enter(holds: &Arc<Holds>, from: Lsn) -> Hold {
+    let mut all = hold(&holds.all);
     let number = all.next;
     all.next += 1;
     all.from.insert(number, from);
-    drop(all);
-    Hold { holds: Arc::clone(&shared.holds), number }
+    Hold { holds: Arc::clone(holds), number }
 }
 
 impl Hold {

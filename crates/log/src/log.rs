@@ -215,6 +215,12 @@ impl Log {
         hold::take(self.shared(), from)
     }
 
+    /// The same, without waiting: `None` when extents are being let go, or an image written, just now.
+    #[must_use]
+    pub fn try_hold(&self, from: Lsn) -> Option<Hold> {
+        hold::try_take(self.shared(), from)
+    }
+
     /// The earliest position that somebody holds.
     #[must_use]
     pub fn held_from(&self) -> Option<Lsn> {

@@ -26,8 +26,8 @@ use towline_log::{Disk, LinuxDisk};
 
 use super::driver::Driver;
 use super::kept_file::KeptFile;
+use super::start::Opened;
 use crate::backup::{pages_of, patiently};
-use crate::images::Images;
 use crate::link::{LinkStream, Peer, StreamPurpose};
 use crate::logging::log as say;
 
@@ -43,11 +43,11 @@ const READ_BYTES: usize = 256 * 1024;
 const WHOLE: u8 = b'+';
 
 /// Sends a copy of this instance's log to a peer.
-pub(crate) fn give(driver: Arc<Driver>, images: Arc<Images>, peer: Peer, stream: LinkStream) {
+pub(crate) fn give(opened: Arc<Opened>, peer: Peer, stream: LinkStream) {
     let handle = Handle::current();
     let started = std::thread::Builder::new().name("copy".into()).spawn(move || {
-        let name = driver.names().get(peer).cloned().unwrap_or_default();
-        match give_all(&driver, &images, peer, Patient { stream, handle }) {
+        let name = opened.driver.names().get(peer).cloned().unwrap_or_default();
+        match give_all(&opened, peer, Patient { stream, handle }) {
             Ok(bytes) => say(&GROUP_COPY_GIVEN, &[&name, &bytes.to_string()]),
             Err(why) => say(&GROUP_COPY_FAILED, &[&name, &why]),
         }
@@ -57,24 +57,26 @@ pub(crate) fn give(driver: Arc<Driver>, images: Arc<Images>, peer: Peer, stream:
     }
 }
 
-fn give_all(
-    driver: &Driver,
-    images: &Images,
-    peer: Peer,
-    mut stream: Patient,
-) -> Result<u64, String> {
-    let door = driver.door().ok_or("this instance is not active")?;
+fn give_all(opened: &Opened, peer: Peer, mut stream: Patient) -> Result<u64, String> {
+    let Opened { driver, images, replica, .. } = opened;
     let log = driver.log();
     // Before the image is taken: what it refers to must not go meanwhile.
     let giving = driver.holds().begin(peer, log);
     let mut pages_hold = Some(images.hold_pages());
     let words = |error: towline_log::backup::BackupError| error.to_string();
-    let taken = patiently(|| images.take(door.as_ref()).map_err(|error| error.to_string()))?;
+    let taken = patiently(|| {
+        let taken = match driver.door() {
+            Some(door) => images.take(door.as_ref()),
+            // It leads, and what it has is not committed yet: perhaps only with this copy.
+            None => images.take(replica.as_ref()),
+        };
+        taken.map_err(|error| error.to_string())
+    })?;
     let source = patiently(|| Source::running(log, taken.at, taken.keep_from).map_err(words))?;
     giving.hold().only_from(source.first());
     let used = source.image().map_or_else(|| Ok(Vec::new()), pages_of)?;
     let rows = images.times().map(|times| times.rows()).unwrap_or_default();
-    let first = source.first().0 / door.extent_bytes();
+    let first = source.first().0 / opened.extent_bytes;
     let mut progress = |now: Progress| {
         if now.extent > first {
             // All pages are sent.

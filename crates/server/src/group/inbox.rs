@@ -4,12 +4,13 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use towline_admin::catalogue::{GROUP_INSTANCE_CAME, GROUP_INSTANCE_WENT};
+use towline_group::Role;
 
 use super::driver::Driver;
+use super::start::Opened;
 use super::status::View;
 use super::switch::Wish;
 use super::{KIND_CONSENSUS, KIND_ROWS, KIND_WISH};
-use crate::images::Images;
 use crate::link::{Greeting, Inbox, LinkStream, Peer, Standing, StreamPurpose};
 use crate::logging::log as say;
 
@@ -19,7 +20,7 @@ pub(crate) type TakeClient = dyn Fn(StreamPurpose, LinkStream) + Send + Sync;
 /// See the module.
 pub(crate) struct GroupInbox {
     pub(crate) driver: Arc<Driver>,
-    pub(crate) images: Arc<Images>,
+    pub(crate) opened: Arc<Opened>,
     /// Where relayed clients go, once it is known.
     pub(crate) clients: Arc<OnceLock<Box<TakeClient>>>,
     /// Builds of the peers, for the status.
@@ -73,7 +74,8 @@ impl Inbox for GroupInbox {
         let active = self.driver.door().is_some();
         match purpose {
             StreamPurpose::Relay { .. } if active && self.clients.get().is_some() => Ok(()),
-            StreamPurpose::Copy if active => Ok(()),
+            // Also before its door is open: without the copy there may be no majority that would open it.
+            StreamPurpose::Copy if self.driver.group().role == Role::Leader => Ok(()),
             StreamPurpose::Relay { .. } | StreamPurpose::Copy => {
                 Err("this instance is not active".into())
             }
@@ -88,8 +90,7 @@ impl Inbox for GroupInbox {
                 }
             }
             StreamPurpose::Copy => {
-                let (driver, images) = (Arc::clone(&self.driver), Arc::clone(&self.images));
-                super::copy::give(driver, images, peer, stream);
+                super::copy::give(Arc::clone(&self.opened), peer, stream);
             }
         }
     }

@@ -332,7 +332,7 @@ struct Entrance {
 fn start_links(
     args: &RunArgs,
     group: &GroupConfig,
-    opened: &Opened,
+    opened: &Arc<Opened>,
     admission: &Arc<Admission>,
     (listeners, sockets): (&Listeners, &Sockets),
 ) -> Result<Entrance, RunError> {
@@ -346,7 +346,7 @@ fn start_links(
     let (clients, seen) = (Arc::new(OnceLock::new()), Arc::new(OnceLock::new()));
     let inbox = GroupInbox {
         driver: Arc::clone(driver),
-        images: Arc::clone(&opened.images),
+        opened: Arc::clone(opened),
         clients: Arc::clone(&clients),
         builds: Arc::clone(&builds),
         view: Arc::clone(&seen),

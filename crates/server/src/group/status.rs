@@ -105,7 +105,7 @@ impl View {
         let held = if leads { self.driver.holds().bytes(peer, self.driver.log()) } else { None };
         let is_brought_a_copy = match row {
             None => self.driver.is_copying(),
-            Some(row) => leads && (row.needs_copy || held.is_some()),
+            Some(row) => leads && (row.needs_copy || self.driver.holds().is_rebasing(peer)),
         };
         InstanceStatus {
             instance: member.map(|member| member.name.clone()).unwrap_or_default(),
