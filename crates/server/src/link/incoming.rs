@@ -27,8 +27,8 @@ use towline_admin::catalogue::{ACCEPT_FAILED, LINK_REFUSED};
 use super::dial::{HANDSHAKE_MAX, own_certificate, tune};
 use super::frame::{self, Encoder, FrameBody, PING, PONG};
 use super::hello::{self, Greeting, Hello, Matter};
-use super::outgoing::{broken, silence};
 use super::papers::{ALPN_STREAM, in_date, reason};
+use super::patience::{Patience, broken};
 use super::stream::LinkStream;
 use super::{Peer, Shared, names};
 use crate::logging::log;
@@ -279,22 +279,14 @@ async fn serve(shared: &Shared, peer: Peer, stream: TlsStream<TcpStream>, greeti
 async fn read(shared: &Shared, peer: Peer, mut stream: TlsStream<TcpStream>) -> String {
     let lane = shared.lane(peer);
     let longest = shared.settings.heartbeat_timeout;
-    let mut deadline = Instant::now() + longest;
+    let mut patience = Patience::new(longest);
     let mut input = BytesMut::new();
     loop {
         // Never more than twice what has come, whatever a header says.
         let room = frame::missing(&input).min(input.len()).max(READ_BYTES);
         input.reserve(room);
-        // What has arrived counts before the deadline: it may be we who were late.
-        let read = tokio::select! {
-            biased;
-            read = stream.read_buf(&mut input) => read,
-            () = sleep_until(deadline) => return silence(longest),
-        };
-        match read {
-            Ok(0) => return "it ended the connection".to_owned(),
-            Ok(_) => deadline = Instant::now() + longest,
-            Err(error) => return broken(&error),
+        if let Err(why) = patience.read(&mut stream, &mut input).await {
+            return why;
         }
         loop {
             let frame = match frame::decode(&mut input) {
