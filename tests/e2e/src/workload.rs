@@ -6,7 +6,7 @@
 //! before the commit is sent, and as committed only after its answer.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ use tokio::time::timeout;
 
 use crate::chance::Chance;
 use crate::daemon::Daemon;
-use crate::history::{Fate, Found, History, Id, Queue, Unit};
+use crate::history::{Fate, Found, GIVEN_MAX, History, Id, Queue, Unit};
 use crate::peer::Peer;
 use crate::{Try, fail, require};
 
@@ -47,6 +47,10 @@ const END_MAX: Duration = Duration::from_secs(15);
 const NO_MORE: Duration = Duration::from_millis(20);
 /// How long it waits for the first one, between looks whether it shall end.
 const LOOK_UP: Duration = Duration::from_millis(200);
+/// Messages that the mover is sent before it takes them.
+const CREDIT: u32 = 20;
+// And those of its unit of work.
+const _: () = assert!(CREDIT as usize + 4 < GIVEN_MAX);
 /// Producers in units of work.
 const PRODUCERS: u32 = 3;
 
@@ -244,6 +248,9 @@ impl Client {
                     return Complaint(None);
                 }
                 next += 1;
+                if producer == 0 {
+                    self.history().mover_returns();
+                }
                 tokio::time::sleep(BEFORE_NEXT).await;
                 continue;
             }
@@ -348,7 +355,7 @@ impl Client {
         let attaching = Receiver::builder()
             .name("from")
             .source(Queue::From.name())
-            .credit_mode(CreditMode::Auto(20))
+            .credit_mode(CreditMode::Auto(CREDIT))
             .attach(session);
         let mut from = timeout(patience, attaching).await??;
         let mut to = timeout(patience, Sender::attach(session, "to", Queue::To.name())).await??;
@@ -398,12 +405,16 @@ impl Client {
         Message::builder().header(header).value(format!("{id} {padding}")).build()
     }
 
+    fn history(&self) -> MutexGuard<'_, History> {
+        self.round.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn note(&self, unit: Unit) -> usize {
-        self.round.history.lock().unwrap_or_else(PoisonError::into_inner).begin(unit)
+        self.history().begin(unit)
     }
 
     fn set_fate(&self, unit: usize, fate: Fate) {
-        self.round.history.lock().unwrap_or_else(PoisonError::into_inner).set_fate(unit, fate);
+        self.history().set_fate(unit, fate);
     }
 }
 

@@ -88,7 +88,7 @@ pub(crate) fn run(
     let (ended, told) = runtime.block_on(async {
         let mut told = Told::listen()?;
         let ended = serve(args, about, users, (&opened, &floating, &sockets)).await?;
-        Ok((ended, told.wants_end().await))
+        Ok((ended, told.come().await))
     })?;
     runtime.shutdown_background();
     if let (Ended::Again { .. }, true) = (&ended, told) {
@@ -137,7 +137,7 @@ impl Told {
         Ok(Told { terminate, interrupt: listen(SignalKind::interrupt())? })
     }
 
-    async fn wants_end(&mut self) -> bool {
+    async fn come(&mut self) -> bool {
         // What has come is read from its pipe now.
         tokio::task::yield_now().await;
         tokio::select! {
