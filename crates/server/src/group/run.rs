@@ -118,6 +118,11 @@ enum Ended {
 }
 
 impl Ended {
+    /// One more could not be had.
+    fn again_without_copy() -> Ended {
+        Ended::Again { copies_failed: again::copies_failed().saturating_add(1) }
+    }
+
     /// Nothing new of copies.
     fn again() -> Ended {
         Ended::Again { copies_failed: again::copies_failed() }
@@ -231,10 +236,7 @@ async fn serve(
                     false
                 }
                 Event::Copied => return Ok(Ended::Again { copies_failed: 0 }),
-                Event::NotCopied => {
-                    let copies_failed = again::copies_failed().saturating_add(1);
-                    return Ok(Ended::Again { copies_failed });
-                }
+                Event::NotCopied => return Ok(Ended::again_without_copy()),
                 Event::Failed(error) => return Err(RunError::System(error)),
             },
         };
