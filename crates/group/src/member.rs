@@ -246,10 +246,7 @@ impl Member {
             wanted: Default::default(),
         };
         let logger = slog::Logger::root(slog::Discard, slog::o!());
-        let raw = match RawNode::new(&config, store, &logger) {
-            Ok(raw) => raw,
-            Err(error) => refused(&error),
-        };
+        let raw = RawNode::new(&config, store, &logger).unwrap_or_else(|error| refused(&error));
         let peers = options.voters.iter().copied().filter(|voter| *voter != options.id).collect();
         Member {
             raw,

@@ -490,7 +490,10 @@ impl Driver {
     }
 
     fn keep(&self, core: &Core, kept: &Kept) {
-        if let Err(error) = core.kept_file.write(kept) {
+        // While its log is about to be replaced, what comes to be kept (a newer term) must not say again that
+        // it may vote: it may stop when there is no log in either place.
+        let may_vote = kept.may_vote && core.life != Life::Copying;
+        if let Err(error) = core.kept_file.write(&Kept { may_vote, ..*kept }) {
             // A vote that is not durable must not be given.
             let error = LogError::io("keep the state of the group", "group-state", error);
             Listener::failed(self, &error);

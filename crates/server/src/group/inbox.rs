@@ -15,7 +15,7 @@ use crate::link::{Greeting, Inbox, LinkStream, Peer, Standing, StreamPurpose};
 use crate::logging::log as say;
 
 /// Takes relayed clients.
-pub(crate) type TakeClient = dyn Fn(StreamPurpose, LinkStream) + Send + Sync;
+pub(crate) type TakeClient = dyn Fn(Peer, StreamPurpose, LinkStream) + Send + Sync;
 
 /// See the module.
 pub(crate) struct GroupInbox {
@@ -86,7 +86,7 @@ impl Inbox for GroupInbox {
         match purpose {
             StreamPurpose::Relay { .. } => {
                 if let Some(take) = self.clients.get() {
-                    take(purpose, stream);
+                    take(peer, purpose, stream);
                 }
             }
             StreamPurpose::Copy => {

@@ -4,11 +4,13 @@
 //! It is written in place, because a vote waits for it: two slots, of which the older one is written
 //! anew and synced, once, with nothing of the file system's own to be written beside it. A slot that was
 //! torn is known by its checksum, and then the other one counts: the vote that was about to be kept was
-//! not given. How far the log is known to be committed is noted in a second file of the same make, now
+//! not given. Each slot stands there twice, so that a sector that is damaged later cannot pass for a torn
+//! one, and give a vote back that was given. How far the log is known to be committed is noted in a second file of the same make, now
 //! and then and without a sync.
 //!
 //! ```text
-//! group-state, group-committed: 8,192 bytes, a slot at 0 and one at 4,096 (no two in one sector)
+//! group-state, group-committed: 16,384 bytes, a slot at 0 and one at 4,096, and both again 8,192 behind
+//! (no two in one sector)
 //!   0   8  magic "TOWLINES"
 //!   8   2  format version (this place and the checksum's never move)
 //!   10  6  zero
@@ -38,7 +40,9 @@ const MAGIC: &[u8; 8] = b"TOWLINES";
 const VERSION: u16 = 2;
 /// Where the slots begin: what a disk writes as one, at most, is not larger.
 const SLOTS: [u64; 2] = [0, 4_096];
-const FILE_BYTES: usize = 8_192;
+/// Where each slot stands a second time, behind its first place.
+const AGAIN: u64 = 8_192;
+const FILE_BYTES: usize = 16_384;
 const KEPT_AT: usize = 24;
 const SUMMED_BYTES: usize = 92;
 const SLOT_BYTES: usize = 96;
@@ -65,12 +69,14 @@ impl KeptFile {
         Some(Kept { committed: note.committed, committed_end: note.committed_end, ..kept })
     }
 
-    /// Makes room for the slots, durably, so that no vote waits for that. What is kept stays.
+    /// Makes room for the slots, durably, so that no vote waits for that. What is kept stays, and is
+    /// durable then: what a start reads may be a write that the process before it did not live to sync,
+    /// and an answer that repeats such a vote is sent without another write.
     ///
     /// # Errors
     /// What the system said.
     pub(crate) fn prepare(&self) -> std::io::Result<()> {
-        self.whole().map(drop)
+        self.whole()?.sync_all()
     }
 
     /// Makes it durable.
@@ -140,8 +146,9 @@ fn put(file: &File, kept: &Kept) -> std::io::Result<()> {
         (first, second) => first.is_none() && second.is_some(),
     };
     let at = if is_first_older { SLOTS[0] } else { SLOTS[1] };
-    let slot = Slot { sequence: newest.saturating_add(1), kept: *kept };
-    file.write_all_at(&slot.encode(), at)?;
+    let slot = Slot { sequence: newest.saturating_add(1), kept: *kept }.encode();
+    file.write_all_at(&slot, at)?;
+    file.write_all_at(&slot, at + AGAIN)?;
     file.unlock()
 }
 
@@ -152,8 +159,13 @@ fn decode(bytes: &[u8]) -> Option<Kept> {
     newest.map(|slot| slot.kept).or_else(before)
 }
 
+/// Of each slot the newer of what is whole in its two places.
 fn slots(bytes: &[u8]) -> [Option<Slot>; 2] {
-    SLOTS.map(|at| Slot::decode(bytes.get(usize::try_from(at).ok()?..)?))
+    let whole = |at: u64| Slot::decode(bytes.get(usize::try_from(at).ok()?..)?);
+    SLOTS.map(|at| {
+        let places = [whole(at), whole(at + AGAIN)];
+        places.into_iter().flatten().max_by_key(|slot| slot.sequence)
+    })
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -211,7 +223,10 @@ mod tests {
         for cut in 0..=old.len() {
             for (front, back) in [(new, old), (old, new)] {
                 let mixed = [&front[..cut], &back[cut..]].concat();
-                let expected = if mixed == new { Some(after) } else { before };
+                // The new one counts as soon as it is whole in one of its places.
+                let is_whole = slots(&mixed).iter().flatten().any(|slot| slot.kept == after);
+                assert!(is_whole || mixed != new);
+                let expected = if is_whole { Some(after) } else { before };
                 assert_eq!(decode(&mixed), expected, "torn at {cut}");
             }
         }
@@ -257,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_of_both_slots_is_nothing_and_any_flipped_bit_of_one_is_noticed() {
+    fn a_damaged_sector_takes_no_vote_back_and_damage_of_all_places_is_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let (file, path) = (KeptFile::of(folder.path()), folder.path().join(NAME));
         file.write(&kept(1)).unwrap();
@@ -267,10 +282,14 @@ mod tests {
         assert_eq!((first.kept, second.kept), (kept(2), kept(1)));
         for bit in 0..8 * SLOT_BYTES {
             let mut damaged = bytes.clone();
-            damaged[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(decode(&damaged), Some(kept(1)), "bit {bit}");
-            damaged[4_096 + bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(decode(&damaged), None, "bit {bit}");
+            let mut flip = |at: usize| {
+                damaged[at + bit / 8] ^= 1 << (bit % 8);
+                decode(&damaged)
+            };
+            assert_eq!(flip(0), Some(kept(2)), "bit {bit}");
+            assert_eq!(flip(8_192), Some(kept(1)), "bit {bit}");
+            assert_eq!(flip(12_288), Some(kept(1)), "bit {bit}");
+            assert_eq!(flip(4_096), None, "bit {bit}");
         }
         // What is damaged is written anew.
         std::fs::write(&path, [7; FILE_BYTES]).unwrap();
@@ -304,7 +323,7 @@ mod tests {
         let mut torn = std::fs::read(&path).unwrap();
         let [first, second] = slots(&torn).map(Option::unwrap);
         let newest = if first.sequence > second.sequence { 0 } else { 4_096 };
-        torn[newest + 30] ^= 1;
+        [newest, newest + 8_192].map(|place| torn[place + 30] ^= 1);
         std::fs::write(&path, &torn).unwrap();
         assert_eq!(file.read(), both(8));
         std::fs::write(&path, [7; 60]).unwrap();

@@ -365,11 +365,11 @@ fn start_links(
     );
     let (kinds, local) = (listeners.kinds.clone(), listeners.local.clone());
     let (host, runtime) = (Arc::clone(&reception), links.streams().clone());
-    let take = Box::new(move |purpose: StreamPurpose, stream| {
+    let take = Box::new(move |peer, purpose: StreamPurpose, stream| {
         let StreamPurpose::Relay { listener, client } = purpose else { return };
         let (host, kinds, local) = (Arc::clone(&host), kinds.clone(), local.clone());
         runtime.spawn(async move {
-            host.relayed(&kinds, &local, this, (listener, client), stream).await;
+            host.relayed(&kinds, &local, peer, (listener, client), stream).await;
         });
     });
     let taken: Result<(), Box<super::inbox::TakeClient>> = clients.set(take);
