@@ -245,8 +245,8 @@ impl Member {
             voters: options.voters.iter().map(|voter| voter.0).collect(),
             wanted: Default::default(),
         };
-        let logger = slog::Logger::root(slog::Discard, slog::o!());
-        let raw = match RawNode::new(&config, store, &logger) {
+        let raw = match RawNode::new(&config, store, &slog::Logger::root(slog::Discard, slog::o!()))
+        {
             Ok(raw) => raw,
             Err(error) => refused(&error),
         };
