@@ -245,8 +245,7 @@ impl Member {
             voters: options.voters.iter().map(|voter| voter.0).collect(),
             wanted: Default::default(),
         };
-        let logger = slog::Logger::root(slog::Discard, slog::o!());
-        let raw = RawNode::new(&config, store, &logger).unwrap_or_else(|error| refused(&error));
+        let raw = node(&config, store);
         let peers = options.voters.iter().copied().filter(|voter| *voter != options.id).collect();
         Member {
             raw,
@@ -347,6 +346,11 @@ impl Member {
     pub(crate) fn committed_before(&self) -> u64 {
         self.marks[0]
     }
+}
+
+fn node(config: &Config, store: Store) -> RawNode<Store> {
+    let logger = slog::Logger::root(slog::Discard, slog::o!());
+    RawNode::new(config, store, &logger).unwrap_or_else(|error| refused(&error))
 }
 
 #[expect(clippy::panic, reason = "options are checked with the configuration")]
