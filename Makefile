@@ -11,7 +11,8 @@ export TOWLINE_BIN
 
 .DEFAULT_GOAL := help
 .PHONY: help run run-group build test install-tests fmt tidy licences clippy unit e2e doc deny format clean \
-  sim lab-build lab-restart lab-restart-quick lab-failover lab-failover-quick chaos
+  sim lab-build lab-restart lab-restart-quick lab-failover lab-failover-quick lab-net lab-group lab-group-peers lab-group-quick \
+  lab-steady lab-steady-quick chaos
 
 help: ## this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-18s %s\n", $$1, $$2 }'
@@ -90,12 +91,40 @@ lab-restart-quick: lab-build ## the same, small: does it run at all (2 min)
 FAILOVER_KNOBS = $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(ONLY),--only $(ONLY)) \
   $(if $(TOPOLOGIES),--topologies $(TOPOLOGIES)) $(if $(KEEP),--keep)
 
-lab-failover: build ## switch, kill, SIGSTOP, dropped packets: until clients are back (root; about 20 min)
+lab-failover: build ## three topologies; switch, kill, SIGSTOP, dropped packets: until clients are back (root; 30 min)
 	python3 lab/failover.py --towline $(TOWLINE_BIN) $(FAILOVER_KNOBS)
 
-lab-failover-quick: build ## the same, once each (2 min)
+lab-failover-quick: build ## the same, once each (3 min)
 	python3 -m unittest discover --quiet --start-directory lab
 	python3 lab/failover.py --towline $(TOWLINE_BIN) --name failover-quick --rounds 1 $(FAILOVER_KNOBS)
+
+# Knobs: ROUNDS, ONLY (single, distance; peers, kill), SECONDS (of each measurement), DELAY_MS (of each sync), KEEP=1.
+LAB_GROUP = python3 lab/group.py --towline $(TOWLINE_BIN) --slow-net $(abspath $(TARGET))/release/slow-net
+GROUP_KNOBS = $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(ONLY),--only $(ONLY)) $(if $(SECONDS),--seconds $(SECONDS)) \
+  $(if $(DELAY_MS),--sync-delay-ms $(DELAY_MS)) $(if $(KEEP),--keep)
+
+lab-net: build
+	$(CARGO) build --release --locked --package towline-e2e --bin slow-net
+
+lab-group: lab-net ## a group against a single instance, and with distance between its instances (10 min)
+	$(LAB_GROUP) --only single,distance $(GROUP_KNOBS)
+
+lab-group-peers: lab-net ## a group beside RabbitMQ quorum queues and NATS R3 (root, Go; 15 min)
+	$(LAB_GROUP) --name group-peers --only peers,kill $(GROUP_KNOBS)
+
+lab-group-quick: lab-net ## both, small: does it run at all (3 min)
+	python3 -m unittest discover --quiet --start-directory lab
+	$(LAB_GROUP) --name group-quick --rounds 1 --seconds 2 $(GROUP_KNOBS)
+
+# Knobs: MINUTES, SEED, DELAY_MS (of each sync), CLIENTS.
+STEADY_KNOBS = $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) \
+  $(if $(DELAY_MS),--sync-delay-ms $(DELAY_MS)) $(if $(CLIENTS),--clients $(CLIENTS))
+
+lab-steady: build ## an hour of full load, instances stopped for a moment: nobody may be elected
+	python3 lab/steady.py --towline $(TOWLINE_BIN) $(STEADY_KNOBS)
+
+lab-steady-quick: build ## the same for a minute
+	python3 lab/steady.py --towline $(TOWLINE_BIN) --name steady-quick --minutes 1 $(STEADY_KNOBS)
 
 # Knobs: ROUNDS, SEED, FIRST (number of the first round), MINUTES, JOBS (groups side by side), POWER (stays, one,
 # goes: whose disks forget what was not synced).

@@ -1,6 +1,7 @@
 """The parts of the lab that need no queue manager: bytes, pieces, rows, charts. `python3 -m unittest discover lab`."""
 
 import pathlib
+import random
 import tempfile
 import unittest
 import xml.etree.ElementTree as tree
@@ -9,7 +10,9 @@ import restart_report
 from restart import numbers
 from restart_measure import name_of
 import failover_report
-from towlab import chart, getter, page, recovery, wire
+import group_report
+import steady
+from towlab import chart, getter, page, process, recovery, wire
 from towlab.pieces import Pieces
 from towlab.rows import Rows, kept
 
@@ -95,6 +98,34 @@ class Restart(unittest.TestCase):
         self.assertEqual(rows.rows, [])
         self.assertEqual([found for found in failover_report.charts(Args, rows) if found and "NaN" in found], [])
 
+    def test_each_topology_is_held_against_its_own_published_figure_and_only_groups_against_bars(self):
+        class Args:
+            rounds, topologies, only = 1, ["native", "shared", "floating"], ["S1000", "FN500U"]
+        one = {"active_s": 0.1, "first_put_s": 0.2, "clients_back_s": 0.5, "all_back_s": 0.5, "not_back": 0, "lost": 0,
+               "duplicated": 0, "puts_per_s": 999.0, "took_s": 9.0, "others": 0.0}
+        done = {f"{topology} {name} #1": one for topology in Args.topologies for name in Args.only}
+        rows = Rows()
+        for topology in Args.topologies:
+            for name in failover_report.tests_of(topology, Args.only):
+                failover_report.test_rows(rows, Args, done, topology, name)
+        back = {row["test"]: row for row in rows.rows if row["metric"] == failover_report.ALL}
+        self.assertEqual({test: (row["published"], row["kept"]) for test, row in back.items()},
+                         {"native: S1000": (0.692, True), "native: FN500U": (23.688, None),
+                          "multi-instance: S1000": (0.692, None),
+                          "floating: S1000": (5.922, True), "floating: FN500U": (24.081, None)})
+
+    def test_a_round_in_which_it_never_came_counts_with_the_whole_time(self):
+        class Args:
+            rounds, only = 3, ["kill"]
+        one = {"active_s": 0.1, "first_put_s": 0.2, "clients_back_s": None, "all_back_s": None, "not_back": 1, "lost": 0,
+               "duplicated": 0, "puts_per_s": 200.0, "took_s": 9.0, "others": 0.0}
+        back = {**one, "all_back_s": 0.4, "clients_back_s": 0.4, "not_back": 0}
+        rows = Rows()
+        done = {"native kill #1": one, "native kill #2": back, "native kill #3": back}
+        failover_report.test_rows(rows, Args, done, "native", "kill")
+        row = next(row for row in rows.rows if row["metric"] == failover_report.ALL)
+        self.assertEqual((row["value"], row["least"], row["most"]), (0.4, 0.4, 3.0))
+
     def test_a_run_of_nothing_gives_an_empty_report(self):
         class Args:
             depths, delays, queues, rounds, uncommitted = [0, 5], [0.0, 1.0], 10, 2, 40
@@ -107,6 +138,92 @@ class Restart(unittest.TestCase):
         restart_report.grow_rows(rows, results)
         restart_report.one_queue_rows(rows, results)
         self.assertEqual(rows.rows, [])
+
+
+class Steady(unittest.TestCase):
+    def test_a_group_in_which_nobody_was_elected_has_no_change(self):
+        watch = steady.Watch()
+        for second in range(3):
+            watch.look(second, {"a": (2, "active"), "b": (2, "replica")})
+        # The active one does not answer just then.
+        watch.look(3, {"b": (2, "replica")})
+        watch.look(4, {})
+        self.assertEqual((watch.changes, watch.active, watch.silent), ([], "a", 1))
+
+    def test_a_new_term_is_a_change_also_when_the_same_one_is_active_again(self):
+        watch = steady.Watch()
+        watch.look(0, {"a": (2, "active"), "b": (2, "replica")})
+        watch.look(1, {"a": (3, "replica"), "b": (2, "replica")})
+        watch.look(2, {"a": (3, "active"), "b": (3, "replica")})
+        self.assertEqual([(one["from"], one["to"]) for one in watch.changes], [(2, 3)])
+
+    def test_who_is_active_in_an_older_term_is_not(self):
+        watch = steady.Watch()
+        watch.look(0, {"a": (2, "active"), "b": (2, "replica")})
+        watch.look(1, {"a": (2, "active"), "b": (3, "active")})
+        self.assertEqual((watch.active, len(watch.changes)), ("b", 1))
+
+    def test_stops_are_shorter_than_half_of_the_time_out_and_repeat_with_their_seed(self):
+        one, other = ([steady.plan(random.Random(7)) for _ in range(1)] for _ in range(2))
+        self.assertEqual(one, other)
+        chance = random.Random(8)
+        lengths = [steady.plan(chance)[2] for _ in range(1000)]
+        self.assertTrue(0.1 <= min(lengths) and max(lengths) < steady.HEARTBEAT_TIMEOUT_S / 2)
+
+    def test_rates_are_means_of_ten_seconds(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "rate.csv"
+            path.write_text("second,pairs\n" + "".join(f"{second},{second}\n" for second in range(12)))
+            self.assertEqual(steady.rates(path), [(0, 4.5), (10, 10.5)])
+
+
+class Group(unittest.TestCase):
+    @staticmethod
+    def peers(pairs):
+        return {clients: {"pairs": pairs, "cpu_us": 100.0, "generator_us": 50.0, "p50_ms": 1.0, "p99_ms": 2.0}
+                for clients in ("50", "200")}
+
+    def test_ratios_are_made_within_a_round(self):
+        done = {"peers Towline #1": self.peers(300.0), "peers NATS #1": self.peers(100.0),
+                "peers Towline #2": self.peers(900.0), "peers NATS #2": self.peers(450.0),
+                "peers Towline #3": self.peers(500.0)}
+        results = group_report.Results(3, done)
+        self.assertEqual(results.ratios("peers", "Towline", "NATS", 50), [3.0, 2.0])
+
+    def test_a_peer_that_is_less_than_three_times_slower_is_shown_as_a_bar_not_kept(self):
+        done = {f"peers {who} #1": {**self.peers(pairs), "others": 0.1}
+                for who, pairs in (("Towline", 3000.0), ("RabbitMQ", 1000.0), ("NATS", 1001.0))}
+        rows = Rows()
+        group_report.peer_rows(rows, group_report.Results(1, done))
+        verdicts = {row["metric"]: row["kept"] for row in rows.rows if row["test"] == "peers, 50 clients" and row["bar"]}
+        self.assertEqual(verdicts, {"Towline : RabbitMQ": True, "Towline : NATS": False})
+
+    def test_a_replica_may_take_a_third_of_the_active_one(self):
+        done = {"single single #1": {clients: {"pairs": 100.0} for clients in ("50", "200")} | {"others": 0.0},
+                "single group #1": {"50": {"pairs": 75.0, "replica": 0.33}, "200": {"pairs": 74.0, "replica": 0.34},
+                                    "others": 0.0}}
+        rows = Rows()
+        group_report.single_rows(rows, group_report.Results(1, done), 5)
+        self.assertEqual([row["kept"] for row in rows.rows if row["bar"]], [True, True, False, False])
+
+    def test_a_kill_after_which_clients_stay_away_says_so(self):
+        done = {"kill NATS #1": {"gap_s": 6.0, "clients_back_s": None, "not_back": 3, "others": 0.0},
+                "kill NATS #2": {"gap_s": 7.0, "clients_back_s": 7.5, "not_back": 0, "others": 0.0}}
+        rows = Rows()
+        group_report.kill_rows(rows, group_report.Results(2, done))
+        row = next(row for row in rows.rows if row["metric"].startswith("NATS") and "client is back" in row["metric"])
+        self.assertEqual((row["value"], row["note"][:9]), (7.5, "in 1 of 2"))
+
+    def test_of_nothing_comes_an_empty_chart(self):
+        rows = Rows()
+        for part in (group_report.peer_rows, group_report.kill_rows, group_report.distance_rows):
+            part(rows, group_report.Results(2, {}))
+        self.assertTrue(all(row["value"] is None and row["kept"] is None for row in rows.rows))
+        self.assertEqual([found for found in group_report.charts(["single", "distance", "peers", "kill"], rows) if found], [])
+
+    def test_processor_time_and_group_are_read_behind_a_name_with_blanks(self):
+        line = "12 (a) b) S 1 77 77 0 -1 4 0 0 0 0 250 50 0 0 20 0 1"
+        self.assertEqual(process.cpu_and_group(line), (300 / process.TICKS, 77))
 
 
 class Recovery(unittest.TestCase):

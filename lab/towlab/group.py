@@ -6,11 +6,13 @@ is read from its own messages (TWL4203I), so nobody has to poll while it is meas
 
 import datetime
 import json
+import os
 import pathlib
 import signal
 import socket
 import subprocess
 import time
+import zlib
 
 from towlab.queue_manager import Failed
 
@@ -23,10 +25,13 @@ ANSWER_S = 5
 class Native:
     """The topology: three instances that replicate their log, clients with a list of all addresses."""
 
-    title = "native (three instances, a log each)"
+    title, words = "native", "three instances, a log each, clients with a list of all addresses"
+    # Names of tests that say nothing of this topology, and whether it works only on machines of its own.
+    lacks = ()
+    needs_machines = False
 
-    def __init__(self, binary, folder, lan=None):
-        self.binary, self.folder, self.lan = str(binary), pathlib.Path(folder), lan
+    def __init__(self, binary, folder, lan=None, more=()):
+        self.binary, self.folder, self.lan, self.more = str(binary), pathlib.Path(folder), lan, tuple(more)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.processes = {}
         papers = self.folder / "papers"
@@ -36,16 +41,22 @@ class Native:
             (self.folder / f"{name}.toml").write_text(self.config(name, papers))
 
     def host(self, name):
-        return self.lan.address(name) if self.lan else f"127.78.0.{NAMES.index(name) + 1}"
+        # Of its folder: labs of two checkouts run side by side.
+        net = zlib.crc32(bytes(self.folder.resolve())) % 250
+        return self.lan.address(name) if self.lan else f"127.78.{net}.{NAMES.index(name) + 1}"
 
     def config(self, name, papers):
-        members = "".join(f'\n[[group.member]]\nname = "{other}"\naddress = "{self.host(other)}:{LINKS_PORT}"\n'
+        members = "".join(f'\n[[group.member]]\nname = "{other}"\naddress = "{self.link(name, other)}"\n'
                           for other in NAMES)
         # Off loopback, on the lab's own bridge, nobody logs in.
         return (f'[[listener]]\naddress = "{self.host(name)}:{CLIENTS_PORT}"\nallow_plaintext = true\n'
                 f'allow_anonymous = true\n[group]\nname = "LAB"\ninstance = "{name}"\n'
                 f'certificate = "{papers}/{name}.pem"\nprivate_key = "{papers}/{name}-key.pem"\n'
                 f'authorities = "{papers}/authority.pem"\n{members}')
+
+    def link(self, _name, other):
+        """Where an instance finds another one, or takes links itself."""
+        return f"{self.host(other)}:{LINKS_PORT}"
 
     def url(self, name):
         return f"amqp://{self.host(name)}:{CLIENTS_PORT}"
@@ -63,7 +74,7 @@ class Native:
 
     def start(self, name):
         command = [*self.on(name), self.binary, "run", "LAB", "--data", str(self.folder / name), "--config",
-                   str(self.folder / f"{name}.toml"), "--auto-define", "*"]
+                   str(self.folder / f"{name}.toml"), "--auto-define", "*", *self.more]
         with open(self.log_path(name), "ab") as log:
             self.processes[name] = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                                     stderr=log, process_group=0)
@@ -104,6 +115,9 @@ class Native:
             found = holds()
             if found:
                 return found
+            ended = [name for name, process in self.processes.items() if process.poll() is not None]
+            if ended:
+                raise Failed(f"{' and '.join(ended)} ended; see {self.folder}")
             time.sleep(0.05)
         raise Failed(f"waited {limit} s in vain for: {what}; see {self.folder}")
 
@@ -168,6 +182,15 @@ class Native:
             self.lan.heal(active)
             self.start(active)
         return back
+
+    def cpu_s(self):
+        """CPU seconds of each instance so far; a new term may begin by exec, which keeps them."""
+        ticks = os.sysconf("SC_CLK_TCK")
+        found = {}
+        for name, process in self.processes.items():
+            fields = pathlib.Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+            found[name] = (int(fields[11]) + int(fields[12])) / ticks
+        return found
 
     def close(self):
         for process in self.processes.values():

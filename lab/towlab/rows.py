@@ -1,7 +1,8 @@
 """The rows of a result: one object per row, as a table and as JSON.
 
-Keys of a row: test, metric, value, unit, published (a number or null), and beside them published_by, bar, kept,
-samples, others (processors kept busy by anything else meanwhile) and note. A value is the median of its samples.
+Keys of a row: test, metric, value, unit, published (a number or null), and beside them published_by, bar, kept, samples,
+least and most of them, others (processors kept busy by anything else meanwhile) and note. A value is the median of its
+samples.
 """
 
 import json
@@ -44,6 +45,7 @@ class Rows:
         value = statistics.median(samples) if samples else None
         self.rows.append({"test": test, "metric": metric, "value": value, "unit": unit, "published": published,
                           "published_by": published_by, "bar": bar_text(bar), "kept": kept(value, bar),
+                          "least": min(samples, default=None), "most": max(samples, default=None),
                           "samples": samples, "others": others, "note": note})
         return value
 
@@ -58,11 +60,12 @@ class Rows:
 
     def table(self):
         """Lines for a terminal."""
-        head = ("test", "metric", "value", "published", "bar", "kept")
+        head = ("test", "metric", "value", "least to most", "published", "bar", "kept")
         cells = [head]
         for row in self.rows:
             published = f"{plain(row['published'])} ({row['published_by']})" if row["published"] is not None else ""
-            cells.append((row["test"], row["metric"], f"{plain(row['value'])} {row['unit']}".strip(), published,
+            cells.append((row["test"], row["metric"], f"{plain(row['value'])} {row['unit']}".strip(),
+                          f"{plain(row['least'])} to {plain(row['most'])}" if len(row["samples"]) > 1 else "", published,
                           row["bar"], {True: "yes", False: "NO", None: ""}[row["kept"]]))
         widths = [max(len(line[column]) for line in cells) for column in range(len(head))]
         lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in cells]

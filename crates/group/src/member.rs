@@ -177,6 +177,8 @@ pub struct Member {
     pub(crate) opened_at: HashMap<MemberId, u64>,
     /// Since when members need a copy, as far as this leader said so.
     copying: HashMap<MemberId, Time>,
+    /// Whether this leader has told that it has committed a batch of its own term.
+    own_term_told: bool,
     now: Time,
     /// What was committed at the last two heartbeats.
     marks: [u64; 2],
@@ -266,6 +268,7 @@ impl Member {
             gone: HashSet::new(),
             opened_at: HashMap::new(),
             copying: HashMap::new(),
+            own_term_told: false,
             now,
             marks: [committed; 2],
             marked_at: now,

@@ -22,7 +22,7 @@
 //!
 //! Reading order: [`manifest`], `folder` (the files), `source` (what is copied), `copy` and `packs` (the
 //! copying), `view` (a backup seen as a log folder), `check`, `cut` and `restore` (the way back),
-//! `times`.
+//! `times`; `stream` (a copy without a backup, from one folder into another).
 //!
 //! Not here: what an image says (the caller names its pages), who asks for a backup, and when.
 //!
@@ -38,6 +38,7 @@ pub mod manifest;
 mod packs;
 mod restore;
 mod source;
+mod stream;
 mod view;
 
 #[cfg(test)]
@@ -49,3 +50,5 @@ pub use error::BackupError;
 pub use folder::{Backup, read_progress};
 pub use restore::{Restored, Upto, restore, restore_folder};
 pub use source::Source;
+pub use stream::give::give;
+pub use stream::take::{Taken, take};

@@ -8,7 +8,7 @@
 //!
 //! Reading order: [`disk`] (the seam), `format` (the bytes), `log` (the handle); on the way in
 //! `append`, `batch`, `record`, `shared` (the state), `rule` (when to write), `writer`, `extents`
-//! and `keeper` (where to write); on the way back `cache`, `read`; `image`, `reclaim`; `pages`
+//! and `keeper` (where to write); on the way back `cache`, `read`; `image`, `reclaim`, `hold`; `pages`
 //! (what is written in place, beside the log); `recover`
 //! (start); `member` (the log of an instance of a group); [`offline`] (looking at a log at rest);
 //! [`backup`] (a copy of it, and back); [`succession`] (a folder of one's own from somebody else's);
@@ -27,6 +27,7 @@ mod extents;
 mod format;
 mod handles;
 mod histogram;
+mod hold;
 mod image;
 mod keeper;
 mod log;
@@ -52,6 +53,7 @@ pub use append::Appender;
 pub use disk::{DelayDisk, Disk, DiskFile, FileSystem, LinuxDisk, MemoryDisk};
 pub use error::{Damage, Finding, LogError};
 pub use format::{FORMAT_VERSION, LogId};
+pub use hold::Hold;
 pub use log::{Listener, Log, Space, Urgency};
 pub use mark::Mark;
 pub use member::{FeedError, Replicator, RunStream};

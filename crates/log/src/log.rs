@@ -14,9 +14,10 @@ use towline_types::{Batch, BatchPlace, BodyLocation, Lsn};
 use crate::append::Appender;
 use crate::error::LogError;
 pub use crate::extents::Space;
-use crate::format::BATCH_HEADER_BYTES;
+use crate::format::{BATCH_HEADER_BYTES, LogId};
+use crate::hold::{self, Hold};
 use crate::mark::Mark;
-use crate::shared::{Opened, Phase, Shared, hold};
+use crate::shared::{Opened, Phase, Shared, hold as lock};
 use crate::stats::Stats;
 use crate::{image, keeper, member, read, reclaim, stats, writer};
 
@@ -69,7 +70,7 @@ impl Log {
             let thread = thread::Builder::new().name(name.to_owned());
             let thread = thread.spawn(move || body(&shared));
             let thread = thread.map_err(|e| LogError::io("start a thread", name, e))?;
-            hold(&running.threads).push(thread);
+            lock(&running.threads).push(thread);
             Ok(())
         };
         spawn("log-keeper", keeper::run)?;
@@ -100,7 +101,7 @@ impl Log {
     /// copy. Holding it keeps up to about 2 MiB alive around it.
     #[must_use]
     pub fn resident(&self, body: BodyLocation) -> Option<Bytes> {
-        hold(&self.shared().cache).get(body)
+        lock(&self.shared().cache).get(body)
     }
 
     /// A durable body, from memory or else from disk with what follows it (1 MiB), checksum
@@ -207,6 +208,38 @@ impl Log {
         reclaim::reclaim(self.shared(), keep_from)
     }
 
+    /// Keeps all log from the extent of `from` on that is there, whatever else is said to be needed,
+    /// until the hold is dropped. Blocks while extents are let go or an image is written.
+    #[must_use]
+    pub fn hold(&self, from: Lsn) -> Hold {
+        hold::take(self.shared(), from)
+    }
+
+    /// The same, without waiting: `None` when extents are being let go, or an image written, just now.
+    #[must_use]
+    pub fn try_hold(&self, from: Lsn) -> Option<Hold> {
+        hold::try_take(self.shared(), from)
+    }
+
+    /// The earliest position that somebody holds.
+    #[must_use]
+    pub fn held_from(&self) -> Option<Lsn> {
+        self.shared().holds.from()
+    }
+
+    /// Bytes of log that are there only because somebody holds it from `held` on.
+    #[must_use]
+    pub fn bytes_held_back(&self, held: Lsn) -> u64 {
+        let needed = lock(&self.shared().needs).from();
+        needed.0.saturating_sub(held.max(self.shared().first_held()).0)
+    }
+
+    /// Which log this is.
+    #[must_use]
+    pub fn id(&self) -> LogId {
+        self.shared().log_id
+    }
+
     /// End of the last run committed; of a log that follows, of the last batch received.
     #[must_use]
     pub fn tail(&self) -> Lsn {
@@ -238,13 +271,13 @@ impl Log {
     /// stay.
     #[must_use]
     pub fn images(&self) -> Vec<Lsn> {
-        hold(&self.shared().needs).images.clone()
+        lock(&self.shared().needs).images.clone()
     }
 
     /// Position of the newest image, if there is one.
     #[must_use]
     pub fn image_at(&self) -> Option<Lsn> {
-        hold(&self.shared().needs).images.last().copied()
+        lock(&self.shared().needs).images.last().copied()
     }
 
     /// A picture of the figures.
@@ -301,7 +334,7 @@ impl Running {
         self.shared.appenders.notify_all();
         self.shared.keeper.notify_all();
         self.shared.teller.notify_all();
-        let threads = std::mem::take(&mut *hold(&self.threads));
+        let threads = std::mem::take(&mut *lock(&self.threads));
         for thread in threads {
             // A thread that panicked has said so itself.
             drop(thread.join());

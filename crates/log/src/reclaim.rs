@@ -1,6 +1,6 @@
 //! Letting extents go that nobody needs.
 //!
-//! Not here: who needs what (the node says so); making spares into extents again (`keeper`).
+//! Not here: who needs what (the node says so, and `hold`); making spares into extents again (`keeper`).
 //!
 //! Invariants: extents go oldest first and each one durably before the next, so that what is left
 //! after a crash has no gap; what the older of the kept images needs stays, so that it can be used
@@ -29,7 +29,10 @@ pub(crate) fn reclaim(shared: &Shared, keep_from: Lsn) -> Result<(), LogError> {
     };
     let tail = shared.state().tail;
     hold(&shared.needs).enter_keep(keep_from, tail);
-    let needed = keep_from.min(needs);
+    let mut needed = keep_from.min(needs);
+    if let Some(held) = shared.holds.from() {
+        needed = needed.min(held);
+    }
     let first_needed = needed.0 / shared.options.extent_bytes;
     while let Some((sequence, keep_file)) = take_oldest(shared, first_needed) {
         let name = extent_name(sequence);

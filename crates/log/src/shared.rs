@@ -22,6 +22,7 @@ use crate::extents::{Extents, Room};
 use crate::format::{BATCH_HEADER_BYTES, EXTENT_HEADER_BYTES, LogId, padded, size};
 use crate::handles::Handles;
 use crate::histogram::Written;
+use crate::hold::Holds;
 use crate::log::{Listener, Space};
 use crate::mark::{Seam, Seams};
 use crate::member::{Copied, Member, Role};
@@ -65,6 +66,8 @@ pub(crate) struct Shared {
     pub(crate) housekeeping: Mutex<Housekeeping>,
     /// What the figures say about images and room; held for a moment.
     pub(crate) needs: Mutex<Needs>,
+    /// What is not let go although nobody here needs it.
+    pub(crate) holds: Arc<Holds>,
     pub(crate) durable: AtomicU64,
     pub(crate) tail: AtomicU64,
     pub(crate) unsynced: AtomicU64,

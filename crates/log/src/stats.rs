@@ -114,8 +114,13 @@ impl Needs {
         self.keep_from = keep_from;
     }
 
+    /// Where the log begins that images or bodies need.
+    pub(crate) fn from(&self) -> Lsn {
+        self.keep_from.min(self.images_from)
+    }
+
     fn media_bytes(&self, tail: Lsn) -> u64 {
-        tail.0.saturating_sub(self.keep_from.min(self.images_from).0)
+        tail.0.saturating_sub(self.from().0)
     }
 }
 

@@ -63,10 +63,11 @@ struct Done {
     padded_bytes: u64,
     /// Of the last batch.
     checksum: u32,
-    content: Bytes,
+    /// For the cache; of a following log nothing.
+    content: Option<Bytes>,
     /// Memory that `content` keeps alive.
     cost: usize,
-    /// The buffer, when the content was copied out of it.
+    /// The buffer, when it is free again.
     memory: Option<Vec<u8>>,
 }
 
@@ -160,10 +161,10 @@ fn write(shared: &Shared, batch: Batch, unsynced: u32, term: u32) -> io::Result<
     let done =
         |content, cost, memory| Done { lsn, bytes, padded_bytes, checksum, content, cost, memory };
     Ok(match kept {
-        Kept::Shared(whole) => done(whole.slice(..size(bytes)), held, None),
+        Kept::Shared(whole) => done(Some(whole.slice(..size(bytes))), held, None),
         Kept::Buffer(buffer) => match content.take().or_else(|| copy(&buffer)) {
-            Some(content) => done(content, size(bytes), Some(buffer.into_memory())),
-            None => done(buffer.into_bytes(size(bytes)), held, None),
+            Some(content) => done(Some(content), size(bytes), Some(buffer.into_memory())),
+            None => done(Some(buffer.into_bytes(size(bytes))), held, None),
         },
     })
 }
@@ -201,7 +202,7 @@ fn copy(shared: &Shared, copied: Copied) -> io::Result<(Vec<(u64, u32)>, Done)> 
     };
     let held = shared.options.batch_bytes_hard_max();
     let memory = memory.map_or_else(|| Aligned::with_capacity(held), Aligned::reuse);
-    let (mut buffer, mut bytes, mut logical) = (memory, 0, 0);
+    let (mut buffer, mut logical) = (memory, 0);
     let mut checksums = Vec::with_capacity(batches.len());
     for received in &batches {
         let payload = &received.batch.payload;
@@ -224,7 +225,6 @@ fn copy(shared: &Shared, copied: Copied) -> io::Result<(Vec<(u64, u32)>, Done)> 
         let memory = buffer.append_to();
         memory.extend_from_slice(&header.encode());
         memory.extend_from_slice(payload);
-        bytes = buffer.len();
         buffer.pad();
         logical += received.bytes();
         checksums.push((header.index, header.checksum));
@@ -233,12 +233,9 @@ fn copy(shared: &Shared, copied: Copied) -> io::Result<(Vec<(u64, u32)>, Done)> 
     extent.file.write_at(buffer.bytes(), offset)?;
     extent.file.sync_data()?;
     let padded_bytes = buffer.len() as u64;
-    let (content, cost, memory) = if bytes < held / 2 {
-        let content = Bytes::copy_from_slice(buffer.bytes().get(..bytes).unwrap_or(&[]));
-        (content, bytes, Some(buffer.into_memory()))
-    } else {
-        (buffer.into_bytes(bytes), held, None)
-    };
+    // Nobody reads from a following log what has just come: it is applied from the memory that it came
+    // in. Another copy of it for the cache would be the dearest part of a replica's work.
+    let (content, cost, memory) = (None, 0, Some(buffer.into_memory()));
     let checksum = checksums.last().map_or(0, |last| last.1);
     Ok((checksums, Done { lsn, bytes: logical, padded_bytes, checksum, content, cost, memory }))
 }
@@ -247,7 +244,9 @@ fn copy(shared: &Shared, copied: Copied) -> io::Result<(Vec<(u64, u32)>, Done)> 
 fn finish(shared: &Shared, batches: &[(u64, u32)], began: Instant, done: Done) -> bool {
     let took = began.elapsed();
     hold(&shared.written).enter(done.bytes, done.padded_bytes, took);
-    hold(&shared.cache).insert(done.lsn, done.content, done.cost);
+    if let Some(content) = done.content {
+        hold(&shared.cache).insert(done.lsn, content, done.cost);
+    }
     {
         let mut state = shared.state();
         if state.phase == Phase::Failed {

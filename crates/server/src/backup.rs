@@ -88,8 +88,11 @@ pub(crate) fn running(
         return Err(format!("{}: an absolute path is needed", request.to.display()));
     }
     let mut backup = Backup::open(&request.to).map_err(|error| error.to_string())?;
-    let Some(hold) = images.hold() else { return Err("another backup is being made".into()) };
+    let Ok(_turn) = images.backup_turn.try_lock() else {
+        return Err("another backup is being made".into());
+    };
     let log = door.log();
+    let (hold, _pages) = (log.hold(Lsn::ZERO), images.hold_pages());
     let taken = patiently(|| images.take(door).map_err(|error| error.to_string()))?;
     let source = patiently(|| {
         Source::running(&log, taken.at, taken.keep_from).map_err(|error| error.to_string())
@@ -112,7 +115,9 @@ pub(crate) fn running(
 }
 
 /// Asks until the log stands still for the moment that it takes.
-fn patiently<T>(mut ask: impl FnMut() -> Result<Option<T>, String>) -> Result<T, String> {
+pub(crate) fn patiently<T>(
+    mut ask: impl FnMut() -> Result<Option<T>, String>,
+) -> Result<T, String> {
     for _ in 0..TRIES {
         if let Some(answer) = ask()? {
             return Ok(answer);
@@ -196,7 +201,7 @@ pub fn restore(
 }
 
 /// The pages that an image refers to.
-fn pages_of(image: &Bytes) -> Result<Vec<PageRef>, String> {
+pub(crate) fn pages_of(image: &Bytes) -> Result<Vec<PageRef>, String> {
     // The position comes first (`towline_node::ImagePlan::encode`).
     let snapshot = image.get(8..).ok_or("it is too short")?;
     let restored = QueueManager::restore(snapshot, Limits::default(), Trust::Whole);

@@ -82,7 +82,7 @@ impl Pressure {
 }
 
 /// `needed` bytes of log as a part of all that puts may fill. What can be reused at once is room.
-fn percent_full(needed: u64, stats: &Stats, reserve_bytes: u64) -> u64 {
+pub(crate) fn percent_full(needed: u64, stats: &Stats, reserve_bytes: u64) -> u64 {
     let held = stats.bytes_in_use.saturating_add(stats.bytes_reusable);
     let disk_free = match stats.file_system_bytes_max {
         0 => u64::MAX,
@@ -97,8 +97,18 @@ fn percent_full(needed: u64, stats: &Stats, reserve_bytes: u64) -> u64 {
 const EXTENTS_SPARE: u64 = 4;
 
 /// Logs the live messages of the oldest extent again when most of the log holds nothing that lives:
-/// one message that nobody gets must not keep all that was logged after it.
-pub(crate) fn carry_if_due(door: &Door, images: &Images, extent_bytes: u64) {
+/// one message that nobody gets must not keep all that was logged after it. Yields where the log ends then:
+/// until all up to there is applied (in a group that may be long after it is on this disk), the same
+/// messages would be found, and logged, again.
+fn carry_if_due(door: &Door, images: &Images, extent_bytes: u64, carried: Lsn) -> Lsn {
+    if door.look(|instance| instance.applied()) < carried {
+        return carried;
+    }
+    carry(door, images, extent_bytes);
+    door.log().tail()
+}
+
+fn carry(door: &Door, images: &Images, extent_bytes: u64) {
     let log = door.log();
     // What is left of the log is for gets: they free more than carrying would.
     if log.space() != Space::Ample {
@@ -171,6 +181,7 @@ pub(crate) async fn reclaim(door: Arc<Door>, images: Arc<Images>, policy: Policy
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut last = LastImage::begin(&door.log());
     let mut looked = Instant::now();
+    let mut carried = Lsn::ZERO;
     loop {
         interval.tick().await;
         // A fast disk writes more in a second than an image should lie behind.
@@ -181,13 +192,18 @@ pub(crate) async fn reclaim(door: Arc<Door>, images: Arc<Images>, policy: Policy
         looked = Instant::now();
         let (worker, taker) = (Arc::clone(&door), Arc::clone(&images));
         let done = tokio::task::spawn_blocking(move || {
-            carry_if_due(&worker, &taker, policy.extent_bytes);
+            let carried = carry_if_due(&worker, &taker, policy.extent_bytes, carried);
             note_time(&worker, &taker);
-            image_if_due(worker.as_ref(), &taker, policy, last)
+            (carried, image_if_due(worker.as_ref(), &taker, policy, last))
         });
         match done.await {
-            Ok(Ok(now)) => last = now,
-            Ok(Err(error)) => say(&HOUSEKEEPING_FAILED, &[&error.to_string()]),
+            Ok((upto, taken)) => {
+                carried = upto;
+                match taken {
+                    Ok(now) => last = now,
+                    Err(error) => say(&HOUSEKEEPING_FAILED, &[&error.to_string()]),
+                }
+            }
             Err(error) => say(&HOUSEKEEPING_FAILED, &[&error.to_string()]),
         }
     }

@@ -170,7 +170,8 @@ impl Doorman {
                 format!("{address}{}", if *encrypted { " TLS" } else { "" })
             }
         };
-        FrontOptions { machine, logins, address, default_model: Arc::clone(&self.default_model) }
+        let default_model = Arc::clone(&self.default_model);
+        FrontOptions { machine, logins, address, default_model, elsewhere: None }
     }
 
     /// Whether it takes only clients of the same machine, and may trust them for that.

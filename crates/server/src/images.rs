@@ -2,8 +2,8 @@
 //!
 //! An image is planned in a moment, inside the door, and written without it: puts and gets go on.
 //! Order: pages, their sync, the image (which the log makes durable), and only then are places and
-//! extents used again that the image does not need. While a backup is made they wait. Not here: when an image is due
-//! (`housekeeping`).
+//! extents used again that the image does not need. While somebody copies them they wait. Not here: when an
+//! image is due (`housekeeping`).
 
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -79,41 +79,38 @@ pub(crate) struct Taken {
 pub(crate) struct Images {
     pages: Pages,
     turn: Mutex<()>,
-    /// What a backup that is being made still needs. Held for a moment.
-    held: Mutex<Option<Held>>,
+    /// Who makes a backup has it.
+    pub(crate) backup_turn: Mutex<()>,
+    /// What somebody copies. Held for a moment.
+    held: Mutex<Held>,
     /// When the log was how long; `None` when it cannot be written down.
     times: Option<Times>,
     /// The file that says that older images refer to pages that are not there, if there is one.
     marker: Mutex<Option<PathBuf>>,
 }
 
-/// What must stay as it is because a backup copies it.
+/// Pages that stay as they are while anybody copies them.
 #[derive(Debug, Default)]
 struct Held {
-    /// The log from here on.
-    keep_from: Lsn,
+    holders: usize,
     /// Pages that can be used again afterwards.
     obsolete: Vec<PageRef>,
 }
 
-/// While it lives, nothing that an image refers to is used again.
-pub(crate) struct Hold<'a> {
+/// While it lives, no page that an image refers to is used again.
+pub(crate) struct PagesHold<'a> {
     images: &'a Images,
 }
 
-impl Hold<'_> {
-    /// The log before `keep_from` is not needed any more.
-    pub(crate) fn only_from(&self, keep_from: Lsn) {
-        if let Some(held) = self.images.held().as_mut() {
-            held.keep_from = held.keep_from.max(keep_from);
-        }
-    }
-}
-
-impl Drop for Hold<'_> {
+impl Drop for PagesHold<'_> {
     fn drop(&mut self) {
-        let held = self.images.held().take();
-        self.images.pages.reuse(&held.unwrap_or_default().obsolete);
+        let mut held = self.images.held();
+        held.holders -= 1;
+        if held.holders == 0 {
+            let obsolete = std::mem::take(&mut held.obsolete);
+            drop(held);
+            self.images.pages.reuse(&obsolete);
+        }
     }
 }
 
@@ -122,7 +119,8 @@ impl Images {
         Images {
             pages,
             turn: Mutex::new(()),
-            held: Mutex::new(None),
+            backup_turn: Mutex::new(()),
+            held: Mutex::default(),
             times,
             marker: Mutex::new(None),
         }
@@ -133,20 +131,16 @@ impl Images {
         *self.marker.lock().unwrap_or_else(PoisonError::into_inner) = Some(marker);
     }
 
-    fn held(&self) -> MutexGuard<'_, Option<Held>> {
+    fn held(&self) -> MutexGuard<'_, Held> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Holds everything back that is there now. `None`: somebody else does.
-    pub(crate) fn hold(&self) -> Option<Hold<'_>> {
+    /// Holds all pages that there are now. The log is held by [`Log::hold`].
+    pub(crate) fn hold_pages(&self) -> PagesHold<'_> {
         // An image that is being taken may be about to let go.
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut held = self.held();
-        if held.is_some() {
-            return None;
-        }
-        *held = Some(Held::default());
-        Some(Hold { images: self })
+        self.held().holders += 1;
+        PagesHold { images: self }
     }
 
     /// When the log was how long.
@@ -187,11 +181,15 @@ impl Images {
             // The next start takes longer than it need.
             tracing::warn!(%error, "the file that asks for a rebuild cannot be removed");
         }
-        match self.held().as_mut() {
-            Some(held) => held.obsolete.extend(obsolete),
-            None => self.pages.reuse(&obsolete),
+        let mut held = self.held();
+        if held.holders > 0 {
+            held.obsolete.extend(obsolete);
+            drop(held);
+        } else {
+            drop(held);
+            self.pages.reuse(&obsolete);
         }
-        self.reclaim(&log, plan.keep_from)?;
+        log.reclaim(plan.keep_from)?;
         let now = door.clock().now();
         let (at, keep_from) = (plan.applied, plan.keep_from);
         let taken = Taken { at, keep_from, bytes, pages, took: now.since(began) };
@@ -209,13 +207,17 @@ impl Images {
         let log = door.log();
         let keep_from = door.look(|instance| instance.keep_from());
         log.drop_older_images()?;
-        self.reclaim(&log, keep_from)
+        log.reclaim(keep_from)
     }
 
-    /// Lets go of the log before `keep_from`, but for what a backup still needs.
-    fn reclaim(&self, log: &Log, keep_from: Lsn) -> Result<(), LogError> {
-        let held = self.held().as_ref().map(|held| held.keep_from);
-        log.reclaim(held.map_or(keep_from, |held| held.min(keep_from)))
+    /// Lets go of log that nobody needs any more. Waits for the disk.
+    ///
+    /// # Errors
+    /// Some of it may have been let go.
+    pub(crate) fn reclaim(&self, door: &impl Stand) -> Result<(), LogError> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let keep_from = door.look(|instance| instance.keep_from());
+        door.log().reclaim(keep_from)
     }
 
     /// Yields how many pages it took, and the length of the image.

@@ -1,6 +1,6 @@
 //! `towline run`: start, serve, end.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,9 +18,7 @@ use crate::door::Door;
 use crate::identity::Doorman;
 use crate::images::Images;
 use crate::logging::log;
-use crate::net::{
-    Admission, IoThreads, ListenerKind, Listening, bind, bind_floating, server_settings,
-};
+use crate::net::{Admission, IoThreads, ListenerKind, Listening, bind_floating, server_settings};
 use crate::refused::RunError;
 use crate::users::Users;
 use crate::{clerk, defaults, fetcher, hint, housekeeping, logging, pager, shared_folder, start};
@@ -126,7 +124,7 @@ async fn serve(
     let attempts = Arc::new(Attempts::default());
     let mut addresses = Vec::new();
     for listener in &config.listener {
-        let (listening, url) = listen(args, listener, config, users, &attempts)?;
+        let (listening, url) = listen(args, (listener, None), config, users, &attempts)?;
         log(&LISTENING, &[&url]);
         addresses.push(url);
         let (io, admission) = (Arc::clone(&io), Arc::clone(&admission));
@@ -134,7 +132,7 @@ async fn serve(
     }
     let socket = args.data.join("towline.sock");
     let doorman = Arc::new(Doorman::local(&args.name, &config.limits, users));
-    let local = Listening::local(&socket, ListenerKind { tls: None, doorman })
+    let local = Listening::local(&socket, ListenerKind { tls: None, doorman, elsewhere: None })
         .map_err(|error| RunError::Listen { address: socket.display().to_string(), error })?;
     {
         let (io, admission) = (Arc::clone(&io), Arc::clone(&admission));
@@ -170,9 +168,10 @@ async fn serve(
     Ok(())
 }
 
+/// Listens where the configuration says; on the socket that came from the program before, if one did.
 pub(crate) fn listen(
     args: &RunArgs,
-    listener: &ListenerConfig,
+    (listener, came): (&ListenerConfig, Option<TcpListener>),
     config: &Config,
     users: &Arc<Users>,
     attempts: &Arc<Attempts>,
@@ -182,13 +181,17 @@ pub(crate) fn listen(
     let doorman =
         doorman.map_err(|why| RunError::Config { file: args.config.clone(), error: why.into() })?;
     let scheme = doorman.scheme();
-    let kind = ListenerKind { tls, doorman: Arc::new(doorman) };
+    let kind = ListenerKind { tls, doorman: Arc::new(doorman), elsewhere: None };
     let floating = config.group.as_ref().and_then(|group| group.floating.as_ref());
     let floats = floating.is_some_and(|floating| floating.address.ip == listener.address.ip());
-    let bound =
-        if floats { bind_floating(listener.address, kind) } else { bind(listener.address, kind) };
-    let (listening, address) =
-        bound.map_err(|error| RunError::Listen { address: listener.address.to_string(), error })?;
+    let bound = match came {
+        Some(socket) => Ok(socket),
+        None if floats => bind_floating(listener.address),
+        None => TcpListener::bind(listener.address),
+    };
+    let (listening, address) = bound
+        .and_then(|socket| Listening::tcp(socket, kind))
+        .map_err(|error| RunError::Listen { address: listener.address.to_string(), error })?;
     Ok((listening, format!("{scheme}://{address}")))
 }
 

@@ -28,6 +28,9 @@ pub const ARRIVING_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// Part of the recovery log's room, in percent, above which the unit of work that holds its oldest
 /// place is rolled back, as in IBM MQ.
 pub const LOG_PRESSURE_PERCENT: u64 = 80;
+/// Part of the recovery log's room, in percent, above which log is not held back any more for an
+/// instance of a group that was brought a copy: the queue manager goes on, and it needs another one.
+pub const LOG_HOLD_PERCENT: u64 = 80;
 /// Age at which an open unit of work is rolled back unless configured otherwise.
 pub const UNIT_AGE_DEFAULT: Duration = Duration::from_secs(300);
 /// Open units of work of one connection.

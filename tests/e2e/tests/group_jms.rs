@@ -32,6 +32,21 @@ fn goes_on(scenario: &str, line: &str, event: Event, first: Instance) -> Try {
 }
 
 #[test]
+fn a_client_that_asks_is_sent_from_a_replica_to_the_active_and_follows() -> Try {
+    let group = Group::formed()?;
+    let active = group.until_whole()?;
+    let list = [1, 2, 0].map(|at| group.url((active + at) % 3)).join(",");
+    let there = group.address(active);
+    let followed = program::run(program::jms("follows_redirect", &list, &[there])?);
+    followed.map_err(|error| group.explained(&error.to_string()))?;
+    // Who does not ask stays where it came to.
+    let replica = group.address((active + 1) % 3);
+    let stayed = program::run(program::jms("is_relayed", &list, &[replica])?);
+    stayed.map_err(|error| group.explained(&error.to_string()))?;
+    Ok(())
+}
+
+#[test]
 fn fail_over_from_a_killed_active_loses_nothing() -> Try {
     goes_on("reconnect", "before", Event::Kill, 0)
 }

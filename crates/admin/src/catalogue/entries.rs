@@ -144,7 +144,8 @@ entries! {
     LINK_DOWN = "TWL4102W" "Link to instance '{instance}' is down: {reason}.",
         "The instance ended, or the network to it is cut. It is dialled again, at most every second.";
     LINK_UNREACHABLE = "TWL4103W" "Instance '{instance}' cannot be reached at {address}: {reason}.",
-        "Told once for each reason; it goes on being dialled. If the instance runs, compare address,          group and certificates on both sides with 'towline group check'.";
+        "Told once for each reason; it goes on being dialled. If the instance runs, compare address, \
+         group and certificates on both sides with 'towline group check'.";
     LINK_REFUSED = "TWL4104W" "A connection of {address} to the port of the links was refused: {reason}.",
         "Only instances of the group, with a valid certificate of their own name, may come in there.";
     GROUP_CERTIFICATE_READ = "TWL4105I" "New certificates of the group are in use, valid until {time}.",
@@ -169,7 +170,8 @@ entries! {
     GROUP_ACTIVE = "TWL4203I" "This instance is active, term {term}; opening the door took {microseconds} us.",
         "It was elected, all that the group committed is applied, and it serves clients.";
     GROUP_LOST = "TWL4204W" "This instance is not active any more; the group is in term {term}.",
-        "Another one was elected, or this one did not hear a majority for the heartbeat time-out. The          process begins again as a replica: nothing that was not committed survives in its memory.";
+        "Another one was elected, or this one did not hear a majority for the heartbeat time-out. The \
+         process begins again as a replica: nothing that was not committed survives in its memory.";
     GROUP_SWITCHED = "TWL4205I" "The active part was handed to '{instance}' in {milliseconds} ms.",
         "As an administrator asked for, or because this instance ends.";
     GROUP_SWITCH_FAILED = "TWL4206W" "The active part was not handed over: {reason}.",
@@ -179,9 +181,11 @@ entries! {
     GROUP_INSTANCE_WENT = "TWL4208W" "The connection from instance '{instance}' ended.",
         "Its process ended, or the network broke. It is tried again all the time.";
     GROUP_REFUSED_LOG = "TWL4209E" "The log does not take what the group decided: {reason}.",
-        "The process ends. If it does so again after a start, the disk or the log is damaged: set the          log aside with `towline instance replace` and have it rebuilt from the others.";
+        "The process ends. If it does so again after a start, the disk or the log is damaged: set the \
+         log aside with `towline instance replace` and have it rebuilt from the others.";
     GROUP_CANNOT_APPLY = "TWL4210E" "What the group committed cannot be applied: {reason}.",
-        "The process ends. All instances must understand what the active one writes: see which          versions run, and the damage that the text names.";
+        "The process ends. All instances must understand what the active one writes: see which \
+         versions run, and the damage that the text names.";
     GROUP_CANNOT_BEGIN_AGAIN = "TWL4211E" "The program cannot be executed again: {reason}.",
         "The process ends instead. Whoever watches it should start it.";
     GROUP_COPY_GIVEN = "TWL4212I" "Instance '{instance}' got a copy of the log, {bytes} bytes.",
@@ -189,11 +193,18 @@ entries! {
     GROUP_COPY_TAKEN = "TWL4213I" "A copy from instance '{instance}' is in place, up to {lsn}.",
         "This instance begins again with it and catches up from there.";
     GROUP_COPY_FAILED = "TWL4214W" "A copy between this instance and '{instance}' failed: {reason}.",
-        "It is tried again. The log of the instance that wants it is as it was.";
+        "It is tried again, after a pause that grows from 1 to 30 seconds. The log of the instance that \
+         wants it is as it was.";
 
     GROUP_DISK_FULL = "TWL4215E" "The log of this instance has no room for what the group decided.",
         "It begins again every two seconds until there is room; the others go on without it. Make room \
          on its disk, or raise log_bytes_max.";
+
+    GROUP_COPY_COMES = "TWL4216I" "A copy of the log is on its way from instance '{instance}': {bytes} of {all} bytes, {percent} %.",
+        "Told every five seconds. The log that is here stays until the copy is whole.";
+    GROUP_HOLD_ENDED = "TWL4217W" "The log is not held back for instance '{instance}' any more: {reason}.",
+        "An instance that is brought a copy is kept what it needs to catch up, until it is in sync. It may \
+         need another copy now.";
 
     FLOATING_HELD = "TWL4301I" "The address {address} is on {interface} of this machine.",
         "This instance is active, and its neighbours are told. The address goes when the instance is \

@@ -138,6 +138,16 @@ mod tests {
     }
 
     #[test]
+    fn texts_have_no_runs_of_blanks_and_no_blanks_at_their_ends() {
+        for entry in ALL {
+            for text in [entry.template, entry.explanation] {
+                assert!(!text.contains("  ") && !text.contains('\n'), "{}: {text}", entry.id);
+                assert_eq!(text.trim(), text, "{}", entry.id);
+            }
+        }
+    }
+
+    #[test]
     fn places_are_filled_in_order_and_only_once() {
         let message = QUEUE_CREATED.message(&["A{B}"]);
         assert_eq!(message.to_string(), "TWL8006I: Queue 'A{B}' created.");

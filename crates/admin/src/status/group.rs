@@ -63,6 +63,8 @@ pub struct InstanceStatus {
     pub in_sync: bool,
     /// BACKLOG: kilobytes of log that it has not acknowledged.
     pub backlog_kb: u64,
+    /// Bytes of the active's log that are kept only for it: from a copy, or from where it lags, until it is in sync.
+    pub held_back_bytes: u64,
     /// CONNINST: whether this one is connected with it.
     pub connected_here: bool,
     /// ACKLSN: up to where it acknowledged the log.
@@ -94,7 +96,7 @@ pub enum InstanceState {
     Checking,
     /// It catches up from the log.
     Synchronizing,
-    /// It gets a copy.
+    /// It gets a copy, or catches up after one.
     Rebasing,
     /// No connection.
     Disconnected,

@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use towline_types::limits;
 
+use crate::codec::Value;
 use crate::connection::clock::PEER_IDLE_MIN;
 use crate::connection::login::Phase;
 use crate::connection::{Connection, LINKS_MAX, name_key};
@@ -16,6 +17,9 @@ use crate::session::{Session, SessionState};
 use crate::types::{
     Attach, Begin, Close, Detach, End, Error, Open, Performative, Transfer, condition,
 };
+
+/// See [`Connection::deny_open`].
+const ESTABLISHMENT_FAILED: &str = "amqp:connection-establishment-failed";
 
 impl Connection {
     pub(super) fn is_closing(&self) -> bool {
@@ -335,9 +339,19 @@ impl Connection {
             self.write_due();
         } else {
             self.output.clear_frames();
+            self.deny_open(error.is_some());
             self.write_open();
         }
         self.output.frame(0, &Close { error: error.map(Box::new) });
+    }
+
+    /// A peer that sees our open frame believes that it is let in, unless the frame says that a close with
+    /// the reason follows: the property by which brokers and clients have come to tell each other so.
+    fn deny_open(&mut self, denied: bool) {
+        if let Some(open) = self.open.as_mut().filter(|_| denied && self.local.server) {
+            let properties = std::mem::take(&mut open.properties);
+            open.properties = properties.with(ESTABLISHMENT_FAILED, Value::Bool(true));
+        }
     }
 
     /// See [`Connection::close`].

@@ -33,7 +33,7 @@ pub(super) fn run(file: &Path, name: &str, instance: Option<&str>) -> Result<(),
             Ok(addresses) if !addresses.is_empty() => {
                 let addresses: Vec<String> =
                     addresses.iter().map(|address| address.ip().to_string()).collect();
-                let MemberConfig { name, address } = member;
+                let MemberConfig { name, address, .. } = member;
                 show::line(&format!("member '{name}' at {address}: {}", addresses.join(", ")))?;
             }
             Ok(_) => unknown.push(format!("{}: no address", member.address)),

@@ -8,14 +8,18 @@ use super::{
 };
 use raft::eraftpb::{Entry, MessageType};
 
+/// From this size on a payload is most of what was read with it.
+const SLICE_BYTES_MIN: usize = 64 * 1024;
+
 impl Member {
     pub(super) fn carry_out(&mut self, out: &mut Output) {
         loop {
             self.release_durable(out);
-            if !self.raw.has_ready() {
+            if self.raw.has_ready() {
+                self.take_ready(out);
+            } else if !self.tell_own_term() {
                 break;
             }
-            self.take_ready(out);
         }
         self.vote_again_if_caught_up(out);
         self.order_fetches(out);
@@ -28,6 +32,7 @@ impl Member {
             self.role = role;
             out.role = Some(role);
             if role == Role::Leader {
+                self.own_term_told = false;
                 // Whoever voted was heard; what each has it will say.
                 let (now, last) = (self.now, self.last().index);
                 self.peers.iter().for_each(|peer| {
@@ -39,6 +44,22 @@ impl Member {
                 self.proposed.clear();
             }
         }
+    }
+
+    /// That a batch of this leader's own term is committed is told once by itself: a blank member votes
+    /// when it has heard that, and in a group in which nothing happens nothing else would tell it. True
+    /// when there is something to send.
+    fn tell_own_term(&mut self) -> bool {
+        let term = self.raw.raft.term;
+        let is_own = self.place(self.committed).is_some_and(|place| place.term == term);
+        if self.role != Role::Leader || self.own_term_told || !is_own {
+            return false;
+        }
+        self.own_term_told = true;
+        for peer in self.peers.clone() {
+            self.raw.raft.send_append(peer.0);
+        }
+        true
     }
 
     fn take_ready(&mut self, out: &mut Output) {
@@ -109,8 +130,12 @@ impl Member {
         }
         for entry in entries {
             let lsn = lsn_of(&entry).unwrap_or_default();
-            // A copy: what came is a slice of whatever else came with it, and this stays for a while.
-            let payload = Bytes::copy_from_slice(&entry.data);
+            // What came is a slice of what was read with it, and this stays for a while: a small one is
+            // copied so that it does not keep alive more than itself.
+            let payload = match entry.data.len() {
+                SLICE_BYTES_MIN.. => entry.data,
+                _ => Bytes::copy_from_slice(&entry.data),
+            };
             let batch = Batch { index: entry.index, term: entry.term, lsn, payload };
             let store = self.raw.mut_store();
             store.table.push(batch.place());

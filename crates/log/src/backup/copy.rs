@@ -247,9 +247,8 @@ impl Backup {
         serial: u64,
         written: &mut Written<'_>,
     ) -> Result<Option<FileSum>, BackupError> {
-        let Some((header, content)) = &source.image else { return Ok(None) };
-        let mut bytes = header.encode().to_vec();
-        bytes.extend_from_slice(content);
+        let Some((header, _)) = &source.image else { return Ok(None) };
+        let mut bytes = source.image_file();
         bytes.resize(size(padded(bytes.len() as u64)), 0);
         let newest = before.and_then(Manifest::newest).filter(|point| point.at == header.at.0);
         if let Some(known) = newest.and_then(|point| point.image.as_ref())
@@ -271,7 +270,7 @@ impl Source {
         }
     }
 
-    fn image_at(&self) -> Lsn {
+    pub(super) fn image_at(&self) -> Lsn {
         self.image.as_ref().map_or(Lsn::ZERO, |(header, _)| header.at)
     }
 }

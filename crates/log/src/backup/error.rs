@@ -74,6 +74,17 @@ pub enum BackupError {
         /// The first one behind it.
         behind: Lsn,
     },
+    /// The disk has no room for a copy.
+    NoRoom {
+        /// Bytes that it takes.
+        needed: u64,
+        /// Bytes that are free.
+        free: u64,
+    },
+    /// The log that was being copied was let go, because its room was wanted.
+    LetGo,
+    /// What carries a copy failed, or what it brought is none.
+    Stream(std::io::Error),
     /// The folder to restore into is not empty.
     NotEmpty {
         /// The folder.
@@ -120,6 +131,13 @@ impl fmt::Display for BackupError {
                 "{asked} is out of reach: the log from {before} to {behind} was not copied before \
                  it was used again; restore to one of these two, and make backups more often"
             ),
+            BackupError::NoRoom { needed, free } => write!(
+                out,
+                "the copy takes {needed} bytes beside the log that is there, and the disk has {free} \
+                 left; make room"
+            ),
+            BackupError::LetGo => write!(out, "the log that was being copied was let go"),
+            BackupError::Stream(error) => error.fmt(out),
             BackupError::NotEmpty { folder } => {
                 write!(out, "{folder} is not empty; restore into a new folder")
             }
@@ -135,6 +153,7 @@ impl std::error::Error for BackupError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             BackupError::Log(error) => Some(error),
+            BackupError::Stream(error) => Some(error),
             BackupError::NotABackup { .. }
             | BackupError::NoLog { .. }
             | BackupError::Version { .. }
@@ -144,6 +163,8 @@ impl std::error::Error for BackupError {
             | BackupError::Image(_)
             | BackupError::OutOfReach { .. }
             | BackupError::Gap { .. }
+            | BackupError::NoRoom { .. }
+            | BackupError::LetGo
             | BackupError::NotEmpty { .. } => None,
         }
     }

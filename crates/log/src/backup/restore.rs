@@ -5,8 +5,8 @@
 //! which position a time of day is in words of people (the caller reads those).
 //!
 //! Invariants: what is behind the end is not in the new folder, and the log goes on with a higher term
-//! than the backup knows, so nothing of the old continuation can pass for one, unless the continuation
-//! is what it is for ([`Upto::Copy`]); a damaged backup is refused before anything is written.
+//! than the backup knows, so nothing of the old continuation can pass for one; a damaged backup is
+//! refused before anything is written.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -37,10 +37,6 @@ use crate::times::{self, Row};
 pub enum Upto {
     /// To the end of the newest backup.
     End,
-    /// The same for another instance of the log's group: the log goes on as the others' do. A batch of
-    /// our own behind it, of a term that nobody was elected in, would win elections against logs that
-    /// have more.
-    Copy,
     /// To the last run that ends at or before this position.
     Lsn(Lsn),
     /// To the last position that is known to have been durable at this time.
@@ -118,9 +114,7 @@ pub fn restore(
         let folder = disk.name();
         move |e| LogError::io(doing, &folder, e)
     };
-    empty(disk.as_ref()).map_err(io("empty the log folder"))?;
-    let marked = disk.create(RESTORING_NAME).and_then(|file| file.sync_data());
-    marked.and_then(|()| disk.sync_names()).map_err(io("mark the log folder"))?;
+    make_empty(disk.as_ref()).map_err(io("empty the log folder"))?;
     let bytes = plan.write(disk.as_ref(), progress)?;
     let done = disk.sync_names().and_then(|()| disk.remove(RESTORING_NAME));
     done.and_then(|()| disk.sync_names()).map_err(io("finish the restore"))?;
@@ -136,7 +130,7 @@ fn is_of_the_disk(name: &str) -> bool {
     ["lock", "probe"].contains(&name)
 }
 
-fn check_empty(disk: &dyn Disk) -> Result<(), BackupError> {
+pub(super) fn check_empty(disk: &dyn Disk) -> Result<(), BackupError> {
     let names = disk.list().map_err(|e| LogError::io("look into", &disk.name(), e))?;
     let unfinished = names.iter().any(|(name, _)| name == RESTORING_NAME);
     if !unfinished && names.iter().any(|(name, _)| !is_of_the_disk(name)) {
@@ -145,14 +139,15 @@ fn check_empty(disk: &dyn Disk) -> Result<(), BackupError> {
     Ok(())
 }
 
-/// Removes what an interrupted restore left; its mark last.
-fn empty(disk: &dyn Disk) -> std::io::Result<()> {
+/// Removes what an interrupted restore left, and marks the folder as one that is being filled.
+pub(super) fn make_empty(disk: &dyn Disk) -> std::io::Result<()> {
     for (name, _) in disk.list()? {
         if !is_of_the_disk(&name) && name != RESTORING_NAME {
             disk.remove(&name)?;
         }
     }
-    Ok(())
+    disk.create(RESTORING_NAME)?.sync_data()?;
+    disk.sync_names()
 }
 
 /// What is written.
@@ -164,8 +159,8 @@ struct Plan {
     end: End,
     /// The last batch, when it had to be made shorter.
     shortened: Option<(Lsn, Aligned)>,
-    /// The newest term in the backup. None: the log goes on in the same terms.
-    term: Option<u32>,
+    /// The newest term in the backup.
+    term: u32,
     rows: Vec<Row>,
 }
 
@@ -174,7 +169,7 @@ impl Plan {
         let rows = rows_of(backup, manifest)?;
         let newest = manifest.newest().ok_or_else(|| out_of_reach(manifest, &rows, upto))?;
         let upto_lsn = match upto {
-            Upto::End | Upto::Copy => Lsn(newest.end.lsn),
+            Upto::End => Lsn(newest.end.lsn),
             Upto::Lsn(lsn) => lsn,
             Upto::Time(time) => {
                 let known = rows.partition_point(|row| row.at <= time);
@@ -202,8 +197,7 @@ impl Plan {
         };
         let Cut { end, last } = cut.ok_or_else(|| out_of_reach(manifest, &rows, upto))?;
         let view = View::of(backup, manifest, &point, end)?;
-        let newest = manifest.points.iter().map(|point| point.end.term).max().unwrap_or(0);
-        let term = (upto != Upto::Copy).then_some(newest);
+        let term = manifest.points.iter().map(|point| point.end.term).max().unwrap_or(0);
         let rows = rows.into_iter().filter(|row| row.upto.0 <= end.lsn).collect();
         let (extent_bytes, shortened) = (manifest.extent_bytes, last);
         Ok(Plan { log_id, extent_bytes, point, view, end, shortened, term, rows })
@@ -228,9 +222,7 @@ impl Plan {
         for (extent, length) in self.view.extents() {
             self.write_extent(disk, extent, length, &mut progress)?;
         }
-        if let Some(term) = self.term {
-            self.write_mark(disk, term)?;
-        }
+        self.write_mark(disk, self.term)?;
         let failed = |e| LogError::io("write the table of times", "times", e);
         if !self.rows.is_empty() {
             let file = times::write(disk, &self.rows).map_err(failed)?;
@@ -352,7 +344,7 @@ fn out_of_reach(manifest: &Manifest, rows: &[Row], upto: Upto) -> BackupError {
     let first = manifest.points.first().map_or(Lsn::ZERO, Point::earliest);
     let last = manifest.newest().map_or(Lsn::ZERO, |point| Lsn(point.end.lsn));
     let asked = match upto {
-        Upto::End | Upto::Copy => "the end".to_owned(),
+        Upto::End => "the end".to_owned(),
         Upto::Lsn(lsn) => lsn.to_string(),
         Upto::Time(time) => super::manifest::rfc3339(time),
     };

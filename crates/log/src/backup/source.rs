@@ -115,6 +115,20 @@ impl Source {
         self.image.as_ref().map(|(_, bytes)| bytes)
     }
 
+    /// The bytes of the image's file, without padding; none without an image.
+    pub(super) fn image_file(&self) -> Vec<u8> {
+        let Some((header, content)) = &self.image else { return Vec::new() };
+        let mut bytes = header.encode().to_vec();
+        bytes.extend_from_slice(content);
+        bytes
+    }
+
+    /// Where the copy begins: the caller keeps the log from there on.
+    #[must_use]
+    pub fn first(&self) -> Lsn {
+        Lsn(self.first * self.extent_bytes)
+    }
+
     /// Where the copy ends.
     #[must_use]
     pub fn end(&self) -> Lsn {

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use towline_types::{Lsn, PageRef, Time};
 
+mod copies;
+
 use super::manifest::MANIFEST_VERSION;
 use super::*;
 use crate::disk::{CrashPoint, CrashRule, Disk, MemoryDisk, Random};
@@ -449,30 +451,6 @@ fn what_is_no_backup_of_this_log_is_not_touched() {
     let refused = rig.back_up(&to, &choices(1)).unwrap_err();
     assert!(matches!(refused, BackupError::Version { .. }), "{refused}");
     assert!(brought_back(&to, Upto::End).unwrap_err().to_string().contains("version 2"));
-}
-
-#[test]
-fn a_copy_for_another_instance_ends_where_the_log_did_in_the_same_term() {
-    let mut rig = Rig::new(12);
-    let to = MemoryDisk::new();
-    rig.append(20);
-    rig.image(0, 1);
-    rig.append(20);
-    rig.back_up(&to, &choices(1)).unwrap();
-    let backup = Backup::look_disk(Arc::new(to.clone())).unwrap();
-    let end = backup.manifest().unwrap().newest().unwrap().end;
-    for (upto, more) in [(Upto::Copy, 0), (Upto::End, 1)] {
-        let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
-        restore(&backup, &disk, upto, &mut |_| {}).unwrap();
-        assert!(offline::verify_disk(&disk).unwrap().findings.is_empty());
-        let mut recovery = Recovery::open(disk, Options::small(), LOG_ID).unwrap();
-        recovery.keep_places();
-        recovery.replay(|_, _| Ok::<(), std::convert::Infallible>(())).unwrap();
-        let (base, places) = recovery.places();
-        let last = places.last().copied().unwrap_or(base);
-        let expected = (end.index + more, u64::from(end.term) + more);
-        assert_eq!((last.index, last.term), expected, "{upto:?}");
-    }
 }
 
 #[test]

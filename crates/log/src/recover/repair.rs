@@ -180,6 +180,7 @@ impl Recovery {
             written: Mutex::new(Written::default()),
             reported: Mutex::new(Reported { upto: end, failed: false }),
             needs: Mutex::new(Needs::new(first, &images)),
+            holds: Arc::default(),
             housekeeping: Mutex::new(Housekeeping { images }),
             durable: AtomicU64::new(end.0),
             tail: AtomicU64::new(end.0),

@@ -10,6 +10,7 @@ mod error;
 mod format;
 mod links;
 mod message;
+mod redirect;
 mod transfer;
 
 use std::collections::{HashMap, VecDeque};
@@ -24,6 +25,7 @@ use towline_core::{ConsumerId, UnitId};
 use towline_types::{Payload, Time};
 
 use self::links::Links;
+pub use self::redirect::Elsewhere;
 use crate::request::{Request, Response};
 
 /// Who may come in; asked at login.
@@ -47,6 +49,8 @@ pub struct FrontOptions {
     pub address: String,
     /// Model queue of dynamic nodes.
     pub default_model: Arc<str>,
+    /// Where a client that asked for it is sent; none: it is served as any other one.
+    pub elsewhere: Option<Arc<Elsewhere>>,
 }
 
 /// One connection.
@@ -55,6 +59,7 @@ pub struct Front {
     logins: Arc<dyn Logins>,
     address: String,
     default_model: Arc<str>,
+    elsewhere: Option<Arc<Elsewhere>>,
     user: Option<Arc<str>>,
     logged_in: bool,
     ending: Option<Ending>,
@@ -106,6 +111,7 @@ impl Front {
             logins: options.logins,
             address: options.address,
             default_model: options.default_model,
+            elsewhere: options.elsewhere,
             user: None,
             logged_in: false,
             ending: None,
@@ -302,6 +308,13 @@ impl Front {
     fn opened(&mut self, opened: &Opened, requests: &mut Vec<Request>) {
         self.user.clone_from(&opened.user);
         self.logged_in = true;
+        if let Some(elsewhere) = self.elsewhere.take()
+            && redirect::is_wanted(opened)
+        {
+            self.machine.close(Some(elsewhere.error()));
+            self.ending.get_or_insert(Ending::Orderly);
+            return;
+        }
         self.machine.accept_open();
         requests.push(Request::Connected {
             container: opened.container_id.to_string(),

@@ -257,6 +257,7 @@ impl Rig {
             logins: Arc::new(Anybody),
             address: "test".into(),
             default_model: Arc::from("SYSTEM.DEFAULT.MODEL.QUEUE"),
+            elsewhere: None,
         };
         let client =
             ClientOptions { login: Some(ClientLogin::Anonymous), ..ClientOptions::default() };

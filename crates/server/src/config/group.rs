@@ -73,6 +73,10 @@ pub struct MemberConfig {
     pub name: String,
     /// Host and port where its links come in.
     pub address: String,
+    /// Host and port at which clients find it, one for each `[[listener]]` in order, told to clients
+    /// that ask to be redirected; empty or left out: the listener's own address.
+    #[serde(default)]
+    pub clients: Vec<String>,
 }
 
 fn heartbeat_interval_ms() -> u64 {
@@ -149,7 +153,10 @@ impl GroupConfig {
         }
         for (at, member) in self.member.iter().enumerate() {
             name("group.member.name", &member.name)?;
-            address(member)?;
+            host_and_port("address", member, &member.address)?;
+            for clients in member.clients.iter().filter(|clients| !clients.is_empty()) {
+                host_and_port("clients", member, clients)?;
+            }
             let before = self.member.get(..at).unwrap_or_default();
             if before.iter().any(|other| other.name == member.name) {
                 return Err(format!("group.member.name = '{}' stands twice", member.name));
@@ -188,14 +195,20 @@ fn name(key: &str, value: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn address(member: &MemberConfig) -> Result<(), String> {
-    let port = member.address.rsplit_once(':').filter(|(host, _)| !host.is_empty());
-    let port = port.and_then(|(_, port)| port.parse::<u16>().ok());
-    if port.is_none_or(|port| port == 0) {
-        let MemberConfig { name, address } = member;
-        return Err(format!("group.member.address = '{address}' of {name}: must be host:port"));
+fn host_and_port(key: &str, member: &MemberConfig, value: &str) -> Result<(), String> {
+    if split(value).is_none() {
+        let name = &member.name;
+        return Err(format!("group.member.{key} = '{value}' of {name}: must be host:port"));
     }
     Ok(())
+}
+
+/// Host (an address of version 6 without its brackets) and port of `host:port`.
+pub(crate) fn split(address: &str) -> Option<(&str, u16)> {
+    let (host, port) = address.rsplit_once(':')?;
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    let (host, port) = (bare.unwrap_or(host), port.parse::<u16>().ok()?);
+    (!host.is_empty() && port != 0).then_some((host, port))
 }
 
 #[cfg(test)]
@@ -215,6 +228,11 @@ mod tests {
         text
     }
 
+    /// With what clients of the last member are told.
+    fn clients(value: &str) -> String {
+        format!("{}clients = {value}\n", text("", THREE))
+    }
+
     const THREE: &[(&str, &str)] = &[("a", "h1:1"), ("b", "h2:1"), ("c", "[::1]:1")];
 
     #[test]
@@ -227,7 +245,10 @@ mod tests {
         assert_eq!(group.quorum_connectivity_timeout().as_millis(), 2_000);
         assert_eq!((group.retry_interval_ms, group.compression_threshold), (50, 64));
         assert_eq!((group.preferred_location.as_str(), group.preferred_delay_ms), ("", 30_000));
-        assert_eq!(group.floating, None);
+        assert_eq!((group.floating, group.member[2].clients.len()), (None, 0));
+        let group = Config::parse(&clients("[\"\", \"h:1\"]")).unwrap().group.unwrap();
+        assert_eq!(group.member[2].clients, ["", "h:1"]);
+        assert_eq!(super::split("[::1]:5672"), Some(("::1", 5_672)));
     }
 
     #[test]
@@ -240,6 +261,8 @@ mod tests {
             (text("", &[("a", "h"), ("b", "h:2"), ("c", "h:3")]), "must be host:port"),
             (text("", &[("a", "h:0"), ("b", "h:2"), ("c", "h:3")]), "must be host:port"),
             (text("", &[("a b", "h:1"), ("b", "h:2"), ("c", "h:3")]), "letters, digits"),
+            (clients("[\"nowhere\"]"), "group.member.clients = 'nowhere' of c: must be host:port"),
+            (clients("\"h:1\""), "expected a sequence"),
             (text("heartbeat_timeout_ms = 749", THREE), "must be 750 to 60000"),
             (text("retry_interval_ms = 0", THREE), "must be 1 to 1000"),
             (text("heartbeat_interval = 1", THREE), "did you mean"),

@@ -70,7 +70,7 @@ const TABLES: &[(&str, &[&str])] = &[
             "floating",
         ],
     ),
-    ("group.member", &["name", "address"]),
+    ("group.member", &["name", "address", "clients"]),
     ("group.floating", &["address", "interface", "announce_count", "lease_s"]),
 ];
 

@@ -15,6 +15,7 @@ use serde::Deserialize;
 use towline_types::limits;
 
 pub use floating::{FloatingAddress, FloatingConfig};
+pub(crate) use group::split;
 pub use group::{GroupConfig, MemberConfig};
 
 /// What the file may say; see docs/reference/config.md.

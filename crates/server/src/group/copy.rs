@@ -1,50 +1,53 @@
-//! An instance that lags so far behind that the log it needs is gone gets a copy: the active one makes
-//! a backup of itself and sends its files; the other one restores it in place of its own log and begins
-//! again.
+//! An instance that lags so far behind that the log it needs is gone gets a copy: the active one sends
+//! image, pages and extents straight from its files; the other one makes a log of them beside its own,
+//! puts it in the place of that, and begins again.
 //!
 //! ```text
-//! for each file: length of its name (2 bytes, little-endian), name, length (8), bytes; at the end: 0 (2)
+//! giver to taker: a copy (`towline_log::backup`); taker to giver, when all is checked and synced: '+'
 //! ```
 //!
-//! Not here: who needs one (`towline_group`). Invariant: the log that is replaced stays until the copy
-//! is whole and on the disk.
+//! Not here: who needs one (`towline_group`); what is held back until the taker is in sync (`holds`).
+//! Invariants: the log that is replaced stays until the copy is whole and on the disk; neither side
+//! waits for ever for the other.
 
-use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::io::{BufReader, Read, Write};
+use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::runtime::Handle;
-use towline_admin::catalogue::{GROUP_COPY_FAILED, GROUP_COPY_GIVEN, GROUP_COPY_TAKEN};
-use towline_log::backup::Upto;
+use towline_admin::catalogue::{
+    GROUP_COPY_COMES, GROUP_COPY_FAILED, GROUP_COPY_GIVEN, GROUP_COPY_TAKEN,
+};
+use towline_log::backup::{Progress, Source, give as give_log, take as take_log};
+use towline_log::{Disk, LinuxDisk};
 
 use super::driver::Driver;
 use super::kept_file::KeptFile;
-use crate::backup::{self, BackupRequest};
-use crate::images::Images;
+use super::start::Opened;
+use crate::backup::{pages_of, patiently};
 use crate::link::{LinkStream, Peer, StreamPurpose};
 use crate::logging::log as say;
 
-const PIECE_BYTES: usize = 1024 * 1024;
-/// Files of a backup are few; names are ours.
-const NAME_BYTES_MAX: usize = 255;
+/// A stream that stands still for so long is given up. An image is taken before the first byte comes.
+const STILL_MAX: Duration = Duration::from_secs(20);
+/// How long the taker may check what came.
+const CHECK_MAX: Duration = Duration::from_secs(300);
+/// How often the taker says how far it is.
+const TELL_INTERVAL: Duration = Duration::from_secs(5);
+/// Read from the stream at once.
+const READ_BYTES: usize = 256 * 1024;
+/// What the taker answers.
+const WHOLE: u8 = b'+';
 
 /// Sends a copy of this instance's log to a peer.
-pub(crate) fn give(
-    driver: Arc<Driver>,
-    images: Arc<Images>,
-    data: PathBuf,
-    peer: Peer,
-    stream: LinkStream,
-) {
+pub(crate) fn give(opened: Arc<Opened>, peer: Peer, stream: LinkStream) {
     let handle = Handle::current();
     let started = std::thread::Builder::new().name("copy".into()).spawn(move || {
-        let name = driver.names().get(peer).cloned().unwrap_or_default();
-        let folder = data.join(format!("copy-for-{name}"));
-        let given = give_all(&driver, &images, &folder, &handle, stream);
-        std::fs::remove_dir_all(&folder).ok();
-        match given {
+        let name = opened.driver.names().get(peer).cloned().unwrap_or_default();
+        match give_all(&opened, peer, Patient { stream, handle }) {
             Ok(bytes) => say(&GROUP_COPY_GIVEN, &[&name, &bytes.to_string()]),
             Err(why) => say(&GROUP_COPY_FAILED, &[&name, &why]),
         }
@@ -54,68 +57,85 @@ pub(crate) fn give(
     }
 }
 
-fn give_all(
-    driver: &Driver,
-    images: &Images,
-    folder: &Path,
-    handle: &Handle,
-    mut stream: LinkStream,
-) -> Result<u64, String> {
-    let door = driver.door().ok_or("this instance is not active")?;
-    if folder.exists() {
-        std::fs::remove_dir_all(folder).map_err(|error| error.to_string())?;
+fn give_all(opened: &Opened, peer: Peer, mut stream: Patient) -> Result<u64, String> {
+    let Opened { driver, images, replica, .. } = opened;
+    let log = driver.log();
+    // Before the image is taken: what it refers to must not go meanwhile.
+    let giving = driver.holds().begin(peer, log);
+    let mut pages_hold = Some(images.hold_pages());
+    let words = |error: towline_log::backup::BackupError| error.to_string();
+    let taken = patiently(|| {
+        let taken = match driver.door() {
+            Some(door) => images.take(door.as_ref()),
+            // It leads, and what it has is not committed yet: perhaps only with this copy.
+            None => images.take(replica.as_ref()),
+        };
+        taken.map_err(|error| error.to_string())
+    })?;
+    let source = patiently(|| Source::running(log, taken.at, taken.keep_from).map_err(words))?;
+    giving.hold().only_from(source.first());
+    let used = source.image().map_or_else(|| Ok(Vec::new()), pages_of)?;
+    let rows = images.times().map(|times| times.rows()).unwrap_or_default();
+    let first = source.first().0 / opened.extent_bytes;
+    let mut progress = |now: Progress| {
+        if now.extent > first {
+            // All pages are sent.
+            pages_hold = None;
+        }
+    };
+    let pages = (images.pages(), used.as_slice());
+    let given = give_log(&source, pages, &rows, giving.hold(), &mut stream, &mut progress);
+    let bytes = given.map_err(words)?;
+    match stream.answer() {
+        Ok(WHOLE) => {
+            giving.given();
+            Ok(bytes)
+        }
+        Ok(_) => Err("its answer is not understood".into()),
+        Err(error) => Err(format!("it did not take it: {error}")),
     }
-    std::fs::create_dir_all(folder).map_err(|error| error.to_string())?;
-    let to = folder.canonicalize().map_err(|error| error.to_string())?;
-    let request = BackupRequest { to: to.clone(), full: true, keep_images: 1 };
-    backup::running("", door, images, &request)?;
-    let mut files = Vec::new();
-    list(&to, &to, &mut files).map_err(|error| error.to_string())?;
-    let mut sent = 0;
-    for name in files {
-        sent += send_file(&to, &name, handle, &mut stream).map_err(|error| error.to_string())?;
-    }
-    handle
-        .block_on(async {
-            stream.write_all(&0_u16.to_le_bytes()).await?;
-            stream.flush().await?;
-            stream.shutdown().await
+}
+
+/// A stream as blocking reads and writes, none of which waits longer than [`STILL_MAX`].
+struct Patient {
+    stream: LinkStream,
+    handle: Handle,
+}
+
+impl Patient {
+    fn wait<T>(
+        &mut self,
+        most: Duration,
+        act: impl AsyncFnOnce(&mut LinkStream) -> std::io::Result<T>,
+    ) -> std::io::Result<T> {
+        let stream = &mut self.stream;
+        self.handle.block_on(async {
+            let done = tokio::time::timeout(most, act(stream)).await;
+            done.unwrap_or_else(|_| {
+                let still = format!("nothing moved for {} seconds", most.as_secs());
+                Err(std::io::Error::new(std::io::ErrorKind::TimedOut, still))
+            })
         })
-        .map_err(|error| error.to_string())?;
-    Ok(sent)
-}
-
-fn list(root: &Path, folder: &Path, files: &mut Vec<String>) -> std::io::Result<()> {
-    for entry in std::fs::read_dir(folder)? {
-        let path = entry?.path();
-        if path.is_dir() {
-            list(root, &path, files)?;
-        } else if let Some(name) = path.strip_prefix(root).ok().and_then(Path::to_str) {
-            files.push(name.to_owned());
-        }
     }
-    Ok(())
+
+    fn answer(&mut self) -> std::io::Result<u8> {
+        self.wait(CHECK_MAX, async |stream| stream.read_u8().await)
+    }
 }
 
-fn send_file(
-    root: &Path,
-    name: &str,
-    handle: &Handle,
-    stream: &mut LinkStream,
-) -> std::io::Result<u64> {
-    let mut file = File::open(root.join(name))?;
-    let bytes = file.metadata()?.len();
-    let mut head = u16::try_from(name.len()).unwrap_or(u16::MAX).to_le_bytes().to_vec();
-    head.extend_from_slice(name.as_bytes());
-    head.extend_from_slice(&bytes.to_le_bytes());
-    handle.block_on(stream.write_all(&head))?;
-    let mut piece = vec![0; PIECE_BYTES];
-    loop {
-        let read = file.read(&mut piece)?;
-        if read == 0 {
-            return Ok(bytes);
-        }
-        handle.block_on(stream.write_all(piece.get(..read).unwrap_or(&[])))?;
+impl Read for Patient {
+    fn read(&mut self, place: &mut [u8]) -> std::io::Result<usize> {
+        self.wait(STILL_MAX, async |stream| stream.read(place).await)
+    }
+}
+
+impl Write for Patient {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.wait(STILL_MAX, async |stream| stream.write(bytes).await)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.wait(STILL_MAX, async |stream| stream.flush().await)
     }
 }
 
@@ -127,60 +147,62 @@ pub(crate) fn take(driver: &Driver, data: &Path, peer: Peer) -> Result<(), Strin
     let words = |error: std::io::Error| error.to_string();
     let links = driver.links().ok_or("there are no links")?;
     let handle = links.streams().clone();
-    let files = data.join("copy-files");
     let made = data.join("copy");
-    for folder in [&files, &made] {
-        if folder.exists() {
-            std::fs::remove_dir_all(folder).map_err(words)?;
-        }
-        std::fs::create_dir_all(folder).map_err(words)?;
+    if made.exists() {
+        std::fs::remove_dir_all(&made).map_err(words)?;
     }
-    let opened = handle.block_on(links.open_stream(peer, StreamPurpose::Copy));
-    let mut stream = opened.map_err(words)?;
-    receive(&files, &handle, &mut stream).map_err(words)?;
-    let restored = backup::restore(&files, &made, Upto::Copy, &mut |_, _| {});
-    let restored = restored.map_err(|error| error.to_string())?;
+    std::fs::create_dir_all(made.join("log")).map_err(words)?;
+    let taken = take_into(driver, &made, peer, handle);
+    if taken.is_err() {
+        // Its room is wanted, and the next one begins anew.
+        std::fs::remove_dir_all(&made).ok();
+    }
+    let (mut stream, end) = taken?;
+    let told = stream.wait(STILL_MAX, async |stream| {
+        stream.write_u8(WHOLE).await?;
+        stream.flush().await
+    });
+    if let Err(error) = told {
+        // The copy is good, but what comes behind it may not be held back.
+        tracing::warn!(%error, "that a copy arrived could not be told");
+    }
     replace(data, &made).map_err(words)?;
     let name = driver.names().get(peer).cloned().unwrap_or_default();
-    say(&GROUP_COPY_TAKEN, &[&name, &restored.end.to_string()]);
-    std::fs::remove_dir_all(&files).ok();
+    say(&GROUP_COPY_TAKEN, &[&name, &end]);
     std::fs::remove_dir_all(&made).ok();
     Ok(())
 }
 
-fn receive(folder: &Path, handle: &Handle, stream: &mut LinkStream) -> std::io::Result<()> {
-    let refuse = |why: &str| std::io::Error::new(std::io::ErrorKind::InvalidData, why);
-    let mut piece = vec![0; PIECE_BYTES];
-    loop {
-        let length = usize::from(handle.block_on(stream.read_u16_le())?);
-        if length == 0 {
-            return Ok(());
+/// Makes `made/log`; yields where it ends.
+fn take_into(
+    driver: &Driver,
+    made: &Path,
+    peer: Peer,
+    handle: Handle,
+) -> Result<(Patient, String), String> {
+    let links = driver.links().ok_or("there are no links")?;
+    let opening = links.open_stream(peer, StreamPurpose::Copy);
+    let opened = handle.block_on(async { tokio::time::timeout(STILL_MAX, opening).await });
+    let opened = opened.map_err(|_| "it does not answer".to_owned())?;
+    let stream = opened.map_err(|error| error.to_string())?;
+    let disk = LinuxDisk::open(&made.join("log")).map_err(|error| error.to_string())?;
+    let disk: Arc<dyn Disk> = Arc::new(disk);
+    let name = driver.names().get(peer).cloned().unwrap_or_default();
+    let mut told = Instant::now();
+    let mut progress = |now: Progress| {
+        if told.elapsed() >= TELL_INTERVAL {
+            told = Instant::now();
+            let percent = u128::from(now.done) * 100 / u128::from(now.all.max(1));
+            let [done, all] = [now.done, now.all].map(|bytes| bytes.to_string());
+            say(&GROUP_COPY_COMES, &[&name, &done, &all, &percent.to_string()]);
         }
-        let mut name = vec![0; length];
-        handle.block_on(stream.read_exact(&mut name))?;
-        let name = String::from_utf8(name).map_err(|_| refuse("a name that is no text"))?;
-        // The peer is one of us, but a file must not land elsewhere whatever it says.
-        let plain = |part: &str| !part.is_empty() && part != "." && part != "..";
-        if length > NAME_BYTES_MAX || !name.split('/').all(plain) {
-            return Err(refuse("a name that is none of ours"));
-        }
-        let path = folder.join(&name);
-        if let Some(parent) = path.parent() {
-            std::fs::create_dir_all(parent)?;
-        }
-        let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
-        let mut left = handle.block_on(stream.read_u64_le())?;
-        while left > 0 {
-            let most = usize::try_from(left).unwrap_or(usize::MAX).min(PIECE_BYTES);
-            let place = piece.get_mut(..most).unwrap_or_default();
-            let read = handle.block_on(stream.read(place))?;
-            if read == 0 {
-                return Err(refuse("it ended too early"));
-            }
-            file.write_all(piece.get(..read).unwrap_or(&[]))?;
-            left -= read as u64;
-        }
-    }
+    };
+    let mut from = BufReader::with_capacity(READ_BYTES, Patient { stream, handle });
+    let taken = take_log(&disk, driver.log().id(), &mut from, &mut progress);
+    let taken = taken.map_err(|error| error.to_string())?;
+    // The folder's own name must be there before it gets another one.
+    File::open(made).and_then(|made| made.sync_all()).map_err(|error| error.to_string())?;
+    Ok((from.into_inner(), taken.end.to_string()))
 }
 
 /// Puts `made/log` in the place of `data/log`.

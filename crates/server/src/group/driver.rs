@@ -16,11 +16,14 @@ use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::watch;
 use towline_admin::catalogue::{GROUP_DISK_FULL, GROUP_LED_BY, GROUP_LOST, GROUP_REFUSED_LOG};
-use towline_group::{FetchOrder, Input, Kept, Member, MemberId, Message, Output, Progress, Role};
+use towline_group::{FetchOrder, Input, Kept, Member, MemberId, Message, Output, Progress};
 use towline_log::{Listener, Log, LogError, Replicator, Space};
-use towline_types::{Batch, BatchPlace, Lsn};
+use towline_types::{Batch, BatchPlace, Lsn, Time};
 
+use super::applicable::Applicable;
+use super::holds::Holds;
 use super::kept_file::KeptFile;
+use super::life::Life;
 use super::{KIND_CONSENSUS, Where, member_of, peer_of};
 use crate::clock::Clock;
 use crate::door::Door;
@@ -41,12 +44,15 @@ pub(crate) struct Driver {
     /// Who waits for something to apply, or to lead.
     progress: Mutex<Seen>,
     changed: Condvar,
+    /// Who waits for nothing but the end: commits must not wake him.
+    ended: Condvar,
     place: watch::Sender<Where>,
     fetches: std::sync::mpsc::Sender<FetchOrder>,
     /// Called once, when this instance leads no more or must be brought by a copy.
     over: OnceLock<Box<dyn Fn(Over) + Send + Sync>>,
     names: Vec<String>,
     notes: KeptFile,
+    holds: Holds,
 }
 
 /// Why this process cannot go on as it is.
@@ -78,10 +84,9 @@ struct Core {
     /// What each peer said of itself when it came.
     standings: Vec<Option<Standing>>,
     leader: Option<MemberId>,
-    led: bool,
-    is_done: bool,
-    is_copying: bool,
-    is_over: bool,
+    life: Life,
+    /// No copy before: the last one failed.
+    copies_from: Time,
 }
 
 impl Driver {
@@ -101,10 +106,8 @@ impl Driver {
             kept_file,
             standings,
             leader: None,
-            led: false,
-            is_done: false,
-            is_copying: false,
-            is_over: false,
+            life: Life::Following,
+            copies_from: Time::ZERO,
         };
         Driver {
             core: Mutex::new(core),
@@ -116,11 +119,13 @@ impl Driver {
             committed: AtomicU64::new(0),
             progress: Mutex::new(seen),
             changed: Condvar::new(),
+            ended: Condvar::new(),
             place: watch::Sender::new(Where::Nobody),
             fetches,
             over: OnceLock::new(),
             names,
             notes,
+            holds: Holds::default(),
         }
     }
 
@@ -285,9 +290,25 @@ impl Driver {
         self.notes.note(&kept)
     }
 
-    /// Places of batches before this position are not needed any more.
+    /// Places of batches before this position are not needed any more, but for those whose log is held.
     pub(crate) fn forget(&self, before: Lsn) {
-        self.step(Input::Forget(before));
+        let held = self.log().held_from();
+        self.step(Input::Forget(held.map_or(before, |held| held.min(before))));
+    }
+
+    /// What is kept for those that were brought a copy.
+    pub(crate) fn holds(&self) -> &Holds {
+        &self.holds
+    }
+
+    /// Whether this instance is brought a copy.
+    pub(crate) fn is_copying(&self) -> bool {
+        self.look(|core| core.life == Life::Copying)
+    }
+
+    /// A copy is asked for after this pause, and not before.
+    pub(crate) fn ask_for_copies_after(&self, pause: Duration) {
+        self.core.lock().copies_from = self.clock.now() + pause;
     }
 
     /// Batches from behind `index` on that may be applied, of about `bytes_max` bytes; those that are
@@ -333,7 +354,7 @@ impl Driver {
         let began = Instant::now();
         let mut seen = self.progress.lock();
         while !seen.ending && began.elapsed() < most {
-            self.changed.wait_for(&mut seen, most.saturating_sub(began.elapsed()));
+            self.ended.wait_for(&mut seen, most.saturating_sub(began.elapsed()));
         }
     }
 
@@ -341,6 +362,7 @@ impl Driver {
     pub(crate) fn end(&self) {
         self.progress.lock().ending = true;
         self.changed.notify_all();
+        self.ended.notify_all();
     }
 
     /// Looks at the member, and takes over what came meanwhile.
@@ -388,15 +410,7 @@ impl Driver {
     }
 
     fn run(&self, core: &mut MutexGuard<'_, Core>, input: Input) {
-        // A log that led takes nothing of others, and one without room nothing at all: the process
-        // begins again before it goes on.
-        if core.is_done {
-            return;
-        }
-        // What it acknowledged while a copy is made would be in the log that is replaced. It only shows
-        // that it lives, without which the one that is copied from might not stay active.
-        let shows_life = matches!(&input, Input::Message(message) if message.is_heartbeat());
-        if core.is_copying && !shows_life {
+        if !core.life.takes(&input) {
             return;
         }
         let now = self.clock.now();
@@ -422,7 +436,7 @@ impl Driver {
         if let Some(kept) = out.keep {
             self.keep(core, &kept);
         }
-        let lost = core.led && out.role.is_some_and(|role| role != Role::Leader);
+        let lost = core.life.loses(&out);
         if !out.receive.is_empty()
             && !lost
             && let Err(error) = self.log().receive(&out.receive)
@@ -441,18 +455,18 @@ impl Driver {
             // The thread ends with the process.
             self.fetches.send(order).ok();
         }
-        if let Some(peer) = out.copy_from.map(peer_of) {
-            core.is_copying = true;
-            self.is_over(core, Over::NeedsCopy(peer));
+        if let Some(peer) = out.copy_from.map(peer_of)
+            && self.clock.now() >= core.copies_from
+        {
+            self.ends(core, Over::NeedsCopy(peer));
         }
         if lost {
             say(&GROUP_LOST, &[&core.member.progress().term.to_string()]);
-            core.is_done = true;
-            self.is_over(core, Over::LeadsNoMore);
+            self.ends(core, Over::LeadsNoMore);
         }
         self.tell_leader(core);
         let term = out.lead?;
-        core.led = true;
+        core.life.elected();
         match self.log().lead(term) {
             Ok(first) => {
                 let mut seen = self.progress.lock();
@@ -472,8 +486,7 @@ impl Driver {
     /// What the member believes to be on its way to the disk is not: it begins again from what is.
     fn no_room(&self, core: &mut MutexGuard<'_, Core>) {
         say(&GROUP_DISK_FULL, &[]);
-        core.is_done = true;
-        self.is_over(core, Over::NoRoom);
+        self.ends(core, Over::NoRoom);
     }
 
     fn keep(&self, core: &Core, kept: &Kept) {
@@ -513,8 +526,8 @@ impl Driver {
         self.changed.notify_all();
     }
 
-    fn is_over(&self, core: &mut MutexGuard<'_, Core>, why: Over) {
-        if !std::mem::replace(&mut core.is_over, true)
+    fn ends(&self, core: &mut MutexGuard<'_, Core>, why: Over) {
+        if core.life.ends(why)
             && let Some(over) = self.over.get()
         {
             over(why);
@@ -525,36 +538,6 @@ impl Driver {
     fn refused_by_log(&self, error: &LogError) -> ! {
         say(&GROUP_REFUSED_LOG, &[&error.to_string()]);
         std::process::exit(crate::EXIT_LOG_FAILED);
-    }
-}
-
-/// Places given out at once.
-const PLACES_AT_ONCE: u64 = 1_024;
-
-/// What [`Driver::committed_behind`] found.
-pub(crate) enum Applicable {
-    /// In memory.
-    Batches(Vec<Batch>),
-    /// To be read. Empty: there is nothing.
-    Places(Vec<BatchPlace>),
-}
-
-impl Applicable {
-    fn of(member: &Member, index: u64, bytes_max: usize) -> Applicable {
-        let (mut batches, mut bytes) = (Vec::new(), 0);
-        for next in index + 1..=member.committed() {
-            let Some(batch) = member.batch(next) else { break };
-            bytes += batch.payload.len() + 64;
-            batches.push(batch);
-            if bytes >= bytes_max {
-                break;
-            }
-        }
-        if !batches.is_empty() {
-            return Applicable::Batches(batches);
-        }
-        let until = member.committed().min(index + PLACES_AT_ONCE);
-        Applicable::Places((index + 1..=until).map_while(|next| member.place(next)).collect())
     }
 }
 
@@ -585,3 +568,6 @@ impl Replicator for Driver {
         // News that came meanwhile are taken when this batch is durable: the same thread tells it.
     }
 }
+
+#[cfg(test)]
+mod tests;

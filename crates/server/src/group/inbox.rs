@@ -1,16 +1,16 @@
 //! What the links bring: messages for the member, wishes for the active instance, streams.
 
-use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use towline_admin::catalogue::{GROUP_INSTANCE_CAME, GROUP_INSTANCE_WENT};
+use towline_group::Role;
 
 use super::driver::Driver;
+use super::start::Opened;
 use super::status::View;
 use super::switch::Wish;
 use super::{KIND_CONSENSUS, KIND_ROWS, KIND_WISH};
-use crate::images::Images;
 use crate::link::{Greeting, Inbox, LinkStream, Peer, Standing, StreamPurpose};
 use crate::logging::log as say;
 
@@ -20,14 +20,13 @@ pub(crate) type TakeClient = dyn Fn(StreamPurpose, LinkStream) + Send + Sync;
 /// See the module.
 pub(crate) struct GroupInbox {
     pub(crate) driver: Arc<Driver>,
-    pub(crate) images: Arc<Images>,
+    pub(crate) opened: Arc<Opened>,
     /// Where relayed clients go, once it is known.
     pub(crate) clients: Arc<OnceLock<Box<TakeClient>>>,
     /// Builds of the peers, for the status.
     pub(crate) builds: Arc<parking_lot::Mutex<Vec<String>>>,
     /// What the status shows, once it is there.
     pub(crate) view: Arc<OnceLock<Arc<View>>>,
-    pub(crate) data: PathBuf,
 }
 
 impl Inbox for GroupInbox {
@@ -75,7 +74,8 @@ impl Inbox for GroupInbox {
         let active = self.driver.door().is_some();
         match purpose {
             StreamPurpose::Relay { .. } if active && self.clients.get().is_some() => Ok(()),
-            StreamPurpose::Copy if active => Ok(()),
+            // Also before its door is open: without the copy there may be no majority that would open it.
+            StreamPurpose::Copy if self.driver.group().role == Role::Leader => Ok(()),
             StreamPurpose::Relay { .. } | StreamPurpose::Copy => {
                 Err("this instance is not active".into())
             }
@@ -90,9 +90,7 @@ impl Inbox for GroupInbox {
                 }
             }
             StreamPurpose::Copy => {
-                let (driver, images) = (Arc::clone(&self.driver), Arc::clone(&self.images));
-                let data = self.data.clone();
-                super::copy::give(driver, images, data, peer, stream);
+                super::copy::give(Arc::clone(&self.opened), peer, stream);
             }
         }
     }

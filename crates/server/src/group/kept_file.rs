@@ -1,20 +1,47 @@
 //! The file in which a member keeps what must outlive its process beside the log: see
 //! `towline_group::Kept` for the bytes.
 //!
-//! How far the log is known to be committed is noted in a second file, now and then and without a sync.
+//! It is written in place, because a vote waits for it: two slots, of which the older one is written
+//! anew and synced, once, with nothing of the file system's own to be written beside it. A slot that was
+//! torn is known by its checksum, and then the other one counts: the vote that was about to be kept was
+//! not given. How far the log is known to be committed is noted in a second file of the same make, now
+//! and then and without a sync.
+//!
+//! ```text
+//! group-state, group-committed: 8,192 bytes, a slot at 0 and one at 4,096 (no two in one sector)
+//!   0   8  magic "TOWLINES"
+//!   8   2  format version (this place and the checksum's never move)
+//!   10  6  zero
+//!   16  8  sequence, from 1: the slot with the higher one is the newer
+//!   24 64  Kept
+//!   88  4  zero
+//!   92  4  CRC-32C of bytes 0..92
+//! ```
+//!
+//! Version 1 of these files was a `Kept` alone, at 0. It counts while no slot is whole, and the first
+//! slot that is written beside it is the one at 4,096.
 //!
 //! Invariant: what `write` was given is what the next start reads, or what was there before; never a
 //! mixture.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::ErrorKind;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use towline_group::Kept;
 
 const NAME: &str = "group-state";
-const NEW_NAME: &str = "group-state.new";
 const NOTE: &str = "group-committed";
+
+const MAGIC: &[u8; 8] = b"TOWLINES";
+const VERSION: u16 = 2;
+/// Where the slots begin: what a disk writes as one, at most, is not larger.
+const SLOTS: [u64; 2] = [0, 4_096];
+const FILE_BYTES: usize = 8_192;
+const KEPT_AT: usize = 24;
+const SUMMED_BYTES: usize = 92;
+const SLOT_BYTES: usize = 96;
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -30,7 +57,7 @@ impl KeptFile {
     /// What is kept; `None` when there is nothing, or nothing that can be read: then it is not known
     /// what this member promised, and it must not promise anything before it has caught up.
     pub(crate) fn read(&self) -> Option<Kept> {
-        let read = |name| Kept::decode(&std::fs::read(self.folder.join(name)).ok()?);
+        let read = |name| decode(&std::fs::read(self.folder.join(name)).ok()?);
         let kept = read(NAME)?;
         // Whatever was once known to be committed is so.
         let note = read(NOTE).filter(|note| note.committed > kept.committed);
@@ -38,29 +65,31 @@ impl KeptFile {
         Some(Kept { committed: note.committed, committed_end: note.committed_end, ..kept })
     }
 
+    /// Makes room for the slots, durably, so that no vote waits for that. What is kept stays.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub(crate) fn prepare(&self) -> std::io::Result<()> {
+        self.whole().map(drop)
+    }
+
     /// Makes it durable.
     ///
     /// # Errors
     /// What the disk said: it is not known what the next start reads.
     pub(crate) fn write(&self, kept: &Kept) -> std::io::Result<()> {
-        let new = self.folder.join(NEW_NAME);
-        let mut file = File::create(&new)?;
-        file.write_all(&kept.encode())?;
-        file.sync_data()?;
-        std::fs::rename(&new, self.folder.join(NAME))?;
-        File::open(&self.folder)?.sync_all()
+        let file = self.whole()?;
+        put(&file, kept)?;
+        file.sync_data()
     }
 
     /// Writes down how far the log is known to be committed, in a file of its own and without waiting
-    /// for the disk: this may as well be forgotten, and a file that is half written is known by its
-    /// checksum.
+    /// for the disk: this may as well be forgotten.
     ///
     /// # Errors
     /// What the system said.
     pub(crate) fn note(&self, kept: &Kept) -> std::io::Result<()> {
-        let mut options = File::options();
-        options.create(true).truncate(false).write(true);
-        options.open(self.folder.join(NOTE))?.write_all(&kept.encode())
+        put(&open(&self.folder.join(NOTE))?, kept)
     }
 
     /// Forgets what was written down: the log is another one now.
@@ -69,39 +98,219 @@ impl KeptFile {
     /// What the system said.
     pub(crate) fn forget_note(&self) -> std::io::Result<()> {
         match std::fs::remove_file(self.folder.join(NOTE)) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }
+    }
+
+    /// The file, with its name and all its blocks on the disk.
+    fn whole(&self) -> std::io::Result<File> {
+        let file = open(&self.folder.join(NAME))?;
+        let bytes = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
+        if let Some(missing) = FILE_BYTES.checked_sub(bytes).filter(|missing| *missing > 0) {
+            // Zeros that are written rather than a hole: no slot must wait for blocks to be found.
+            file.write_all_at(&vec![0; missing], bytes as u64)?;
+            file.sync_all()?;
+            File::open(&self.folder)?.sync_all()?;
+        }
+        Ok(file)
+    }
+}
+
+fn open(path: &Path) -> std::io::Result<File> {
+    File::options().create(true).truncate(false).read(true).write(true).open(path)
+}
+
+/// Writes the older slot. Others of this process may write too: each of them sees what was there.
+fn put(file: &File, kept: &Kept) -> std::io::Result<()> {
+    file.lock()?;
+    let mut bytes = vec![0; FILE_BYTES];
+    let mut read = 0;
+    while let Some(rest) = bytes.get_mut(read..).filter(|rest| !rest.is_empty()) {
+        match file.read_at(rest, read as u64)? {
+            0 => break,
+            more => read += more,
+        }
+    }
+    let [first, second] = slots(&bytes);
+    let newest = first.map_or(0, |slot| slot.sequence).max(second.map_or(0, |slot| slot.sequence));
+    let is_first_older = match (first, second) {
+        (Some(first), Some(second)) => first.sequence < second.sequence,
+        // Also when neither is whole: at the front there may be a file of version 1.
+        (first, second) => first.is_none() && second.is_some(),
+    };
+    let at = if is_first_older { SLOTS[0] } else { SLOTS[1] };
+    let slot = Slot { sequence: newest.saturating_add(1), kept: *kept };
+    file.write_all_at(&slot.encode(), at)?;
+    file.unlock()
+}
+
+/// What counts of these bytes.
+fn decode(bytes: &[u8]) -> Option<Kept> {
+    let newest = slots(bytes).into_iter().flatten().max_by_key(|slot| slot.sequence);
+    let before = || Kept::decode(bytes.get(..Kept::BYTES)?);
+    newest.map(|slot| slot.kept).or_else(before)
+}
+
+fn slots(bytes: &[u8]) -> [Option<Slot>; 2] {
+    SLOTS.map(|at| Slot::decode(bytes.get(usize::try_from(at).ok()?..)?))
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Slot {
+    sequence: u64,
+    kept: Kept,
+}
+
+impl Slot {
+    fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(SLOT_BYTES);
+        bytes.extend_from_slice(MAGIC);
+        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        bytes.extend_from_slice(&[0; 6]);
+        bytes.extend_from_slice(&self.sequence.to_le_bytes());
+        assert_eq!(bytes.len(), KEPT_AT, "as it is drawn");
+        bytes.extend_from_slice(&self.kept.encode());
+        bytes.extend_from_slice(&[0; 4]);
+        assert_eq!(bytes.len(), SUMMED_BYTES, "as it is drawn");
+        bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_le_bytes());
+        bytes
+    }
+
+    /// The slot at the front of the bytes; `None` when it is torn, damaged or of another version.
+    fn decode(bytes: &[u8]) -> Option<Slot> {
+        let summed = bytes.get(..SUMMED_BYTES)?;
+        let sum = bytes.get(SUMMED_BYTES..SLOT_BYTES)?.try_into().ok()?;
+        let version = summed.get(8..10)?.try_into().ok()?;
+        let right = summed.starts_with(MAGIC)
+            && u16::from_le_bytes(version) == VERSION
+            && u32::from_le_bytes(sum) == crc32c::crc32c(summed);
+        let sequence = u64::from_le_bytes(summed.get(16..KEPT_AT)?.try_into().ok()?);
+        let kept = Kept::decode(summed.get(KEPT_AT..KEPT_AT + Kept::BYTES)?)?;
+        right.then_some(Slot { sequence, kept })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use towline_group::MemberId;
     use towline_types::Lsn;
 
     use super::*;
 
-    #[test]
-    fn what_was_written_last_is_read_and_damage_is_nothing() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = KeptFile::of(folder.path());
-        assert_eq!(file.read(), None);
-        for term in 1..4 {
-            let kept = Kept { term, may_vote: true, ..Kept::default() };
-            file.write(&kept).unwrap();
-            assert_eq!(file.read(), Some(kept));
+    fn kept(term: u64) -> Kept {
+        Kept { term, vote: Some(MemberId(term % 3 + 1)), may_vote: true, ..Kept::default() }
+    }
+
+    /// Each state that a write of `new` over `old` can leave when it is torn at one byte, either end
+    /// first, is read as what was there before, or as what was written.
+    fn torn(before: Option<Kept>, old: &[u8], new: &[u8], after: Kept) {
+        assert_eq!(old.len(), new.len());
+        let changed: Vec<usize> = (0..old.len()).filter(|at| old[*at] != new[*at]).collect();
+        assert!(changed.len() > 8, "a write changes something");
+        for cut in 0..=old.len() {
+            for (front, back) in [(new, old), (old, new)] {
+                let mixed = [&front[..cut], &back[cut..]].concat();
+                let expected = if mixed == new { Some(after) } else { before };
+                assert_eq!(decode(&mixed), expected, "torn at {cut}");
+            }
         }
-        // A note says how far, and nothing of votes.
-        let noted = Kept { term: 9, committed: 7, committed_end: Lsn(70), ..Kept::default() };
-        file.note(&noted).unwrap();
-        file.note(&noted).unwrap();
-        let both = Kept { term: 3, may_vote: true, ..noted };
-        assert_eq!(file.read(), Some(both));
-        std::fs::write(folder.path().join(NOTE), [7; 60]).unwrap();
-        assert_eq!(file.read(), Some(Kept { term: 3, may_vote: true, ..Kept::default() }));
-        file.forget_note().unwrap();
-        file.forget_note().unwrap();
-        std::fs::write(folder.path().join(NAME), [0; 64]).unwrap();
+    }
+
+    #[test]
+    fn what_was_written_last_is_read_whatever_a_torn_write_left_beside_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, path) = (KeptFile::of(folder.path()), folder.path().join(NAME));
         assert_eq!(file.read(), None);
+        file.prepare().unwrap();
+        assert_eq!(file.read(), None, "nothing was promised");
+        let mut before = None;
+        for term in 1..5 {
+            let old = std::fs::read(&path).unwrap();
+            file.write(&kept(term)).unwrap();
+            assert_eq!(file.read(), Some(kept(term)));
+            torn(before, &old, &std::fs::read(&path).unwrap(), kept(term));
+            before = Some(kept(term));
+        }
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), FILE_BYTES as u64);
+    }
+
+    #[test]
+    fn a_file_of_the_version_before_is_read_and_counts_until_a_slot_is_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, path) = (KeptFile::of(folder.path()), folder.path().join(NAME));
+        std::fs::write(&path, kept(7).encode()).unwrap();
+        assert_eq!(file.read(), Some(kept(7)));
+        file.prepare().unwrap();
+        assert_eq!(file.read(), Some(kept(7)));
+        let mut before = Some(kept(7));
+        for term in 8..11 {
+            let old = std::fs::read(&path).unwrap();
+            file.write(&kept(term)).unwrap();
+            torn(before, &old, &std::fs::read(&path).unwrap(), kept(term));
+            before = Some(kept(term));
+        }
+        // Also without anybody who prepared it.
+        std::fs::write(&path, kept(7).encode()).unwrap();
+        file.write(&kept(8)).unwrap();
+        assert_eq!(file.read(), Some(kept(8)));
+    }
+
+    #[test]
+    fn damage_of_both_slots_is_nothing_and_any_flipped_bit_of_one_is_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, path) = (KeptFile::of(folder.path()), folder.path().join(NAME));
+        file.write(&kept(1)).unwrap();
+        file.write(&kept(2)).unwrap();
+        let bytes = std::fs::read(&path).unwrap();
+        let [Some(first), Some(second)] = slots(&bytes) else { panic!("two slots") };
+        assert_eq!((first.kept, second.kept), (kept(2), kept(1)));
+        for bit in 0..8 * SLOT_BYTES {
+            let mut damaged = bytes.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(decode(&damaged), Some(kept(1)), "bit {bit}");
+            damaged[4_096 + bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(decode(&damaged), None, "bit {bit}");
+        }
+        // What is damaged is written anew.
+        std::fs::write(&path, [7; FILE_BYTES]).unwrap();
+        assert_eq!(file.read(), None);
+        for term in 3..6 {
+            file.write(&kept(term)).unwrap();
+            assert_eq!(file.read(), Some(kept(term)));
+        }
+    }
+
+    #[test]
+    fn a_note_says_how_far_and_nothing_of_votes() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, path) = (KeptFile::of(folder.path()), folder.path().join(NOTE));
+        file.write(&kept(3)).unwrap();
+        let noted = |index| Kept {
+            term: 9,
+            committed: index,
+            committed_end: Lsn(10 * index),
+            ..Kept::default()
+        };
+        let both =
+            |index| Some(Kept { term: 3, may_vote: true, vote: kept(3).vote, ..noted(index) });
+        // Of the version before.
+        std::fs::write(&path, noted(6).encode()).unwrap();
+        assert_eq!(file.read(), both(6));
+        for index in 7..10 {
+            file.note(&noted(index)).unwrap();
+            assert_eq!(file.read(), both(index));
+        }
+        let mut torn = std::fs::read(&path).unwrap();
+        let [first, second] = slots(&torn).map(Option::unwrap);
+        let newest = if first.sequence > second.sequence { 0 } else { 4_096 };
+        torn[newest + 30] ^= 1;
+        std::fs::write(&path, &torn).unwrap();
+        assert_eq!(file.read(), both(8));
+        std::fs::write(&path, [7; 60]).unwrap();
+        assert_eq!(file.read(), Some(kept(3)));
+        file.forget_note().unwrap();
+        file.forget_note().unwrap();
+        assert_eq!(file.read(), Some(kept(3)));
     }
 }

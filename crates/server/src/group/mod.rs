@@ -1,20 +1,26 @@
 //! An instance of a group: a replica that becomes active when the group says so.
 //!
-//! Reading order: [`start`] (from a folder to a replica), [`driver`] (the member of the group, stepped),
-//! [`replica`] (what is committed is applied), [`inbox`] (what the links bring), [`active`] (this
-//! instance serves clients), [`again`] (it does not any more: the process begins again), [`copy`] (a log
-//! that lags too far is replaced), [`switch`] and [`socket`] (what administrators ask for), [`preferred`]
-//! (who shall be active), [`status`],
+//! Reading order: [`start`] (from a folder to a replica), [`driver`] (the member of the group, stepped;
+//! [`life`]: what its process is), [`replica`] (what is committed is applied), [`inbox`] (what the links
+//! bring), [`active`] (this instance serves clients), [`again`] (it does not any more: the process begins
+//! again), [`handed`] (its listening sockets), [`copy`] (a log that lags too far is replaced), [`holds`]
+//! (what is kept for it until it has caught up), [`switch`] and [`socket`] (what administrators ask for),
+//! [`preferred`] (who shall be active), [`elsewhere`] (where clients find it), [`status`],
 //! [`run`] (all of it in order).
 //!
 //! Not here: consensus (`towline_group`), the connections between instances (`link`).
 
 mod active;
 mod again;
+mod applicable;
 mod copy;
 mod driver;
+mod elsewhere;
+mod handed;
+mod holds;
 mod inbox;
 mod kept_file;
+mod life;
 mod preferred;
 mod replica;
 mod run;

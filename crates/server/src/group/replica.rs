@@ -15,7 +15,8 @@ use towline_log::{Log, LogError, Pages, RunStream};
 use towline_node::{Instance, Restart};
 use towline_types::{Batch, BatchPlace, Time};
 
-use super::driver::{Applicable, Driver, Seen};
+use super::applicable::Applicable;
+use super::driver::{Driver, Seen};
 use crate::clock::Clock;
 use crate::housekeeping::{self, Policy};
 use crate::images::{Images, Stand, Taken};

@@ -15,12 +15,13 @@ use towline_group::Role;
 
 use super::active::{self, Serving};
 use super::driver::{Driver, Over};
+use super::handed::Sockets;
 use super::inbox::GroupInbox;
 use super::replica::forget_old_places;
 use super::socket::{self, GroupSocket};
 use super::start::{self, Opened};
 use super::status::View;
-use super::{again, copy, preferred, switch};
+use super::{again, copy, elsewhere, holds, preferred, switch};
 use crate::attempts::Attempts;
 use crate::clock::Clock;
 use crate::config::{Config, GroupConfig};
@@ -40,8 +41,6 @@ use crate::users::Users;
 const LINGER: Duration = Duration::from_millis(60);
 /// Before an instance whose log is full begins again.
 const NO_ROOM_PAUSE: Duration = Duration::from_secs(2);
-/// Before an instance that got no copy begins again.
-const COPY_PAUSE: Duration = Duration::from_secs(1);
 /// How often an active instance tells the others what it knows of all.
 const TELL_INTERVAL: Duration = Duration::from_millis(500);
 
@@ -51,8 +50,10 @@ enum Event {
     Active(Arc<Door>),
     /// It cannot go on as it is.
     Over(Over),
-    /// A copy is in place of its log, or could not be had.
+    /// A copy is in place of its log.
     Copied,
+    /// A copy could not be had. The process begins again all the same: it took no part meanwhile.
+    NotCopied,
     /// The system refused something that an active instance needs.
     Failed(std::io::Error),
 }
@@ -74,6 +75,7 @@ pub(crate) fn run(
     // First of all: the connections of the process before this one are closed, and their clients heard
     // it, because the address was still there.
     let floating = Floating::new(group.floating.clone());
+    let sockets = Sockets::of_process();
     floating.clear();
     let opened =
         start::open(&args.name, &args.data, about, args.log_sync_delay, clock).map_err(refused)?;
@@ -85,19 +87,21 @@ pub(crate) fn run(
         .map_err(RunError::System)?;
     let (ended, told) = runtime.block_on(async {
         let mut told = Told::listen()?;
-        let ended = serve(args, about, users, (&opened, &floating)).await?;
+        let ended = serve(args, about, users, (&opened, &floating, &sockets)).await?;
         Ok((ended, told.come().await))
     })?;
     runtime.shutdown_background();
-    if let (Ended::Again, true) = (&ended, told) {
+    if let (Ended::Again { .. }, true) = (&ended, told) {
         // The program that begins again would not know of it. Nothing of this one is kept, as there.
         floating.let_go();
         say(&ENDED, &[&args.name]);
         return Ok(());
     }
-    if let Ended::Again = ended {
-        again::begin_again(|| floating.let_go());
+    if let Ended::Again { copies_failed } = ended {
+        again::begin_again(&sockets, copies_failed, || floating.let_go());
     }
+    // Nobody accepts any more.
+    drop(sockets);
     floating.let_go();
     end_in_order(&opened);
     say(&ENDED, &[&args.name]);
@@ -107,7 +111,22 @@ pub(crate) fn run(
 /// How serving ended.
 enum Ended {
     InOrder,
-    Again,
+    Again {
+        /// Copies that could not be had, one after the other.
+        copies_failed: u32,
+    },
+}
+
+impl Ended {
+    /// One more could not be had.
+    fn again_without_copy() -> Ended {
+        Ended::Again { copies_failed: again::copies_failed().saturating_add(1) }
+    }
+
+    /// Nothing new of copies.
+    fn again() -> Ended {
+        Ended::Again { copies_failed: again::copies_failed() }
+    }
 }
 
 /// Whether somebody wanted an end, also while nobody looked.
@@ -159,26 +178,21 @@ async fn serve(
     args: &RunArgs,
     (config, group): (&Config, &GroupConfig),
     users: &Arc<Users>,
-    (opened, floating): (&Arc<Opened>, &Floating),
+    (opened, floating, sockets): (&Arc<Opened>, &Floating, &Sockets),
 ) -> Result<Ended, RunError> {
     let mut terminate = signal(SignalKind::terminate()).map_err(RunError::System)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(RunError::System)?;
     let (events, mut happened) = unbounded_channel();
     let (asks, mut asked) = unbounded_channel();
     let driver = &opened.driver;
-    let over = events.clone();
-    driver.set_over(move |why| {
-        // Nobody listens when the process ends anyway.
-        over.send(Event::Over(why)).ok();
-    });
+    driver.ask_for_copies_after(again::copy_pause(again::copies_failed()));
+    tell_over(driver, events.clone());
     let admission = Admission::new(config.limits.clone());
-    let listeners = Listeners::bind(args, config, users)?;
+    let listeners = Listeners::bind(args, (config, group), users, sockets)?;
     let names = listeners.urls.clone();
-    let entrance = start_links(args, group, opened, &admission, &listeners)?;
-    let mut tasks = JoinSet::new();
-    for (number, listening) in listeners.listening {
-        tasks.spawn(Arc::clone(&entrance.reception).serve(number, listening));
-    }
+    let entrance = start_links(args, group, opened, &admission, (&listeners, sockets))?;
+    sockets.close_others();
+    let (mut tasks, mut accepting) = (JoinSet::new(), listeners.accept(&entrance));
     tasks.spawn(preferred::watch(Arc::clone(driver), group.clone(), args.data.clone()));
     let view: Arc<dyn GroupView> = entrance.view.clone();
     let answering =
@@ -194,8 +208,9 @@ async fn serve(
             Some(ask) = asked.recv() => match ask {
                 LocalEvent::Stop => true,
                 LocalEvent::Restart => {
+                    accepting.abort_all();
                     leave(args, driver, &mut happened).await;
-                    return Ok(Ended::Again);
+                    return Ok(Ended::again());
                 }
             },
             Some(event) = happened.recv() => match event {
@@ -206,19 +221,22 @@ async fn serve(
                     false
                 }
                 Event::Over(Over::LeadsNoMore) => {
+                    // Who comes now is served by the program that begins again.
+                    accepting.abort_all();
                     tokio::time::sleep(LINGER).await;
-                    return Ok(Ended::Again);
+                    return Ok(Ended::again());
                 }
                 Event::Over(Over::NoRoom) => {
                     // There may be room after a while; images that make it are taken at the start too.
                     tokio::time::sleep(NO_ROOM_PAUSE).await;
-                    return Ok(Ended::Again);
+                    return Ok(Ended::again());
                 }
                 Event::Over(Over::NeedsCopy(peer)) => {
                     start_copy(opened, &args.data, peer, &events);
                     false
                 }
-                Event::Copied => return Ok(Ended::Again),
+                Event::Copied => return Ok(Ended::Again { copies_failed: 0 }),
+                Event::NotCopied => return Ok(Ended::again_without_copy()),
                 Event::Failed(error) => return Err(RunError::System(error)),
             },
         };
@@ -227,6 +245,13 @@ async fn serve(
             return Ok(Ended::InOrder);
         }
     }
+}
+
+fn tell_over(driver: &Driver, events: UnboundedSender<Event>) {
+    driver.set_over(move |why| {
+        // Nobody listens when the process ends anyway.
+        events.send(Event::Over(why)).ok();
+    });
 }
 
 /// Before the process ends on purpose: an active instance hands over, if anybody is there.
@@ -256,23 +281,46 @@ struct Listeners {
 }
 
 impl Listeners {
-    fn bind(args: &RunArgs, config: &Config, users: &Arc<Users>) -> Result<Listeners, RunError> {
+    fn bind(
+        args: &RunArgs,
+        (config, group): (&Config, &GroupConfig),
+        users: &Arc<Users>,
+        sockets: &Sockets,
+    ) -> Result<Listeners, RunError> {
         let attempts = Arc::new(Attempts::default());
         let (mut listening, mut kinds, mut urls) = (Vec::new(), Vec::new(), Vec::new());
         for (number, listener) in (0..).zip(&config.listener) {
-            let (socket, url) = listen(args, listener, config, users, &attempts)?;
+            let came = sockets.take(&[listener.address]);
+            let (socket, url) = listen(args, (listener, came), config, users, &attempts)?;
+            if let Listening::Tcp(socket, _) = &socket {
+                sockets.keep(socket).map_err(RunError::System)?;
+            }
             say(&LISTENING, &[&url]);
-            kinds.push(socket.kind().clone());
+            kinds.push(ListenerKind {
+                elsewhere: socket
+                    .address()
+                    .and_then(|bound| elsewhere::of(group, number, bound, &url)),
+                ..socket.kind().clone()
+            });
             listening.push((Some(number), socket));
             urls.push(url);
         }
         let path = args.data.join("towline.sock");
         let doorman = Arc::new(Doorman::local(&args.name, &config.limits, users));
-        let local = ListenerKind { tls: None, doorman };
+        let local = ListenerKind { tls: None, doorman, elsewhere: None };
         let socket = Listening::local(&path, local.clone())
             .map_err(|error| RunError::Listen { address: path.display().to_string(), error })?;
         listening.push((None, socket));
         Ok(Listeners { listening, kinds, local, urls })
+    }
+
+    /// Lets clients in, until the tasks are ended.
+    fn accept(self, entrance: &Entrance) -> JoinSet<()> {
+        let mut accepting = JoinSet::new();
+        for (number, listening) in self.listening {
+            accepting.spawn(Arc::clone(&entrance.reception).serve(number, listening));
+        }
+        accepting
     }
 }
 
@@ -286,24 +334,24 @@ struct Entrance {
 fn start_links(
     args: &RunArgs,
     group: &GroupConfig,
-    opened: &Opened,
+    opened: &Arc<Opened>,
     admission: &Arc<Admission>,
-    listeners: &Listeners,
+    (listeners, sockets): (&Listeners, &Sockets),
 ) -> Result<Entrance, RunError> {
     let driver = &opened.driver;
     let this = group.position(&group.instance).unwrap_or(0);
     let address = group.member.get(this).map(|member| member.address.clone()).unwrap_or_default();
-    let listener = link::bind(&address)
+    let listener = link::bind(&address, |addresses| sockets.take(addresses))
+        .and_then(|socket| sockets.keep(&socket).map(|()| socket))
         .map_err(|error| RunError::Listen { address: address.clone(), error })?;
     let builds = Arc::new(parking_lot::Mutex::new(vec![String::new(); group.member.len()]));
     let (clients, seen) = (Arc::new(OnceLock::new()), Arc::new(OnceLock::new()));
     let inbox = GroupInbox {
         driver: Arc::clone(driver),
-        images: Arc::clone(&opened.images),
+        opened: Arc::clone(opened),
         clients: Arc::clone(&clients),
         builds: Arc::clone(&builds),
         view: Arc::clone(&seen),
-        data: args.data.clone(),
     };
     let settings = LinkSettings::of(&args.name, group, this, Some(listener));
     let links = Links::start(settings, Arc::new(inbox));
@@ -398,6 +446,7 @@ fn serve_as_active(
 ) {
     tasks.spawn(housekeeping::tick(Arc::clone(door)));
     tasks.spawn(housekeeping::relieve(Arc::clone(door), config.log.reserve_bytes));
+    tasks.spawn(holds::watch(Arc::clone(opened), config.log.reserve_bytes));
     let policy = housekeeping::Policy::of(config, door.extent_bytes());
     tasks.spawn(housekeeping::reclaim(Arc::clone(door), Arc::clone(&opened.images), policy));
     let (opened, view) = (Arc::clone(opened), Arc::clone(view));
@@ -412,18 +461,22 @@ fn serve_as_active(
 }
 
 /// Gets a copy on a thread of its own, once: if it cannot be had, this instance begins again as well, and
-/// whoever is active then tells it what it needs.
+/// whoever is active then tells it what it needs. It takes part in the group until it asks again.
 fn start_copy(opened: &Arc<Opened>, data: &Path, peer: Peer, events: &UnboundedSender<Event>) {
-    let (opened, data, events) = (Arc::clone(opened), data.to_owned(), events.clone());
+    let (opened, data, done) = (Arc::clone(opened), data.to_owned(), events.clone());
     let started = std::thread::Builder::new().name("copy".into()).spawn(move || {
-        if let Err(why) = copy::take(&opened.driver, &data, peer) {
-            let name = opened.driver.names().get(peer).cloned().unwrap_or_default();
-            say(&GROUP_COPY_FAILED, &[&name, &why]);
-            opened.driver.pause(COPY_PAUSE);
-        }
-        events.send(Event::Copied).ok();
+        let event = match copy::take(&opened.driver, &data, peer) {
+            Ok(()) => Event::Copied,
+            Err(why) => {
+                let name = opened.driver.names().get(peer).cloned().unwrap_or_default();
+                say(&GROUP_COPY_FAILED, &[&name, &why]);
+                Event::NotCopied
+            }
+        };
+        done.send(event).ok();
     });
     if let Err(error) = started {
         say(&GROUP_COPY_FAILED, &["", &error.to_string()]);
+        events.send(Event::NotCopied).ok();
     }
 }

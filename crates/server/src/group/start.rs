@@ -62,6 +62,7 @@ pub(crate) fn open(
     if recovery.log_id() != id {
         return Err(StartError::OtherLog { group: group.name.clone() });
     }
+    kept_file.prepare().map_err(StartError::Folder)?;
     let (base, places) = recovery.places();
     let (fed, stream) = recovery.stream();
     let applied = places.iter().find(|place| place.index == fed).copied().unwrap_or(base);

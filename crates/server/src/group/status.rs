@@ -75,6 +75,7 @@ impl View {
             }
             row.connected = told.connected;
             row.backlog_kb = told.backlog_kb;
+            row.held_back_bytes = told.held_back_bytes;
             row.connected_here = connected_here;
         }
     }
@@ -87,7 +88,8 @@ impl View {
         let is_leader = progress.leader == Some(member_of(peer));
         let connected_here = peer == this || (link.connected_in && link.connected_out);
         let in_sync = match row {
-            None => progress.is_in_sync,
+            // One that needs a copy does not know how far the others are.
+            None => progress.is_in_sync && !self.driver.is_copying(),
             Some(row) if leads => row.is_in_sync,
             Some(_) => is_leader && connected_here,
         };
@@ -100,6 +102,11 @@ impl View {
         });
         drop(seen);
         let member = self.config.member.get(peer);
+        let held = if leads { self.driver.holds().bytes(peer, self.driver.log()) } else { None };
+        let is_brought_a_copy = match row {
+            None => self.driver.is_copying(),
+            Some(row) => leads && (row.needs_copy || self.driver.holds().is_rebasing(peer)),
+        };
         InstanceStatus {
             instance: member.map(|member| member.name.clone()).unwrap_or_default(),
             role: role_of(is_leader, peer == this || connected_here),
@@ -107,12 +114,16 @@ impl View {
             connected: if leads { connected_here } else { is_leader || connected_here },
             in_sync,
             backlog_kb: row.map_or(0, |row| row.backlog_bytes.div_ceil(1024)),
+            held_back_bytes: held.unwrap_or(0),
             connected_here,
             ack_lsn: match row {
                 None => progress.durable.to_string(),
                 Some(row) => row.acknowledged.to_string(),
             },
-            status: state_of((leads, row), in_sync, connected_here, progress),
+            status: match is_brought_a_copy && !in_sync && connected_here {
+                true => InstanceState::Rebasing,
+                false => state_of((leads, row), in_sync, connected_here, progress),
+            },
             sync_time,
             round_trip_us: link.round_trip_us.unwrap_or(0),
             version: match row {
@@ -150,7 +161,6 @@ fn state_of(
         Some(_) if !connected => InstanceState::Disconnected,
         Some(_) if in_sync => InstanceState::Normal,
         Some(_) if !leads => InstanceState::Unknown,
-        Some(row) if row.needs_copy => InstanceState::Rebasing,
         Some(row) if row.is_heard => InstanceState::Synchronizing,
         Some(_) => InstanceState::Checking,
     }
@@ -167,7 +177,8 @@ impl GroupView for View {
             self.as_told(&mut instances, self.driver.this());
         }
         let active = progress.leader.and_then(|leader| self.config.member.get(peer_of(leader)));
-        let here = self.driver.door().is_some();
+        // Between losing leadership and beginning again there is a door still, and nobody is served.
+        let here = self.driver.door().is_some() && progress.role == Role::Leader;
         let follows = progress.leader.is_some() && progress.role != Role::Leader;
         GroupStatus {
             instance: self.config.instance.clone(),
@@ -176,7 +187,7 @@ impl GroupView for View {
                 (false, Role::Follower | Role::Leader) => GroupRole::Replica,
                 (false, Role::Candidate) => GroupRole::Unknown,
             },
-            in_sync: progress.is_in_sync,
+            in_sync: progress.is_in_sync && !self.driver.is_copying(),
             in_sync_count: instances.iter().filter(|row| row.in_sync).count() as u64,
             configured_count: self.config.member.len() as u64,
             group_lsn: progress.committed.end.to_string(),

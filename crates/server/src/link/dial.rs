@@ -6,7 +6,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -14,7 +14,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::hello::{self, Greeting, Hello, Matter, StreamPurpose};
-use super::papers::reason;
+use super::papers::{in_date, reason};
 use super::stream::LinkStream;
 use super::{Peer, Shared, names};
 
@@ -74,15 +74,18 @@ async fn greet(
         Matter::Frames => &papers.client_frames,
         Matter::Stream(_) | Matter::Refused(_) => &papers.client_stream,
     };
-    // Not sent, and not looked at: the certificate is checked for the member's name below.
-    let name = ServerName::try_from("towline.invalid").map_err(io::Error::other)?;
+    // Not sent: the certificate is checked for the member's name below. Tickets are kept by it.
+    let name = format!("member-{peer}.towline.invalid");
+    let name = ServerName::try_from(name).map_err(io::Error::other)?;
     let connector = TlsConnector::from(Arc::clone(config));
     let mut stream = connector.connect(name, socket).await.map_err(in_words)?;
     let settings = &shared.settings;
     let refused = |why: String| io::Error::new(io::ErrorKind::PermissionDenied, why);
-    let certificate = own_certificate(stream.get_ref().1.peer_certificates());
+    let shown = stream.get_ref().1.peer_certificates();
+    let certificate = own_certificate(shown);
     let certificate = certificate.ok_or_else(|| refused("it showed no certificate".into()))?;
     names::belongs(certificate, &settings.names(peer)).map_err(refused)?;
+    in_date(shown, UnixTime::now()).map_err(refused)?;
     let hello = Hello::of(settings, shared.inbox.standing(), matter);
     // When it fails the reason can still be read, and is a better one.
     hello::say(&mut stream, &hello).await.ok();

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
+use rustls::pki_types::UnixTime;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
@@ -26,8 +27,8 @@ use towline_admin::catalogue::{ACCEPT_FAILED, LINK_REFUSED};
 use super::dial::{HANDSHAKE_MAX, own_certificate, tune};
 use super::frame::{self, Encoder, FrameBody, PING, PONG};
 use super::hello::{self, Greeting, Hello, Matter};
-use super::outgoing::{broken, silence};
-use super::papers::{ALPN_STREAM, reason};
+use super::papers::{ALPN_STREAM, in_date, reason};
+use super::patience::{Patience, broken};
 use super::stream::LinkStream;
 use super::{Peer, Shared, names};
 use crate::logging::log;
@@ -206,9 +207,10 @@ fn judge(
     let said = hello.instance.escape_default();
     let peer = settings.other(&hello.instance);
     let peer = peer.ok_or_else(|| format!("'{said}' is no other instance of this group"))?;
-    let certificate = own_certificate(stream.get_ref().1.peer_certificates());
-    let certificate = certificate.ok_or("no certificate was shown")?;
+    let shown = stream.get_ref().1.peer_certificates();
+    let certificate = own_certificate(shown).ok_or("no certificate was shown")?;
     names::belongs(certificate, &settings.names(peer))?;
+    in_date(shown, UnixTime::now())?;
     if let Matter::Stream(purpose) = &hello.matter {
         shared.inbox.admits(peer, purpose)?;
     }
@@ -277,22 +279,14 @@ async fn serve(shared: &Shared, peer: Peer, stream: TlsStream<TcpStream>, greeti
 async fn read(shared: &Shared, peer: Peer, mut stream: TlsStream<TcpStream>) -> String {
     let lane = shared.lane(peer);
     let longest = shared.settings.heartbeat_timeout;
-    let mut deadline = Instant::now() + longest;
+    let mut patience = Patience::new(longest);
     let mut input = BytesMut::new();
     loop {
         // Never more than twice what has come, whatever a header says.
         let room = frame::missing(&input).min(input.len()).max(READ_BYTES);
         input.reserve(room);
-        // What has arrived counts before the deadline: it may be we who were late.
-        let read = tokio::select! {
-            biased;
-            read = stream.read_buf(&mut input) => read,
-            () = sleep_until(deadline) => return silence(longest),
-        };
-        match read {
-            Ok(0) => return "it ended the connection".to_owned(),
-            Ok(_) => deadline = Instant::now() + longest,
-            Err(error) => return broken(&error),
+        if let Err(why) = patience.read(&mut stream, &mut input).await {
+            return why;
         }
         loop {
             let frame = match frame::decode(&mut input) {

@@ -4,8 +4,8 @@
 //! Each instance dials each other one and *sends* on that connection; what it accepts it *reads*. So
 //! there are two connections for frames between two instances, and one more for each relayed client
 //! and each copy. Reading order: `hello` and `frame` (the bytes), `papers` and `names` (who is
-//! trusted), `queue` (what waits to be sent), `dial`, `outgoing`, `incoming` (the connections),
-//! `stream`, `meter`; then `relay` and `joint`, which bring clients to the active instance.
+//! trusted), `queue` (what waits to be sent), `dial`, `outgoing`, `incoming`, `patience` (the connections),
+//! `stream`, `tickets`, `meter`; then `relay` and `joint`, which bring clients to the active instance.
 //!
 //! Not here: what a frame means, who is active (`group`), what an AMQP byte means.
 //!
@@ -22,6 +22,7 @@ mod meter;
 mod names;
 mod outgoing;
 mod papers;
+mod patience;
 mod queue;
 pub(crate) mod relay;
 mod rotation;
@@ -29,6 +30,7 @@ mod settings;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod tickets;
 
 use std::future::Future;
 use std::io;

@@ -18,14 +18,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::Notify;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
+use tokio::time::{MissedTickBehavior, interval, sleep};
 use towline_admin::catalogue::{LINK_DOWN, LINK_UNREACHABLE, LINK_UP};
 
 use super::frame::{self, Encoder, FrameBody, PING, PONG};
 use super::hello::Greeting;
-use super::papers::reason;
+use super::patience::{Patience, broken};
 use super::{Lane, Peer, Shared, dial};
 use crate::logging::log;
 
@@ -122,21 +122,12 @@ async fn listen(
     flight: &Flight,
     mut reader: impl AsyncRead + Unpin,
 ) -> String {
-    let longest = shared.settings.heartbeat_timeout;
-    let mut deadline = Instant::now() + longest;
+    let mut patience = Patience::new(shared.settings.heartbeat_timeout);
     let mut input = BytesMut::with_capacity(256);
     loop {
         input.reserve(frame::HEADER_BYTES + PING_BYTES);
-        // What has arrived counts before the deadline: it may be we who were late.
-        let read = tokio::select! {
-            biased;
-            read = reader.read_buf(&mut input) => read,
-            () = sleep_until(deadline) => return silence(longest),
-        };
-        match read {
-            Ok(0) => return "it ended the connection".to_owned(),
-            Ok(_) => deadline = Instant::now() + longest,
-            Err(error) => return broken(&error),
+        if let Err(why) = patience.read(&mut reader, &mut input).await {
+            return why;
         }
         loop {
             match frame::decode(&mut input) {
@@ -153,18 +144,6 @@ async fn listen(
                 Err(error) => return error.to_string(),
             }
         }
-    }
-}
-
-pub(super) fn silence(longest: Duration) -> String {
-    format!("nothing came from it for {} ms", longest.as_millis())
-}
-
-pub(super) fn broken(error: &io::Error) -> String {
-    match error.kind() {
-        // A process that dies has no time for TLS's word for the end.
-        io::ErrorKind::UnexpectedEof => "it ended the connection".to_owned(),
-        _ => reason(error),
     }
 }
 

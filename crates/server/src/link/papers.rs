@@ -1,8 +1,10 @@
 //! Certificate, key and authorities of this instance, as TLS settings for both ends of a link.
 //!
-//! TLS 1.3 only, both ends show a certificate, nothing is resumed: each connection checks dates and
-//! authorities anew. Whose a certificate is is checked by its name afterwards (`names`), for both ends
-//! with the same code, so rustls is asked for the chain alone.
+//! TLS 1.3 only, both ends show a certificate. Connections for frames check dates and authorities anew.
+//! Streams may resume what one before them showed (`tickets`), as long as the certificates are in date and
+//! neither end has read new papers: tickets are sealed with a key of these papers, and kept with them.
+//! Whose a certificate is is checked by its name afterwards (`names`), for both ends with the same code, so
+//! rustls is asked for the chain alone.
 //!
 //! Not here: when the files are looked at again (`rotation`).
 
@@ -13,6 +15,7 @@ use std::sync::Arc;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, verify_server_cert_signed_by_trust_anchor};
 use rustls::crypto::WebPkiSupportedAlgorithms;
+use rustls::crypto::aws_lc_rs::Ticketer;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::{NoServerSessionStorage, ParsedCertificate, WebPkiClientVerifier};
@@ -24,6 +27,7 @@ use rustls::{
 use x509_parser::prelude::{ASN1Time, FromDer, X509Certificate};
 
 use super::names::{self, Names};
+use super::tickets::{self, Tickets};
 use crate::config::GroupConfig;
 
 /// What a connection is for, told before the certificates so that the right thread takes it (ALPN,
@@ -95,7 +99,9 @@ impl Papers {
             .map_err(of_pair)?;
         server.alpn_protocols = vec![ALPN_FRAMES.to_vec(), ALPN_STREAM.to_vec()];
         server.session_storage = Arc::new(NoServerSessionStorage {});
-        server.send_tls13_tickets = 0;
+        // All that it must know of a stream before stands in the ticket.
+        server.ticketer = Ticketer::new().map_err(|error| format!("tickets of TLS: {error}"))?;
+        server.send_tls13_tickets = tickets::GIVEN;
         let mut client = ClientConfig::builder_with_protocol_versions(&[&TLS13])
             .dangerous()
             .with_custom_certificate_verifier(ChainVerifier::new(roots))
@@ -109,7 +115,10 @@ impl Papers {
             client.alpn_protocols = vec![protocol.to_vec()];
             Arc::new(client)
         };
-        let (client_frames, client_stream) = (with(ALPN_FRAMES), with(ALPN_STREAM));
+        let client_frames = with(ALPN_FRAMES);
+        client.resumption = Resumption::store(Arc::new(Tickets::default()));
+        client.alpn_protocols = vec![ALPN_STREAM.to_vec()];
+        let client_stream = Arc::new(client);
         let server = Arc::new(server);
         Ok(Papers { server, client_frames, client_stream, own, expires_at, text })
     }
@@ -182,6 +191,27 @@ fn certificates(path: &Path, text: &[u8]) -> Result<Vec<CertificateDer<'static>>
 fn expiry(certificate: &CertificateDer<'_>) -> Option<ASN1Time> {
     let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
     Some(parsed.validity().not_after)
+}
+
+/// Checks that what the other end shows, or showed when it was given a ticket, is in date: TLS looks
+/// at it only when it is shown.
+///
+/// # Errors
+/// What is wrong with it.
+pub(super) fn in_date(shown: Option<&[CertificateDer<'_>]>, now: UnixTime) -> Result<(), String> {
+    let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+    for certificate in shown.unwrap_or_default() {
+        let parsed = X509Certificate::from_der(certificate);
+        let (_, parsed) = parsed.map_err(|_| "the certificate cannot be read")?;
+        let dates = parsed.validity();
+        if now > dates.not_after.timestamp() {
+            return Err(format!("the certificate has expired since ({})", dates.not_after));
+        }
+        if now < dates.not_before.timestamp() {
+            return Err(format!("the certificate is not valid yet ({})", dates.not_before));
+        }
+    }
+    Ok(())
 }
 
 /// Checks who signed a certificate and its dates, and leaves its name to `names`.

@@ -6,8 +6,8 @@
 //! to the same listener there. When this instance becomes active itself, clients that wait or come
 //! are served here; nothing is bound anew.
 //!
-//! Not here: who is active, redirecting clients (there is no such thing: a relayed client stays where
-//! it is until it connects anew).
+//! Not here: who is active; redirecting clients that ask for it (the active does, see `group::elsewhere`).
+//! Any other relayed client stays where it is until it connects anew.
 //!
 //! Invariants: a client has its place (`Admission`) as long as it waits or is relayed; no byte of it
 //! is read before it is joined, so nothing is lost when the active changes meanwhile.

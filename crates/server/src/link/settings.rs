@@ -3,7 +3,7 @@
 //! Not here: the checks of ranges (`config::group`).
 
 use std::io;
-use std::net::{TcpListener, ToSocketAddrs};
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -94,13 +94,19 @@ impl LinkSettings {
 }
 
 /// Binds the socket on which links come in. `address` is host and port, and the host must be of this
-/// machine.
+/// machine. `came` yields one that listens at one of these addresses already.
 ///
 /// # Errors
 /// When the host is not known or the port is taken.
-pub(crate) fn bind(address: &str) -> io::Result<TcpListener> {
+pub(crate) fn bind(
+    address: &str,
+    came: impl FnOnce(&[SocketAddr]) -> Option<TcpListener>,
+) -> io::Result<TcpListener> {
     let addresses: Vec<_> = address.to_socket_addrs()?.collect();
-    let listener = TcpListener::bind(addresses.as_slice())?;
+    let listener = match came(&addresses) {
+        Some(listener) => listener,
+        None => TcpListener::bind(addresses.as_slice())?,
+    };
     listener.set_nonblocking(true)?;
     Ok(listener)
 }
@@ -128,6 +134,7 @@ mod tests {
 
     #[test]
     fn an_address_that_is_not_ours_cannot_be_bound() {
+        let bind = |address| bind(address, |_| None);
         assert!(bind("127.0.0.1:0").is_ok());
         assert!(bind("192.0.2.1:0").is_err() && bind("nowhere").is_err());
     }

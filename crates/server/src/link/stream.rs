@@ -23,6 +23,13 @@ impl LinkStream {
         LinkStream { tls: Box::new(tls.into()) }
     }
 
+    /// Whether a ticket stood for the certificates.
+    #[cfg(test)]
+    pub(super) fn is_resumed(&self) -> bool {
+        let (_, connection) = self.tls.get_ref();
+        connection.handshake_kind() == Some(rustls::HandshakeKind::Resumed)
+    }
+
     /// Moves the stream to the runtime in which this is called: from now on that one watches its
     /// socket. TLS goes on where it was.
     ///

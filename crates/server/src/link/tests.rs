@@ -217,7 +217,7 @@ impl Bench {
         let mut listeners = Vec::new();
         let mut members = Vec::new();
         for name in &NAMES[..count] {
-            let listener = super::bind("127.0.0.1:0").unwrap();
+            let listener = super::bind("127.0.0.1:0", |_| None).unwrap();
             let address = listener.local_addr().unwrap().to_string();
             members.push(Member { name: Arc::from(*name), address: Arc::from(address) });
             listeners.push(listener);

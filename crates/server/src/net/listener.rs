@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use tokio::task::LocalSet;
 use tokio_rustls::TlsAcceptor;
 use towline_admin::catalogue::{ACCEPT_FAILED, TLS_FAILED, TOO_MANY_CONNECTIONS};
-use towline_node::Front;
+use towline_node::{Elsewhere, Front, FrontOptions};
 
 use super::admission::{Admission, Place};
 use super::connection::{ConnectionTask, Entrance};
@@ -39,6 +39,8 @@ pub(crate) struct ListenerKind {
     pub tls: Option<TlsSettings>,
     /// Who may come in here, and how.
     pub doorman: Arc<Doorman>,
+    /// Where a client that was relayed to here finds the same listener directly, if it asks for that.
+    pub elsewhere: Option<Arc<Elsewhere>>,
 }
 
 /// A socket that listens, not yet served.
@@ -53,16 +55,8 @@ pub(crate) enum Listening {
 /// standard library asks for.
 const BACKLOG: i32 = 128;
 
-/// Binds a TCP listener; the address that it got is returned too.
-pub(crate) fn bind(address: SocketAddr, kind: ListenerKind) -> io::Result<(Listening, SocketAddr)> {
-    listening(std::net::TcpListener::bind(address)?, kind)
-}
-
-/// The same for an address that may come and go (IP_FREEBIND).
-pub(crate) fn bind_floating(
-    address: SocketAddr,
-    kind: ListenerKind,
-) -> io::Result<(Listening, SocketAddr)> {
+/// Binds a TCP listener to an address that may come and go (IP_FREEBIND).
+pub(crate) fn bind_floating(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
     // As the standard library does: connections of the process before this one may still be ending.
     socket.set_reuse_address(true)?;
@@ -73,23 +67,32 @@ pub(crate) fn bind_floating(
     }
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
-    listening(socket.into(), kind)
-}
-
-fn listening(
-    listener: std::net::TcpListener,
-    kind: ListenerKind,
-) -> io::Result<(Listening, SocketAddr)> {
-    listener.set_nonblocking(true)?;
-    let bound = listener.local_addr()?;
-    Ok((Listening::Tcp(listener, kind), bound))
+    Ok(socket.into())
 }
 
 impl Listening {
+    /// Of a TCP listener; the address that it got is returned too.
+    pub(crate) fn tcp(
+        listener: std::net::TcpListener,
+        kind: ListenerKind,
+    ) -> io::Result<(Listening, SocketAddr)> {
+        listener.set_nonblocking(true)?;
+        let bound = listener.local_addr()?;
+        Ok((Listening::Tcp(listener, kind), bound))
+    }
+
     /// TLS, and who may come in.
     pub(crate) fn kind(&self) -> &ListenerKind {
         match self {
             Listening::Tcp(_, kind) | Listening::Local(_, kind) => kind,
+        }
+    }
+
+    /// The address that it got; `None` for the local socket.
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        match self {
+            Listening::Tcp(listener, _) => listener.local_addr().ok(),
+            Listening::Local(..) => None,
         }
     }
 
@@ -272,7 +275,11 @@ async fn serve(mut accepted: mpsc::Receiver<Accepted>, door: Arc<Door>) {
 }
 
 async fn serve_one(accepted: Accepted, door: Arc<Door>) {
-    let Accepted { socket, address, kind, place } = accepted;
+    let Accepted { socket, address, mut kind, place } = accepted;
+    if !matches!(socket, ClientSocket::Relayed(_)) {
+        // It has come to where it would be sent.
+        kind.elsewhere = None;
+    }
     let served = match socket {
         ClientSocket::Tcp(socket) => match TcpStream::from_std(socket) {
             Ok(socket) => {
@@ -337,6 +344,8 @@ where
 {
     let (id, outbox) = door.connect();
     let gate = kind.doorman.gate(&peer, door.clock());
-    let front = Front::new(kind.doorman.front_options(&peer, &gate), door.clock().now());
+    let options = kind.doorman.front_options(&peer, &gate);
+    let options = FrontOptions { elsewhere: kind.elsewhere.clone(), ..options };
+    let front = Front::new(options, door.clock().now());
     ConnectionTask::new(socket, front, id, Entrance { place, gate }, door, outbox).run().await;
 }

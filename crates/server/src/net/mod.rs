@@ -14,7 +14,7 @@ pub(crate) use admission::Admission;
 pub(crate) use arrivals::Arrivals;
 pub(crate) use comparing::Comparing;
 pub(crate) use listener::{
-    Accepted, Acceptor, ClientSocket, IoThreads, ListenerKind, Listening, admit, bind,
-    bind_floating, called,
+    Accepted, Acceptor, ClientSocket, IoThreads, ListenerKind, Listening, admit, bind_floating,
+    called,
 };
 pub(crate) use tls::server_settings;

@@ -379,6 +379,12 @@ impl Group {
         &self.sites[instance].listen
     }
 
+    /// Host and port where its links come in.
+    #[must_use]
+    pub fn links_address(&self, instance: Instance) -> String {
+        format!("{}:{LINKS_PORT}", self.lease.address(instance))
+    }
+
     /// The same as a URL.
     #[must_use]
     pub fn url(&self, instance: Instance) -> String {

@@ -38,7 +38,7 @@ fn kind() -> ListenerKind {
     let listener = ListenerConfig { allow_anonymous: true, ..ListenerConfig::plain(address) };
     let limits = LimitsConfig::default();
     let doorman = Doorman::new("QM1", &listener, &limits, &users, &Arc::<Attempts>::default());
-    ListenerKind { tls: None, doorman: Arc::new(doorman.unwrap()) }
+    ListenerKind { tls: None, doorman: Arc::new(doorman.unwrap()), elsewhere: None }
 }
 
 impl Desk {
@@ -56,7 +56,8 @@ impl Desk {
 
     /// Listens; clients may come to the address.
     fn listen(&self) -> String {
-        let (listening, address) = net::bind("127.0.0.1:0".parse().unwrap(), kind()).unwrap();
+        let (listening, address) =
+            Listening::tcp(TcpListener::bind("127.0.0.1:0").unwrap(), kind()).unwrap();
         tokio::spawn(Arc::clone(&self.reception).serve(Some(0), listening));
         address.to_string()
     }

@@ -1,11 +1,11 @@
 //! Who is let in: names, dates, authorities, and papers that change.
 
-use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, UnixTime};
 
 use super::*;
 use crate::link::LinkError;
-use crate::link::papers::ChainVerifier;
+use crate::link::papers::{ChainVerifier, in_date};
 
 /// Why a stream from one member to another does not come about.
 fn refusal(links: &Links, to: Peer) -> String {
@@ -154,6 +154,53 @@ fn new_papers_count_without_a_restart_and_broken_ones_do_not() {
     for recorder in [of_a, of_b] {
         assert!(!recorder.told.lock().iter().any(|told| matches!(told, Told::Closed(..))));
     }
+}
+
+#[test]
+fn streams_are_resumed_and_new_papers_end_that() {
+    let (bench, [(a, of_a), (b, _)]) = Bench::pair();
+    let open = |links: &Links, to| run(links.open_stream(to, StreamPurpose::Copy));
+    assert!(!open(&a, 1).unwrap().is_resumed(), "nothing to resume yet");
+    for _ in 0..10 {
+        assert!(open(&a, 1).unwrap().is_resumed());
+    }
+    assert!(!open(&b, 0).unwrap().is_resumed(), "of another direction");
+    // As many as may be under way at once find tickets.
+    let resumed = run(async {
+        let opening = (0..16).map(|_| tokio::spawn(a.open_stream(1, StreamPurpose::Copy)));
+        let opening: Vec<_> = opening.collect();
+        let mut resumed = 0;
+        for stream in opening {
+            resumed += usize::from(stream.await.unwrap().unwrap().is_resumed());
+        }
+        resumed
+    });
+    assert!(resumed >= 11, "each of ten brought one more than it took: {resumed}");
+    // The papers of b are of another authority now, and that is the only one it trusts.
+    let before = b.shared.papers();
+    Authority::new().issue(bench.folder.path(), "b", 100);
+    until(|| !Arc::ptr_eq(&before, &b.shared.papers()));
+    assert!(refusal(&a, 1).contains("an authority that we do not trust"), "a full handshake");
+    // Those of a are new, by an authority that it trusts alone: its own tickets count no more.
+    let before = a.shared.papers();
+    Authority::new().issue(bench.folder.path(), "a", 100);
+    until(|| !Arc::ptr_eq(&before, &a.shared.papers()));
+    assert!(refusal(&b, 0).contains("an authority that we do not trust"), "a full handshake");
+    drop(of_a);
+}
+
+#[test]
+fn who_was_let_in_with_a_certificate_that_is_no_longer_in_date_is_not_resumed() {
+    let bench = Bench::new(1);
+    let pem = fs::read(&bench.files("a").certificate).unwrap();
+    let shown = [CertificateDer::from_pem_slice(&pem).unwrap()];
+    let at = |seconds: Duration| in_date(Some(&shown), UnixTime::since_unix_epoch(seconds));
+    let day = |days: u64| Duration::from_secs(86_400 * days);
+    let now = Duration::from_secs(UnixTime::now().as_secs());
+    assert_eq!(at(now), Ok(()));
+    assert_eq!(at(now + day(99)), Ok(()));
+    assert!(at(now + day(101)).unwrap_err().contains("has expired"));
+    assert!(at(now - day(1_001)).unwrap_err().contains("not valid yet"));
 }
 
 /// Looks until it is so.

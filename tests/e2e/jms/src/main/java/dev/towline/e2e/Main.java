@@ -29,6 +29,7 @@ public final class Main {
     Temporary.into(scenarios);
     Refusals.into(scenarios);
     Login.into(scenarios);
+    Redirect.into(scenarios);
     if (arguments.length < 2 || !scenarios.containsKey(arguments[0])) {
       System.err.println("usage: Main SCENARIO URL ARGUMENTS...; scenarios: " + scenarios.keySet());
       System.exit(2);

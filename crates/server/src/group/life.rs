@@ -1,0 +1,160 @@
+//! What a member's process is in its one life: it follows, and then it leads, or gets a copy, or neither;
+//! after each of these it begins again as another process.
+//!
+//! Not here: what the driver does at each turn. Invariant: there is no way back: a log that led takes
+//! nothing of others, and what was decided and not committed goes with the process.
+
+use towline_group::{Input, Output, Role};
+
+use super::driver::Over;
+
+/// See the module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Life {
+    /// Takes what a leader sends.
+    Following,
+    /// Decides, since it was elected.
+    Leading,
+    /// A copy comes in place of its log.
+    Copying,
+    /// It begins again before anything goes on.
+    Over,
+}
+
+impl Life {
+    /// Whether the member is told of this.
+    pub(super) fn takes(self, input: &Input) -> bool {
+        match self {
+            Life::Following | Life::Leading => true,
+            // What it acknowledged while a copy is made would be in the log that is replaced. It only
+            // shows that it lives, without which the one that is copied from might not stay active.
+            Life::Copying => matches!(input, Input::Message(message) if message.is_heartbeat()),
+            // A log that led takes nothing of others, and one without room nothing at all.
+            Life::Over => false,
+        }
+    }
+
+    /// Whether what the member says means that it led and does not any more.
+    pub(super) fn loses(self, out: &Output) -> bool {
+        match self {
+            Life::Leading => out.role.is_some_and(|role| role != Role::Leader),
+            Life::Following | Life::Copying | Life::Over => false,
+        }
+    }
+
+    /// It was elected: from here on the log may write, even if it turns out that it cannot.
+    ///
+    /// # Panics
+    /// When it was elected before, or its log is about to be replaced.
+    pub(super) fn elected(&mut self) {
+        assert_eq!(*self, Life::Following, "a process is elected once, and while it follows");
+        *self = Life::Leading;
+    }
+
+    /// The process cannot go on as it is; yields whether that is to be told: once in a life.
+    pub(super) fn ends(&mut self, why: Over) -> bool {
+        let before = *self;
+        *self = match why {
+            Over::NeedsCopy(_) => Life::Copying,
+            Over::LeadsNoMore | Over::NoRoom => Life::Over,
+        };
+        match before {
+            Life::Following | Life::Leading => true,
+            // What follows the copy is that it begins again.
+            Life::Copying | Life::Over => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::time::Duration;
+
+    use towline_group::{Held, Kept, Member, MemberId, Message, Options};
+    use towline_types::{BatchPlace, Lsn, Time};
+
+    use super::*;
+
+    fn out(role: Option<Role>) -> Output {
+        Output { role, ..Output::default() }
+    }
+
+    /// Of two of three members, one of which is elected and shows that it lives.
+    fn what_members_say() -> Vec<Message> {
+        let mut now = Time(1_000_000_000);
+        let ids = [1, 2, 3].map(MemberId);
+        let mut members: Vec<Member> = ids[..2]
+            .iter()
+            .map(|id| {
+                let options = Options {
+                    id: *id,
+                    voters: ids.to_vec(),
+                    tick: Duration::from_millis(10),
+                    heartbeat_interval: Duration::from_millis(50),
+                    heartbeat_timeout: Duration::from_millis(500),
+                    seed: 7,
+                };
+                let kept = Kept { may_vote: true, ..Kept::default() };
+                Member::new(options, kept, Held::default(), now)
+            })
+            .collect();
+        let mut said: Vec<Message> = Vec::new();
+        let mut waiting: VecDeque<(MemberId, Message)> = VecDeque::new();
+        for _ in 0..100 {
+            now = now + Duration::from_millis(10);
+            let ticks = ids[..2].iter().map(|id| (*id, Input::Tick));
+            let mut inputs: VecDeque<(MemberId, Input)> = ticks.collect();
+            inputs.extend(waiting.drain(..).map(|(to, message)| (to, Input::Message(message))));
+            while let Some((to, input)) = inputs.pop_front() {
+                let Some(at) = ids[..2].iter().position(|id| *id == to) else { continue };
+                let mut out = Output::default();
+                members[at].step(now, input, &mut out);
+                if let Some(term) = out.lead {
+                    let first = BatchPlace { index: 1, term, lsn: Lsn(4_096), end: Lsn(4_136) };
+                    inputs.push_front((to, Input::Leading(first)));
+                }
+                said.extend(out.send.iter().map(|(_, message)| message.clone()));
+                waiting.extend(out.send);
+            }
+        }
+        said
+    }
+
+    #[test]
+    fn only_who_led_can_lose_and_it_loses_by_any_other_role() {
+        let mut life = Life::Following;
+        assert!(!life.loses(&out(Some(Role::Candidate))));
+        life.elected();
+        assert!(!life.loses(&out(None)) && !life.loses(&out(Some(Role::Leader))));
+        assert!(life.loses(&out(Some(Role::Follower))));
+        assert!(life.loses(&out(Some(Role::Candidate))));
+        assert!(life.ends(Over::LeadsNoMore));
+        assert!(!life.loses(&out(Some(Role::Follower))), "it is over already");
+    }
+
+    #[test]
+    fn the_end_is_told_once_and_nothing_is_taken_after_it() {
+        for why in [Over::LeadsNoMore, Over::NoRoom] {
+            let mut life = Life::Following;
+            assert!(life.takes(&Input::Tick));
+            assert!(life.ends(why) && !life.ends(why));
+            assert!(life == Life::Over && !life.takes(&Input::Tick));
+        }
+    }
+
+    #[test]
+    fn while_a_copy_comes_the_member_only_shows_that_it_lives() {
+        let mut life = Life::Following;
+        assert!(life.ends(Over::NeedsCopy(1)));
+        assert!(!life.ends(Over::NeedsCopy(1)), "it was said again");
+        assert!(life == Life::Copying && !life.takes(&Input::Tick));
+        let said = what_members_say();
+        assert!(said.iter().any(Message::is_heartbeat) && !said.iter().all(Message::is_heartbeat));
+        for message in said {
+            assert_eq!(message.is_heartbeat(), life.takes(&Input::Message(message)));
+        }
+        assert!(!life.ends(Over::NoRoom), "the copy's end is the end");
+        assert_eq!(life, Life::Over);
+    }
+}

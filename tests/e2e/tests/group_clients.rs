@@ -1,0 +1,101 @@
+//! Where clients of a group are served: what one hears that asks to be redirected, and that nobody is
+//! refused while an instance begins again.
+
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use towline_e2e::group::Group;
+use towline_e2e::peer::{Peer, open_frame};
+use towline_e2e::wire::{Value, amqp, code, described, symbol, text};
+use towline_e2e::{Try, fail, require, wait};
+
+/// An open frame whose field `at` (AMQP 2.7.1) is another one.
+fn asking(at: usize, field: Value) -> Vec<u8> {
+    let mut fields: Vec<Value> = (0..10).map(|at| open_frame().field(at).clone()).collect();
+    fields[at] = field;
+    amqp(0, &described(code::OPEN, fields), &[])
+}
+
+#[test]
+fn a_relayed_client_that_asks_is_told_where_the_active_is_and_no_other_one() -> Try {
+    let group = Group::formed()?;
+    let active = group.until_whole()?;
+    let replica = (active + 1) % 3;
+    let (host, port) = group.address(active).rsplit_once(':').ok_or("no port")?;
+    let by_property = asking(9, Value::Map(vec![(symbol("towline:redirect"), Value::Bool(true))]));
+    let by_capability = asking(8, symbol("amqp:connection:redirect"));
+    for open in [&by_property, &by_capability] {
+        let mut peer = Peer::connect(group.address(replica))?;
+        peer.authenticate()?;
+        peer.send(open)?;
+        let opened = peer.expect(code::OPEN)?.performative;
+        let denied = (symbol("amqp:connection-establishment-failed"), Value::Bool(true));
+        let properties = opened.field(9);
+        let Value::Map(said) = properties else { return Err(format!("{opened:?}").into()) };
+        require!(said.contains(&denied), "{opened:?}");
+        let error = peer.expect(code::CLOSE)?.performative.field(0).clone();
+        require!(error.condition() == Some("amqp:connection:redirect"), "{error:?}");
+        let told = Value::Map(vec![
+            (symbol("hostname"), text(host)),
+            (symbol("network-host"), text(host)),
+            (symbol("port"), Value::Uint(port.parse()?)),
+            (symbol("scheme"), text("amqp")),
+        ]);
+        require!(*error.field(2) == told, "{error:?}");
+        // It followed.
+        let mut peer = Peer::connect(group.address(active))?;
+        peer.authenticate()?;
+        peer.send(open)?;
+        peer.expect(code::OPEN)?;
+        peer.begin(0)?;
+    }
+    Peer::begun(group.address(replica))?;
+    Ok(())
+}
+
+/// Connects again and again until it is told to stop; how often, or the first refusal.
+fn connecting(address: &str, stop: &AtomicBool) -> Result<u64, String> {
+    let mut count = 0;
+    while !stop.load(Ordering::Relaxed) {
+        let connected = TcpStream::connect(address);
+        connected.map_err(|error| format!("{address}, connection {count}: {error}"))?;
+        count += 1;
+        wait::pause(Duration::from_micros(500));
+    }
+    Ok(count)
+}
+
+#[test]
+fn nobody_is_refused_while_an_instance_that_handed_over_begins_again() -> Try {
+    let group = Group::formed()?;
+    let mut active = group.until_whole()?;
+    // Twice: what was handed over once can be handed over again.
+    for _ in 0..2 {
+        let stop = AtomicBool::new(false);
+        let links = group.links_address(active);
+        let [of_clients, of_links] = std::thread::scope(|scope| {
+            let loops = [group.address(active), &links].map(|address| {
+                let stop = &stop;
+                scope.spawn(move || connecting(address, stop))
+            });
+            let switched = group.switch((active + 1) % 3, None).and_then(|_| group.until_whole());
+            stop.store(true, Ordering::Relaxed);
+            let counts = loops.map(|looping| match looping.join() {
+                Ok(count) => count,
+                Err(_) => Err("it panicked".into()),
+            });
+            active = switched.map_err(|error| error.to_string())?;
+            Ok::<_, String>(counts)
+        })?;
+        for count in [of_clients, of_links] {
+            match count {
+                Ok(count) => require!(count > 100, "only {count} connections"),
+                Err(refused) => fail!("{}", group.explained(&refused)),
+            }
+        }
+    }
+    // It listens with all that it had, and no more.
+    Peer::begun(group.address(active))?;
+    Ok(())
+}
