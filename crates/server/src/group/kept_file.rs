@@ -323,7 +323,8 @@ mod tests {
         let mut torn = std::fs::read(&path).unwrap();
         let [first, second] = slots(&torn).map(Option::unwrap);
         let newest = if first.sequence > second.sequence { 0 } else { 4_096 };
-        [newest, newest + 8_192].map(|place| torn[place + 30] ^= 1);
+        torn[newest + 30] ^= 1;
+        torn[newest + 8_192 + 30] ^= 1;
         std::fs::write(&path, &torn).unwrap();
         assert_eq!(file.read(), both(8));
         std::fs::write(&path, [7; 60]).unwrap();
