@@ -199,7 +199,7 @@ pub(crate) fn bring_back(
     sync_folder(data).map_err(StartError::Folder)?;
     let disk = LinuxDisk::open(folder).map_err(StartError::Log)?;
     home.check()?;
-    log(&STARTING, &[name, env!("CARGO_PKG_VERSION"), &data.display().to_string()]);
+    log(&STARTING, &[name, crate::identity::build(), &data.display().to_string()]);
     let disk: Arc<dyn Disk> = if sync_delay.is_zero() {
         Arc::new(disk)
     } else {

@@ -46,7 +46,7 @@ impl Surroundings {
 
     pub(crate) fn status(&self, log: &Log, now: Time) -> Status {
         Status {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
+            version: crate::identity::build().to_owned(),
             pid: std::process::id(),
             started_at: self.started_at.as_millis(),
             uptime_s: now.since(self.started_at).as_secs(),

@@ -160,7 +160,9 @@ fn an_instance_that_lost_its_disk_gets_in_sync_by_one_copy_while_a_load_goes_on(
     let kept = ["put", "--count", "3000", "--size", "20000", "--queue", "kept", "--seconds", "60"];
     load(&group, active, &kept)?;
     let mut command = Command::new(place::towline()?);
+    // Not at full rate: on two processors that others use too it would only catch up when they rest.
     command.args(["load", "stream", "--seconds", "300", "--size", "4096", "--quiet"]);
+    command.args(["--rate", "3000"]);
     command.args(["--url", &group.url(active)]);
     let _load = Program::start(command)?;
     let puts = || group.site(active).queue_number("load", "puts").unwrap_or(0);

@@ -127,7 +127,7 @@ impl View {
             sync_time,
             round_trip_us: link.round_trip_us.unwrap_or(0),
             version: match row {
-                None => env!("CARGO_PKG_VERSION").to_owned(),
+                None => crate::identity::build().to_owned(),
                 Some(_) => self.builds.lock().get(peer).cloned().unwrap_or_default(),
             },
             sent_bytes: bytes_sent(&link),

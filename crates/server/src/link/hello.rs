@@ -110,7 +110,7 @@ impl Hello {
             queue_manager: settings.queue_manager.to_string(),
             group: settings.group.to_string(),
             instance: settings.name(settings.this).to_owned(),
-            build: env!("CARGO_PKG_VERSION").to_owned(),
+            build: crate::identity::build().to_owned(),
             standing,
         }
     }
