@@ -15,6 +15,9 @@ pub struct Progress {
     pub term: u64,
     /// The leader that it knows of, itself included.
     pub leader: Option<MemberId>,
+    /// The last batch of which only the place is known: who has no more than what is before it needs a
+    /// copy.
+    pub base: BatchPlace,
     /// The newest batch of its log.
     pub last: BatchPlace,
     /// The newest batch that it knows to be committed and has on its disk.
@@ -61,6 +64,7 @@ impl Member {
             role: self.role,
             term: raft.term,
             leader: (raft.leader_id != 0).then_some(MemberId(raft.leader_id)),
+            base: table.base(),
             last,
             committed,
             durable: table.place(self.durable).unwrap_or(table.base()).end,

@@ -78,6 +78,9 @@ pub struct LoadArgs {
     /// Connect again after a loss, also with one URL
     #[arg(long)]
     pub reconnect: bool,
+    /// Ask instances that relay to say where the active one is, and go there
+    #[arg(long)]
+    pub redirect: bool,
     /// A connection on which nothing came for so many seconds is lost; brokers send signs of life
     #[arg(long, value_name = "SECONDS", default_value_t = 120.0)]
     pub idle_timeout: f64,

@@ -5,12 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::epoll::{self, EventData, EventFlags};
+use towline_amqp::codec::Map;
 use towline_amqp::sasl::ClientLogin;
+use towline_amqp::types::Error;
 use towline_amqp::{ClientOptions, Connection};
 use towline_types::Time;
 
 use crate::plan::{Credentials, Plan};
 use crate::random;
+use crate::redirect;
 use crate::seat::Client;
 use crate::tls::TlsSettings;
 use crate::url::Url;
@@ -59,6 +62,17 @@ impl Dialer {
         now >= client.dial_at && self.dialed < DIALS_PER_ROUND
     }
 
+    /// Whether this error sends the client to another place, to which it goes then.
+    pub(crate) fn sends_on(&self, client: &mut Client, error: &Error, now: Time) -> bool {
+        // Before it was open: a broker does not send away whom it serves.
+        let place = redirect::place(error, &self.url(client)).filter(|_| !client.is_open);
+        if place.is_none() {
+            return false;
+        }
+        (client.wire, client.sent_to, client.dial_at) = (None, place, now);
+        true
+    }
+
     /// Begins to connect a client.
     ///
     /// # Errors
@@ -71,8 +85,14 @@ impl Dialer {
         now: Time,
     ) -> Result<(), String> {
         self.dialed += 1;
-        let url = self.url(client);
-        let options = self.options(&url, client.seat.index)?;
+        let sent_to = client.sent_to.take();
+        // Who was sent on does not ask again: it might be sent in a circle.
+        let asks = self.plan.redirect && sent_to.is_none();
+        let url = sent_to.unwrap_or_else(|| self.url(client));
+        let options = self.options(&url, client.seat.index, asks)?;
+        if url.tls && self.tls.is_none() {
+            return Err(format!("sent on to {url}: amqps:// needs --ca and an amqps:// address"));
+        }
         let tls = self.tls.as_ref().filter(|_| url.tls);
         let machine = Connection::client(options, now);
         let mut wire = Wire::dial(&url, tls, machine).map_err(|error| error.to_string())?;
@@ -86,12 +106,13 @@ impl Dialer {
         Ok(())
     }
 
-    fn options(&self, url: &Url, index: u32) -> Result<ClientOptions, String> {
+    fn options(&self, url: &Url, index: u32, asks: bool) -> Result<ClientOptions, String> {
         Ok(ClientOptions {
             container_id: format!("towline-load-{:08x}-{index}", self.plan.run).into(),
             hostname: Some(url.host.as_str().into()),
             login: login(&self.plan.credentials)?,
             idle_timeout: self.plan.idle_timeout,
+            properties: if asks { redirect::asking() } else { Map::default() },
             ..ClientOptions::default()
         })
     }

@@ -24,6 +24,7 @@ mod pace;
 mod plan;
 mod process;
 mod random;
+mod redirect;
 mod report;
 mod run;
 mod seat;

@@ -106,6 +106,8 @@ pub(crate) struct Plan {
     pub(crate) ca: Option<PathBuf>,
     /// Whether a lost connection is made again.
     pub(crate) reconnect: bool,
+    /// Whether brokers are asked to send clients on.
+    pub(crate) redirect: bool,
     /// A connection is lost after so long a silence.
     pub(crate) idle_timeout: Duration,
     /// Whether each client's events are kept.
@@ -159,6 +161,7 @@ impl Plan {
             credentials: credentials(args, first)?,
             ca: args.ca.clone(),
             reconnect: args.reconnect || urls.len() > 1,
+            redirect: args.redirect,
             idle_timeout: idle_timeout(args.idle_timeout)?,
             keeps_events: args.events.is_some(),
             urls,

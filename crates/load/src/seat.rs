@@ -6,6 +6,7 @@ use towline_types::Time;
 
 use crate::client::Role;
 use crate::plan::{Plan, Seat};
+use crate::url::Url;
 use crate::wire::Wire;
 
 /// First wait after a lost connection; doubles with each failure up to [`WAIT_MAX`].
@@ -21,6 +22,8 @@ pub(crate) struct Client {
     pub(crate) is_open: bool,
     /// Position in the fail-over list.
     pub(crate) url: usize,
+    /// Where a broker sent it, for one try.
+    pub(crate) sent_to: Option<Url>,
     /// Tries in a row that led to no open connection.
     pub(crate) failures: u32,
     /// Whether it ever had an open connection.
@@ -40,6 +43,7 @@ impl Client {
             wire: None,
             is_open: false,
             url: 0,
+            sent_to: None,
             failures: 0,
             was_open: false,
             dial_at: Time::ZERO,

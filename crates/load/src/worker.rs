@@ -22,6 +22,7 @@ use crate::desk::Desk;
 use crate::dial::Dialer;
 use crate::events::What;
 use crate::plan::Plan;
+use crate::redirect;
 use crate::seat::Client;
 use crate::wire::{Found, Scratch};
 
@@ -153,9 +154,16 @@ impl Worker {
             let Some(client) = self.clients.get_mut(index) else { return };
             let Some(wire) = &mut client.wire else { return };
             let Some(event) = wire.machine.next_event() else { return };
+            if let Event::Closed { error: Some(error), .. } = &event
+                && self.dialer.sends_on(client, error, self.desk.now)
+            {
+                return;
+            }
+            let Some(wire) = &mut client.wire else { return };
             let machine = &mut wire.machine;
             let desk = &mut self.desk;
             match event {
+                Event::Opened(opened) if redirect::is_denied(&opened) => {}
                 Event::Opened(_) => {
                     client.is_open = true;
                     desk.counts.reconnects += u64::from(client.was_open);

@@ -4,6 +4,7 @@
 use std::process::Command;
 use std::time::Duration;
 
+use serde_json::Value;
 use towline_e2e::daemon::said;
 use towline_e2e::group::{Design, Group, Instance, NAMES, WHOLE_MAX};
 use towline_e2e::peer::Peer;
@@ -120,6 +121,32 @@ fn times_said(group: &Group, at: Instance, id: &str) -> usize {
     group.site(at).log().matches(id).count()
 }
 
+/// The number behind `<a:b:c:d>`.
+fn lsn(shown: &Value) -> Try<u64> {
+    let shown = shown.as_str().unwrap_or_default();
+    let parts = shown.trim_matches(['<', '>']).split(':').map(str::parse::<u64>);
+    let parts = parts.collect::<Result<Vec<u64>, _>>()?;
+    require!(parts.len() == 4, "{shown:?} is no position");
+    Ok(parts.iter().fold(0, |number, part| number << 16 | part))
+}
+
+/// Fills the log until who ends where the group is now needs a copy.
+fn leave_behind(group: &Group, active: Instance) -> Try {
+    let there = lsn(&group.status(active)?["group_lsn"])?;
+    let stream = ["stream", "--count", "600", "--size", "50000", "--seconds", "60"];
+    for _ in 0..2 {
+        load(group, active, &stream)?;
+        // The older of two images counts.
+        group.site(active).runs(&["image"], 0)?;
+    }
+    let is_behind = || {
+        let status = group.status(active).ok();
+        status.is_some_and(|status| lsn(&status["catch_up_lsn"]).is_ok_and(|from| from > there))
+    };
+    wait::until_true("places forgotten", WHOLE_MAX, is_behind)
+        .map_err(|error| group.explained(&error.to_string()).into())
+}
+
 /// A group with a small log and 60 MB of messages in `kept`, one instance of which is down and so far
 /// behind that it needs a copy: the group, who is active, and who is down.
 fn with_one_too_far_behind() -> Try<(Group, Instance, Instance)> {
@@ -130,11 +157,7 @@ fn with_one_too_far_behind() -> Try<(Group, Instance, Instance)> {
     load(&group, active, &kept)?;
     group.until_whole()?;
     group.kill(away)?;
-    // Several extents are filled and not needed any more.
-    let stream = ["stream", "--count", "600", "--size", "50000", "--seconds", "60"];
-    for _ in 0..2 {
-        load(&group, active, &stream)?;
-    }
+    leave_behind(&group, active)?;
     Ok((group, active, away))
 }
 
@@ -219,13 +242,8 @@ fn a_replica_that_is_too_far_behind_gets_a_copy() -> Try {
     let away = others(active)[0];
     load(&group, active, &["put", "--count", "300", "--size", "1000", "--queue", "kept"])?;
     group.kill(away)?;
-    // Several extents are filled and not needed any more.
-    let copied = || group.site(active).log().contains("TWL4212I");
-    require!(!copied(), "a copy before anybody needed one");
-    let stream = ["stream", "--count", "600", "--size", "50000", "--seconds", "60"];
-    for _ in 0..2 {
-        load(&group, active, &stream)?;
-    }
+    require!(times_said(&group, active, "TWL4212I") == 0, "a copy before anybody needed one");
+    leave_behind(&group, active)?;
     group.start(away)?;
     wait::until_true("a copy", WHOLE_MAX, || group.site(away).log().contains("TWL4213I"))
         .map_err(|error| group.explained(&error.to_string()))?;

@@ -20,6 +20,8 @@ pub struct GroupStatus {
     pub configured_count: u64,
     /// GRPLSN: up to where a majority has the log, `<a:b:c:d>`.
     pub group_lsn: String,
+    /// From where on this instance can bring another one up without a copy, `<a:b:c:d>`.
+    pub catch_up_lsn: String,
     /// GRPNAME.
     pub group_name: String,
     /// GRPROLE: `live`.

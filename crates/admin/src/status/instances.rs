@@ -156,6 +156,7 @@ mod tests {
             in_sync_count: 2,
             configured_count: 3,
             group_lsn: "<0:0:2:31232>".into(),
+            catch_up_lsn: "<0:0:0:4096>".into(),
             group_name: "QM1".into(),
             group_role: "live".into(),
             active: "a".into(),

@@ -44,8 +44,8 @@ pub(crate) struct Driver {
     /// Who waits for something to apply, or to lead.
     progress: Mutex<Seen>,
     changed: Condvar,
-    /// Who waits for nothing but the end: commits must not wake him.
-    ended: Condvar,
+    /// Who waits for the end, or to lead: commits must not wake him.
+    turned: Condvar,
     place: watch::Sender<Where>,
     fetches: std::sync::mpsc::Sender<FetchOrder>,
     /// Called once, when this instance leads no more or must be brought by a copy.
@@ -119,7 +119,7 @@ impl Driver {
             committed: AtomicU64::new(0),
             progress: Mutex::new(seen),
             changed: Condvar::new(),
-            ended: Condvar::new(),
+            turned: Condvar::new(),
             place: watch::Sender::new(Where::Nobody),
             fetches,
             over: OnceLock::new(),
@@ -354,7 +354,16 @@ impl Driver {
         let began = Instant::now();
         let mut seen = self.progress.lock();
         while !seen.ending && began.elapsed() < most {
-            self.ended.wait_for(&mut seen, most.saturating_sub(began.elapsed()));
+            self.turned.wait_for(&mut seen, most.saturating_sub(began.elapsed()));
+        }
+    }
+
+    /// The same, unless this instance is to lead.
+    pub(crate) fn rest(&self, most: Duration) {
+        let began = Instant::now();
+        let mut seen = self.progress.lock();
+        while !seen.ending && seen.leads_from.is_none() && began.elapsed() < most {
+            self.turned.wait_for(&mut seen, most.saturating_sub(began.elapsed()));
         }
     }
 
@@ -362,7 +371,7 @@ impl Driver {
     pub(crate) fn end(&self) {
         self.progress.lock().ending = true;
         self.changed.notify_all();
-        self.ended.notify_all();
+        self.turned.notify_all();
     }
 
     /// Looks at the member, and takes over what came meanwhile.
@@ -473,6 +482,7 @@ impl Driver {
                 seen.leads_from = Some(first.index);
                 drop(seen);
                 self.changed.notify_all();
+                self.turned.notify_all();
                 Some(Input::Leading(first.place()))
             }
             Err(LogError::Full) => {

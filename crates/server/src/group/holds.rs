@@ -29,6 +29,8 @@ use crate::logging::log as say;
 const AWAY_MAX: Duration = Duration::from_secs(60);
 /// A copy is quicker than so much log, for one that was not brought one: bytes held for it.
 const LAG_BYTES_MAX: u64 = 1 << 30;
+/// The same during a copy and after it: who has not caught up by then does not gain on the load.
+const HELD_BYTES_MAX: u64 = 16 << 30;
 /// How often it is looked: a fast disk fills a small log in a second.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -53,6 +55,15 @@ enum Stage {
     Given,
     /// One that lags, and needs no copy yet.
     Lagging,
+}
+
+impl Stage {
+    fn bytes_max(self) -> u64 {
+        match self {
+            Stage::Giving | Stage::Given => HELD_BYTES_MAX,
+            Stage::Lagging => LAG_BYTES_MAX,
+        }
+    }
 }
 
 /// A copy that is being given; dropped before [`Giving::given`] it failed, and nothing is held.
@@ -137,7 +148,7 @@ fn judge(sight: &Sight) -> Fate {
     match row {
         Some(row) if row.is_in_sync => Fate::InSync,
         _ if sight.bytes > 0 && tight => Fate::Pressed,
-        _ if sight.stage == Stage::Lagging && sight.bytes > LAG_BYTES_MAX => Fate::TooFar,
+        _ if sight.bytes > sight.stage.bytes_max() => Fate::TooFar,
         _ if sight.stage == Stage::Lagging && !sight.is_connected => Fate::Away,
         _ if follows && sight.away >= AWAY_MAX => Fate::Away,
         Some(row) => Fate::From(row.acknowledged),
@@ -218,13 +229,13 @@ impl Holds {
                     return true;
                 }
                 Fate::InSync => None,
-                // It is told when it asks for a copy.
-                Fate::TooFar => None,
+                Fate::TooFar => Some("it does not gain on the load".to_owned()),
                 Fate::Away => Some("it was not connected for 60 seconds".to_owned()),
                 Fate::Pressed => Some(format!("the log is {percent} % full, and goes on")),
             };
             held.hold.let_go();
             pressed |= fate == Fate::Pressed;
+            // Who lags is told when it asks for a copy.
             if let Some(why) = why.filter(|_| held.stage != Stage::Lagging) {
                 let name = driver.names().get(peer).map_or("", String::as_str);
                 say(&GROUP_HOLD_ENDED, &[name, &why]);
@@ -311,9 +322,12 @@ mod tests {
         assert_eq!(lagging(LAG_BYTES_MAX + 1), Fate::TooFar);
         let gone = Sight { stage: Stage::Lagging, is_connected: false, ..catching_up() };
         assert_eq!(judge(&gone), Fate::Away, "who goes is not waited for");
+        let after_copy = |bytes| judge(&Sight { bytes, ..catching_up() });
+        assert_eq!(after_copy(LAG_BYTES_MAX + 1), Fate::From(Lsn(500)));
         assert_eq!(
-            judge(&Sight { bytes: LAG_BYTES_MAX + 1, ..catching_up() }),
-            Fate::From(Lsn(500))
+            after_copy(HELD_BYTES_MAX + 1),
+            Fate::TooFar,
+            "nor is it waited for without end"
         );
     }
 

@@ -25,6 +25,9 @@ use crate::start::make_room;
 
 /// Bytes of log applied at once, between looks at what else there is to do.
 const APPLIED_AT_ONCE_BYTES: usize = 4 * 1024 * 1024;
+/// What follows is applied together, after so long: to be woken for each batch is dearer than to apply it.
+/// Who is elected meanwhile has so much less than that to apply.
+const REST: Duration = Duration::from_millis(20);
 /// How often a replica looks whether an image is due, and writes down how far it is.
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_millis(200);
 /// How often it writes down how far the log is known to be committed.
@@ -71,7 +74,12 @@ impl Replica {
                     let restart = self.state.lock().restart.take()?;
                     return Some((restart, applied));
                 }
-                Seen { committed, .. } if committed > applied.index => self.apply_some(applied),
+                Seen { committed, .. } if committed > applied.index => {
+                    self.apply_some(applied);
+                    if self.state.lock().applied.index >= committed {
+                        self.driver.rest(REST);
+                    }
+                }
                 Seen { .. } => {}
             }
         }

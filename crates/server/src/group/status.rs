@@ -191,6 +191,7 @@ impl GroupView for View {
             in_sync_count: instances.iter().filter(|row| row.in_sync).count() as u64,
             configured_count: self.config.member.len() as u64,
             group_lsn: progress.committed.end.to_string(),
+            catch_up_lsn: progress.base.end.to_string(),
             group_name: self.config.name.clone(),
             group_role: "live".into(),
             active: active.map(|member| member.name.clone()).unwrap_or_default(),
