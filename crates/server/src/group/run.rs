@@ -292,7 +292,11 @@ impl Listeners {
         for (number, listener) in (0..).zip(&config.listener) {
             let came = sockets.take(&[listener.address]);
             let (socket, url) = listen(args, (listener, came), config, users, &attempts)?;
-            if let Listening::Tcp(socket, _) = &socket {
+            // Who waits at an address that is about to move would wait for ever: those are closed, and
+            // told so while the address is still here.
+            if let Listening::Tcp(socket, _) = &socket
+                && group.floating.is_none()
+            {
                 sockets.keep(socket).map_err(RunError::System)?;
             }
             say(&LISTENING, &[&url]);
