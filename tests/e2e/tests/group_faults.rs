@@ -94,18 +94,23 @@ fn an_active_that_is_cut_off_is_replaced_and_acknowledges_nothing_meanwhile() ->
 }
 
 #[test]
-fn an_instance_that_is_told_to_end_while_it_begins_again_ends() -> Try {
+fn an_instance_that_is_told_to_end_while_it_begins_again_ends_in_order() -> Try {
+    let mut chance = Chance::announced("SIGTERM while it begins again");
     let mut group = Group::formed_on_net()?;
-    let isolated = group.until_whole()?;
-    let lost = || group.site(isolated).log().matches("TWL4204W").count();
-    let before = lost();
-    group.net()?.isolate(isolated);
-    // It says so, lets its clients go, and begins again: for a moment nobody waits for signals.
-    wait::until_true("the end of its time", GO_ON_MAX, || lost() > before)?;
-    group.terminate(isolated)?;
-    group.net()?.heal_all();
-    group.until_in_sync(2)?;
-    group.start(isolated)?;
+    for _ in 0..3 {
+        let isolated = group.until_whole()?;
+        let lost = || group.site(isolated).log().matches("TWL4204W").count();
+        let before = lost();
+        group.net()?.isolate(isolated);
+        // It says so, lets its clients go, and begins again: for a moment nobody waits for signals.
+        wait::until_true("the end of its time", GO_ON_MAX, || lost() > before)?;
+        wait::pause(Duration::from_millis(chance.within(0, 200)));
+        group.daemon(isolated)?.terminate()?;
+        group.await_end(isolated)?;
+        group.net()?.heal_all();
+        group.until_in_sync(2)?;
+        group.start(isolated)?;
+    }
     group.until_whole()?;
     Ok(())
 }

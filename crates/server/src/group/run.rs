@@ -88,6 +88,9 @@ pub(crate) fn run(
     let (ended, told) = runtime.block_on(async {
         let mut told = Told::listen()?;
         let ended = serve(args, about, users, (&opened, &floating, &sockets)).await?;
+        if let Ended::Again { .. } = ended {
+            again::hold_ends();
+        }
         Ok((ended, told.come().await))
     })?;
     runtime.shutdown_background();
@@ -182,6 +185,9 @@ async fn serve(
 ) -> Result<Ended, RunError> {
     let mut terminate = signal(SignalKind::terminate()).map_err(RunError::System)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(RunError::System)?;
+    if again::is_again() {
+        again::let_ends_come();
+    }
     let (events, mut happened) = unbounded_channel();
     let (asks, mut asked) = unbounded_channel();
     let driver = &opened.driver;
