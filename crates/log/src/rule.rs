@@ -8,6 +8,10 @@
 //! any number of clients, and of N clients nearly all travel in one batch instead of in two
 //! alternating halves. A full batch goes in any case.
 //!
+//! When batches held many forced runs lately, whoever takes the next one first lets others have its
+//! processor: where all processors are busy, those are the clients and connections whose messages then
+//! travel along; where one is idle it costs a microsecond.
+//!
 //! Pure: facts in, decision out. Time is an argument.
 
 use std::time::{Duration, Instant};
@@ -57,6 +61,36 @@ impl TypicalWrite {
     pub(crate) fn is_slow(self, slow_write: Duration) -> bool {
         Duration::from_micros(self.us) >= slow_write
     }
+}
+
+/// Typical number of forced runs in a batch: a moving average that forgets in about eight batches.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct TypicalCompany {
+    sixteenths: u64,
+}
+
+impl TypicalCompany {
+    /// From so many on, others have something to bring. A few clients only lose time by waiting.
+    const MANY: u64 = 4;
+
+    /// A batch with so many forced runs leaves.
+    pub(crate) fn enter(&mut self, forced: u64) {
+        self.sixteenths = (self.sixteenths.saturating_mul(7).saturating_add(forced * 16)) / 8;
+    }
+
+    fn is_many(self) -> bool {
+        self.sixteenths >= TypicalCompany::MANY * 16
+    }
+}
+
+/// Times that a writer lets others go first, and how long it tries: one of them may keep the processor
+/// for a slice of the system's, a millisecond or two.
+pub(crate) const YIELDS_MAX: u32 = 3;
+pub(crate) const YIELD_FOR: Duration = Duration::from_micros(200);
+
+/// Whether a writer that may take the open batch lets others go first.
+pub(crate) fn expects_company(facts: &Facts, typical: TypicalCompany) -> bool {
+    facts.open_forced > 0 && !facts.closing && typical.is_many()
 }
 
 /// What an idle writer does about the open batch.
@@ -122,6 +156,31 @@ mod tests {
 
     fn now_decide(facts: &Facts) -> Decision {
         decide(facts, TARGET, LAZY, Instant::now())
+    }
+
+    /// After so many batches of so many forced runs each.
+    fn typical(batches: usize, forced: u64) -> TypicalCompany {
+        let mut typical = TypicalCompany::default();
+        (0..batches).for_each(|_| typical.enter(forced));
+        typical
+    }
+
+    #[test]
+    fn company_is_expected_when_batches_held_many_forced_runs_lately() {
+        let open = facts(1, 0, 0);
+        assert!(!expects_company(&open, typical(0, 0)));
+        assert!(!expects_company(&open, typical(100, 3)));
+        assert!(!expects_company(&open, typical(1, 30)), "one batch is no habit");
+        assert!(expects_company(&open, typical(8, 10)));
+        let mut ended = typical(100, 100);
+        (0..30).for_each(|_| ended.enter(1));
+        assert!(!expects_company(&open, ended), "those who came are gone");
+    }
+
+    #[test]
+    fn nobody_waits_for_company_at_the_end_or_for_a_lazy_run() {
+        assert!(!expects_company(&Facts { closing: true, ..facts(9, 0, 0) }, typical(100, 9)));
+        assert!(!expects_company(&facts(0, 0, 0), typical(100, 9)));
     }
 
     #[test]

@@ -27,7 +27,7 @@ use crate::log::{Listener, Space};
 use crate::mark::{Seam, Seams};
 use crate::member::{Copied, Member, Role};
 use crate::options::Options;
-use crate::rule::{self, Decision, Facts, TypicalWrite};
+use crate::rule::{self, Decision, Facts, TypicalCompany, TypicalWrite};
 use crate::stats::Needs;
 
 /// Most bytes in batches that wait for a writer; appenders wait beyond it, see
@@ -140,6 +140,7 @@ pub(crate) struct State {
     pub(crate) flights: VecDeque<Flight>,
     pub(crate) next_index: u64,
     pub(crate) typical_write: TypicalWrite,
+    pub(crate) typical_company: TypicalCompany,
     /// Writers that are telling the listener what became durable, and look for work next.
     pub(crate) reporting: usize,
     /// Batches of a leader that are durable here and not known to be committed: their ends, and how
@@ -195,11 +196,9 @@ impl Shared {
             Phase::Running | Phase::Closing => {}
         }
         if state.sealed.is_empty() {
-            let options = &self.options;
-            let facts = state.facts(self.options.slow_write);
-            match rule::decide(&facts, options.batch_bytes_target, options.lazy_delay, now) {
+            match self.decide(&state.facts(self.options.slow_write), now) {
                 Decision::Take if state.role.is_following() => {
-                    let copied = state.take_received(options.batch_bytes_hard_max(), now);
+                    let copied = state.take_received(self.options.batch_bytes_hard_max(), now);
                     self.wake_appenders(state);
                     return Job::Copy(copied);
                 }
@@ -225,20 +224,27 @@ impl Shared {
         Job::Write { batch, unsynced, term }
     }
 
+    fn decide(&self, facts: &Facts, now: Instant) -> Decision {
+        rule::decide(facts, self.options.batch_bytes_target, self.options.lazy_delay, now)
+    }
+
+    /// Whether there is a batch to take that may soon be larger.
+    pub(crate) fn expects_company(&self, state: &State, now: Instant) -> bool {
+        if !state.sealed.is_empty() || state.role.is_following() {
+            return false;
+        }
+        let facts = state.facts(self.options.slow_write);
+        rule::expects_company(&facts, state.typical_company)
+            && self.decide(&facts, now) == Decision::Take
+    }
+
     /// Wakes a writer when the rule would let it take something.
     pub(crate) fn wake_writer(&self, state: &State) {
         if state.writers_idle == 0 {
             return;
         }
-        let options = &self.options;
         let facts = state.facts(self.options.slow_write);
-        let now = Instant::now();
-        let wake = !state.sealed.is_empty()
-            || match rule::decide(&facts, options.batch_bytes_target, options.lazy_delay, now) {
-                Decision::Take => true,
-                Decision::Wait | Decision::WaitUntil(_) => false,
-            };
-        if wake {
+        if !state.sealed.is_empty() || self.decide(&facts, Instant::now()) == Decision::Take {
             self.writers.notify_one();
         }
     }
@@ -425,6 +431,7 @@ impl State {
         let unsynced = u32::try_from(self.flights.len()).unwrap_or(u32::MAX);
         let first = self.flights.front().map_or(flight.index, |flight| flight.index);
         assert_eq!(first + u64::from(unsynced), flight.index, "flights follow each other");
+        self.typical_company.enter(flight.forced);
         self.flights.push_back(flight);
         unsynced
     }

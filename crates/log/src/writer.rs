@@ -19,6 +19,7 @@ use crate::block::Aligned;
 use crate::error::LogError;
 use crate::format::{BATCH_HEADER_BYTES, BatchHeader, extent_name, payload_sum, size};
 use crate::member::Copied;
+use crate::rule::{YIELD_FOR, YIELDS_MAX};
 use crate::shared::{Job, Phase, Shared, State, hold, wait};
 
 /// Body of a writer thread.
@@ -78,6 +79,11 @@ fn next(shared: &Shared, reported: bool) -> Option<Work> {
         state.reporting -= 1;
     }
     loop {
+        if shared.expects_company(&state, Instant::now()) {
+            drop(state);
+            let_others_go_first();
+            state = shared.state();
+        }
         match shared.next_job(&mut state, Instant::now()) {
             Job::Write { batch, unsynced, term } => {
                 // There may be more for another writer.
@@ -102,6 +108,17 @@ fn next(shared: &Shared, reported: bool) -> Option<Work> {
                 };
                 state.writers_idle -= 1;
             }
+        }
+    }
+}
+
+/// Who wants this processor may bring more for the batch that is about to leave ([`crate::rule`]).
+fn let_others_go_first() {
+    let began = Instant::now();
+    for _ in 0..YIELDS_MAX {
+        std::thread::yield_now();
+        if began.elapsed() > YIELD_FOR {
+            return;
         }
     }
 }

@@ -24,7 +24,7 @@ use crate::image;
 use crate::log::Listener;
 use crate::mark::{Seam, Seams};
 use crate::member::{Follower, Known, Member, Replicator, Role};
-use crate::rule::TypicalWrite;
+use crate::rule::{TypicalCompany, TypicalWrite};
 use crate::shared::{Chain, Housekeeping, ImagePlace, Phase, Reported, Shared, State};
 use crate::stats::Needs;
 
@@ -150,6 +150,7 @@ impl Recovery {
             flights: VecDeque::new(),
             uncommitted: None,
             typical_write: TypicalWrite::default(),
+            typical_company: TypicalCompany::default(),
             reporting: 0,
             next_index: link.index + 1,
             durable: end,
