@@ -116,9 +116,9 @@ impl<'a> Appender<'a> {
         self.shared.tail.store(end.0, Ordering::Release);
         if first_lazy {
             // Somebody must watch its delay.
-            self.shared.writers.notify_one();
+            self.shared.call_writer(&mut state);
         } else {
-            self.shared.wake_writer(&state);
+            self.shared.wake_writer(&mut state);
         }
         self.shared.wake_appenders(&state);
         Ok(end)
@@ -190,7 +190,7 @@ impl<'a> Appender<'a> {
         } else {
             state.seal();
         }
-        self.shared.wake_writer(&state);
+        self.shared.wake_writer(&mut state);
         drop(state);
         self.state = Some(self.shared.wait_for_writers(hold(&self.shared.state)));
     }

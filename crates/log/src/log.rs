@@ -147,9 +147,9 @@ impl Log {
     /// gathers in the next batch, so a slow network makes batches larger and not more.
     pub fn committed(&self, upto: Lsn) {
         let mut state = self.shared().state();
-        if state.committed(upto) && state.writers_idle > 0 {
+        if state.committed(upto) {
             // Also for a lazy run, which nobody else would watch from now on.
-            self.shared().writers.notify_one();
+            self.shared().call_writer(&mut state);
         }
     }
 
@@ -306,7 +306,7 @@ impl Log {
                 state = opened;
                 if result == Opened::Yes {
                     state.seal();
-                    shared.writers.notify_one();
+                    shared.call_writer(&mut state);
                 }
             }
             while !state.is_quiet() && state.phase == Phase::Closing {

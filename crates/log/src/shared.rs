@@ -156,6 +156,9 @@ pub(crate) struct State {
     pub(crate) tail: Lsn,
     pub(crate) commits: u64,
     pub(crate) writers_idle: usize,
+    /// One of them was woken, or lets others go first: it looks at what there is next, and wakes another
+    /// if there is more. Waking one for each run that comes until then would cost a system call each.
+    pub(crate) writer_looks: bool,
     /// Appenders (and a shutdown) that wait for something.
     pub(crate) appenders_waiting: usize,
     pub(crate) extents: Extents,
@@ -239,12 +242,20 @@ impl Shared {
     }
 
     /// Wakes a writer when the rule would let it take something.
-    pub(crate) fn wake_writer(&self, state: &State) {
-        if state.writers_idle == 0 {
+    pub(crate) fn wake_writer(&self, state: &mut State) {
+        if state.writers_idle == 0 || state.writer_looks {
             return;
         }
         let facts = state.facts(self.options.slow_write);
         if !state.sealed.is_empty() || self.decide(&facts, Instant::now()) == Decision::Take {
+            self.call_writer(state);
+        }
+    }
+
+    /// Wakes a writer, if one is idle and none is about to look anyway.
+    pub(crate) fn call_writer(&self, state: &mut State) {
+        if state.writers_idle > 0 && !state.writer_looks {
+            state.writer_looks = true;
             self.writers.notify_one();
         }
     }

@@ -80,18 +80,20 @@ fn next(shared: &Shared, reported: bool) -> Option<Work> {
     }
     loop {
         if shared.expects_company(&state, Instant::now()) {
+            state.writer_looks = true;
             drop(state);
             let_others_go_first();
             state = shared.state();
+            state.writer_looks = false;
         }
         match shared.next_job(&mut state, Instant::now()) {
             Job::Write { batch, unsynced, term } => {
                 // There may be more for another writer.
-                shared.wake_writer(&state);
+                shared.wake_writer(&mut state);
                 return Some(Work::Own { batch, unsynced, term });
             }
             Job::Copy(copied) => {
-                shared.wake_writer(&state);
+                shared.wake_writer(&mut state);
                 return Some(Work::Copied(copied));
             }
             Job::Stop => return None,
@@ -107,6 +109,7 @@ fn next(shared: &Shared, reported: bool) -> Option<Work> {
                     }
                 };
                 state.writers_idle -= 1;
+                state.writer_looks = false;
             }
         }
     }

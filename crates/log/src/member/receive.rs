@@ -198,7 +198,7 @@ fn enter(shared: &Shared, judged: Vec<Judged<'_>>) -> Result<(), LogError> {
     if state.extents.space() != state.space {
         shared.keeper.notify_one();
     }
-    shared.wake_writer(&state);
+    shared.wake_writer(&mut state);
     Ok(())
 }
 
@@ -217,7 +217,7 @@ fn wait_for_room<'a>(
             Room::Here { .. } if !behind => return Ok(state),
             Room::Here { .. } | Room::Wait => {
                 shared.keeper.notify_one();
-                shared.wake_writer(&state);
+                shared.wake_writer(&mut state);
                 state = shared.wait_as_appender(state);
             }
             Room::Next => {
@@ -226,7 +226,7 @@ fn wait_for_room<'a>(
             }
             Room::Nowhere => {
                 shared.keeper.notify_one();
-                shared.wake_writer(&state);
+                shared.wake_writer(&mut state);
                 return Err(LogError::Full);
             }
         }

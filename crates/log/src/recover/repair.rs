@@ -159,6 +159,7 @@ impl Recovery {
             tail: end,
             commits: 0,
             writers_idle: 0,
+            writer_looks: false,
             appenders_waiting: 0,
             extents,
             space: Space::Ample,
