@@ -41,8 +41,11 @@ const UNFINISHED_FOR: Duration = Duration::from_secs(1);
 const PARTING: Duration = Duration::from_secs(1);
 /// Bytes that are read from it meanwhile, and thrown away.
 const PARTING_BYTES_MAX: usize = 64 * 1024;
-/// Room made for each read of frames.
+/// Room that is made for reading frames, at least, and that there is for each read: a record of TLS.
 const READ_BYTES: usize = 64 * 1024;
+const RECORD_BYTES: usize = 16 * 1024;
+/// Room that is made for a frame on the word of its header; beyond it, never more than twice what has come.
+const BELIEVED_BYTES: usize = 256 * 1024;
 
 /// Handshakes under way, the oldest first.
 struct Unfinished {
@@ -282,9 +285,7 @@ async fn read(shared: &Shared, peer: Peer, mut stream: TlsStream<TcpStream>) -> 
     let mut patience = Patience::new(longest);
     let mut input = BytesMut::new();
     loop {
-        // Never more than twice what has come, whatever a header says.
-        let room = frame::missing(&input).min(input.len()).max(READ_BYTES);
-        input.reserve(room);
+        make_room(&mut input);
         if let Err(why) = patience.read(&mut stream, &mut input).await {
             return why;
         }
@@ -316,6 +317,15 @@ async fn read(shared: &Shared, peer: Peer, mut stream: TlsStream<TcpStream>) -> 
     }
 }
 
+/// For the rest of a frame at once: to grow step by step would copy what has come each time.
+fn make_room(input: &mut BytesMut) {
+    let believed = input.len().max(BELIEVED_BYTES);
+    let wanted = frame::missing(input).min(believed).max(RECORD_BYTES);
+    if input.capacity() - input.len() < wanted {
+        input.reserve((wanted + RECORD_BYTES).max(READ_BYTES));
+    }
+}
+
 async fn answer(
     stream: &mut TlsStream<TcpStream>,
     ping: frame::Frame,
@@ -328,4 +338,53 @@ async fn answer(
         stream.flush().await
     };
     timeout(longest, writing).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The beginning of a frame whose header says `sent` bytes.
+    fn begun(sent: u32, came: usize) -> BytesMut {
+        let mut input = BytesMut::with_capacity(came);
+        input.extend_from_slice(&sent.to_le_bytes());
+        input.resize(came, 0);
+        input
+    }
+
+    fn room(input: &BytesMut) -> usize {
+        input.capacity() - input.len()
+    }
+
+    #[test]
+    fn a_frame_gets_room_for_all_of_it_at_once() {
+        let mut input = begun(90_000, 16_000);
+        make_room(&mut input);
+        let missing = frame::missing(&input);
+        assert!(missing > 74_000 && room(&input) >= missing);
+        let (place, had) = (input.as_ptr(), input.capacity());
+        input.resize(16_000 + missing, 0);
+        assert_eq!((input.as_ptr(), input.capacity()), (place, had), "it does not move meanwhile");
+    }
+
+    #[test]
+    fn a_header_is_believed_up_to_a_bound_and_then_up_to_twice_what_has_come() {
+        let mut input = begun(u32::MAX, 100);
+        make_room(&mut input);
+        assert!(room(&input) <= 2 * (BELIEVED_BYTES + RECORD_BYTES));
+        let mut input = begun(u32::MAX, 4 * BELIEVED_BYTES);
+        make_room(&mut input);
+        assert!(room(&input) >= 4 * BELIEVED_BYTES && room(&input) <= 8 * BELIEVED_BYTES);
+    }
+
+    #[test]
+    fn where_no_frame_has_begun_there_is_room_for_a_record() {
+        let mut input = BytesMut::new();
+        make_room(&mut input);
+        assert!(room(&input) >= READ_BYTES);
+        let mut input = BytesMut::with_capacity(RECORD_BYTES + 1);
+        let had = input.capacity();
+        make_room(&mut input);
+        assert_eq!(input.capacity(), had);
+    }
 }
