@@ -83,9 +83,10 @@ impl TypicalCompany {
     }
 }
 
-/// Times that a writer lets others go first, and how long it tries: one of them may keep the processor
-/// for a slice of the system's, a millisecond or two.
+/// Times that a writer lets others go first.
 pub(crate) const YIELDS_MAX: u32 = 3;
+/// How long it does so: one of them may keep the processor for a slice of the system's, a millisecond or
+/// two, and then it is enough.
 pub(crate) const YIELD_FOR: Duration = Duration::from_micros(200);
 
 /// Whether a writer that may take the open batch lets others go first.

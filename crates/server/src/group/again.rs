@@ -35,8 +35,8 @@ fn ends() -> SigSet {
     [Signal::SIGTERM, Signal::SIGINT].into_iter().collect()
 }
 
-/// From now on signals that want an end wait for the next program. Other threads may still take one, for
-/// the microseconds that they have left.
+/// From now on signals that want an end wait for the next program, as far as this thread is concerned.
+/// Known gap: other threads may still take one, until the program is executed, and it is forgotten then.
 pub(crate) fn hold_ends() {
     if let Err(error) = ends().thread_block() {
         tracing::warn!(%error, "SIGTERM and SIGINT are not blocked");

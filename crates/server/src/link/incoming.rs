@@ -41,8 +41,9 @@ const UNFINISHED_FOR: Duration = Duration::from_secs(1);
 const PARTING: Duration = Duration::from_secs(1);
 /// Bytes that are read from it meanwhile, and thrown away.
 const PARTING_BYTES_MAX: usize = 64 * 1024;
-/// Room that is made for reading frames, at least, and that there is for each read: a record of TLS.
+/// When room is made for reading frames, so much at least.
 const READ_BYTES: usize = 64 * 1024;
+/// Room that there is for each read, at least: a record of TLS.
 const RECORD_BYTES: usize = 16 * 1024;
 /// Room that is made for a frame on the word of its header; beyond it, never more than twice what has come.
 const BELIEVED_BYTES: usize = 256 * 1024;
