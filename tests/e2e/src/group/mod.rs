@@ -223,7 +223,7 @@ impl Group {
         }
     }
 
-    /// SIGTERM; waits for an end, which is in order unless the instance had hardly begun (again), so that
+    /// SIGTERM; waits for an end, which is in order unless the program had hardly been executed, so that
     /// the signal itself ended it.
     ///
     /// # Errors
