@@ -53,6 +53,18 @@ impl Watch {
         }
     }
 
+    /// Whether it became durable: false when the log failed before.
+    pub(crate) fn wait_durable_or_failed(&self, upto: Lsn) -> bool {
+        let mut seen = hold(&self.seen);
+        while seen.durable.last().is_none_or(|durable| *durable < upto) {
+            if !seen.failures.is_empty() {
+                return false;
+            }
+            seen = wait(&self.changed, seen);
+        }
+        true
+    }
+
     pub(crate) fn wait_failed(&self) -> String {
         let mut seen = hold(&self.seen);
         while seen.failures.is_empty() {

@@ -1,5 +1,6 @@
 //! What comes back after a crash, and what is refused.
 
+mod durable;
 mod history;
 mod images;
 
