@@ -34,8 +34,8 @@ context.load_cert_chain(papers + "/" + name + ".pem", papers + "/" + name + "-ke
 context.set_alpn_protocols(["towline-frames"])
 text = lambda value: bytes([len(value)]) + value.encode()
 body = b"\0" + text("QM1") + text("G") + text(name) + text(build) + struct.pack("<BQQ", 1, 0, 0)
-# What a later version may add.
-body += b"more of it" if int(newest) > 2 else b""
+# No terms, and what a later version may add.
+body += b"\0more of it"
 with context.wrap_socket(socket.create_connection((host, int(port)), 20)) as link:
     link.sendall(b"TWLNLINK" + struct.pack("<HHH", int(oldest), int(newest), len(body)) + body)
     def read(count):

@@ -262,3 +262,13 @@ fn a_stream_goes_on_in_another_runtime_and_can_be_refused() {
         assert!(!a.send(peer, 1, true, FrameBody::default()));
     }
 }
+
+#[test]
+fn a_frame_that_cannot_be_of_its_peer_ends_the_connection() {
+    let (_bench, [(a, of_a), (_b, of_b)]) = Bench::pair();
+    assert!(a.send(1, 9, false, FrameBody::from(FORGED.to_vec())));
+    of_b.count("the end", 1, |told| *told == Told::Closed(0, true));
+    // It is dialled again: what it says then may be right.
+    of_a.count("a new one", 2, |told| matches!(told, Told::Opened(1, false, _)));
+    assert!(of_b.kinds(0).is_empty());
+}
