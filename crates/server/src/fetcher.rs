@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 use towline_core::Body;
-use towline_node::Fetch;
+use towline_node::{Fetch, FetchTicket};
 
 use crate::bodies;
 use crate::door::Door;
@@ -53,7 +53,8 @@ pub(crate) fn start(receiver: Receiver<Fetch>, door: Arc<Door>) -> std::io::Resu
             let content = match read {
                 Ok(content) => Some(content),
                 Err(error) => {
-                    door.unreadable_body(&error);
+                    let FetchTicket { queue, sequence } = fetch.ticket;
+                    door.unreadable((queue, sequence), None, &error);
                     None
                 }
             };
@@ -76,7 +77,6 @@ fn first_part(body: Body) -> Body {
 #[cfg(test)]
 mod tests {
     use towline_core::{MessageSequence, QueueId};
-    use towline_node::FetchTicket;
 
     use super::*;
 
