@@ -263,6 +263,9 @@ pub struct QueueStatus {
     pub backouts: u64,
     /// Messages that expired.
     pub expired: u64,
+    /// Messages that this process could not read from the log; they are on the dead-letter queue,
+    /// or here still when that could not take them.
+    pub damaged: u64,
     /// Open consumers and browsers.
     pub consumers: u64,
     /// Open producers.

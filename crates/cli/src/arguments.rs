@@ -399,6 +399,14 @@ pub(crate) enum Log {
         #[command(flatten)]
         place: LogPlace,
     },
+    /// Bring back what is damaged, from a backup or another instance; 0 when nothing is left
+    Repair {
+        #[command(flatten)]
+        place: LogPlace,
+        /// Backup folder, or data folder of another instance of the group
+        #[arg(long, value_name = "FOLDER")]
+        from: PathBuf,
+    },
 }
 
 #[derive(Args, Debug)]
@@ -414,7 +422,9 @@ pub(crate) struct LogPlace {
 impl Log {
     pub(crate) fn is_json(&self) -> bool {
         match self {
-            Log::Dump { place, .. } | Log::Verify { place } => place.json,
+            Log::Dump { place, .. } | Log::Verify { place } | Log::Repair { place, .. } => {
+                place.json
+            }
         }
     }
 }

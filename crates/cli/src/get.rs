@@ -11,7 +11,7 @@ use towline_client::{Client, Delivery, Message, Receiver, ReceiverOptions, Unit}
 
 use crate::arguments::{Browse, Get, Take};
 use crate::failure::Failure;
-use crate::{progress, show};
+use crate::{mqsc, progress, show};
 
 /// Messages on their way at one time.
 const WINDOW: u32 = 100;
@@ -25,19 +25,28 @@ struct Taker<'a> {
     /// Messages at most; `None`: no end.
     total: Option<u64>,
     batch: Option<u64>,
+    /// Whether whoever asks counts on all messages of the queue.
+    all: bool,
 }
 
 /// Runs `towline get`.
 pub(crate) fn get(arguments: &Get) -> Result<(), Failure> {
     let endless = arguments.all || arguments.take.follow;
     let total = (!endless).then_some(arguments.count);
-    let taker = Taker { take: &arguments.take, browse: false, total, batch: arguments.transaction };
+    let (batch, all) = (arguments.transaction, arguments.all);
+    let taker = Taker { take: &arguments.take, browse: false, total, batch, all };
     taker.run()
 }
 
 /// Runs `towline browse`.
 pub(crate) fn browse(arguments: &Browse) -> Result<(), Failure> {
-    let taker = Taker { take: &arguments.take, browse: true, total: arguments.count, batch: None };
+    let taker = Taker {
+        take: &arguments.take,
+        browse: true,
+        total: arguments.count,
+        batch: None,
+        all: false,
+    };
     taker.run()
 }
 
@@ -54,11 +63,33 @@ impl Taker<'_> {
             window: if take.follow { WINDOW_FOLLOW } else { WINDOW },
             total: self.total,
         };
-        let mut client = take.reach.connect()?;
+        let way = take.reach.prepared()?;
+        let mut client = way.connect()?;
+        let mut before = None;
+        if self.all {
+            before = damaged(&mut client, &take.queue);
+            if before.is_none() {
+                // Who may not administer gets his messages all the same.
+                client = way.connect()?;
+            }
+        }
         let mut receiver = client.receiver(&take.queue, &options)?;
         let count = self.messages(&mut client, &mut receiver)?;
         client.close_receiver(&receiver)?;
+        let after = before.and_then(|_| damaged(&mut client, &take.queue));
         client.close()?;
+        if let (Some(before), Some(after)) = (before, after)
+            && after > before
+        {
+            return Err(Failure::about(
+                &take.queue,
+                format!(
+                    "{} damaged messages are not among these: they were set aside on the \
+                     dead-letter queue, see the guide damaged-log",
+                    after - before
+                ),
+            ));
+        }
         if count == 0 && self.total != Some(0) { Err(Failure::NoMessage) } else { Ok(()) }
     }
 
@@ -107,6 +138,13 @@ impl Taker<'_> {
         }
         show::body(&message)
     }
+}
+
+/// How many messages of a queue were found damaged; `None` when that cannot be asked.
+fn damaged(client: &mut Client, queue: &str) -> Option<u64> {
+    let answer = client.ask_admin("status", "").ok()?;
+    let status: towline_admin::status::Status = mqsc::understood(&answer.body).ok()?;
+    status.queues.iter().find(|found| found.name == queue).map(|found| found.damaged)
 }
 
 fn commit(client: &mut Client, unit: Option<Unit>) -> Result<(), Failure> {

@@ -15,11 +15,14 @@ use crate::arguments::{Log, LogPlace};
 use crate::failure::Failure;
 use crate::show;
 
+mod repair;
+
 /// Runs the command.
 pub(crate) fn run(command: &Log) -> Result<(), Failure> {
     match command {
         Log::Dump { place, from, to } => dump(place, from.as_deref(), to.as_deref()),
         Log::Verify { place } => verify(place),
+        Log::Repair { place, from } => repair::run(&folder(place)?, from, place.json),
     }
 }
 
@@ -123,7 +126,7 @@ fn as_json(item: &Item<'_>) -> Value {
     }
 }
 
-fn found(finding: &Finding) -> Value {
+pub(super) fn found(finding: &Finding) -> Value {
     json!({
         "extent": finding.extent,
         "file": finding.file,
@@ -233,6 +236,9 @@ fn summary(report: &VerifyReport, checked: &CheckReport, sound: bool) -> Result<
         show::line(&format!("{batches} batches, {records} records, from {first} to {last}"))?;
     }
     show::line(&format!("{images} images; the newest one has {} pages", checked.pages))?;
+    if !report.is_sound() {
+        show::line("'towline log repair' can bring it back from a backup or another instance.")?;
+    }
     if report.batches_damaged > 0 {
         let VerifyReport { batches_damaged, bodies_damaged, bodies_unknown, .. } = report;
         let least = if *bodies_unknown { "at least " } else { "" };

@@ -39,6 +39,7 @@ pub mod snapshot;
 mod status;
 
 pub use carry::{CarryCursor, FoundOld};
+pub use decide::damaged::{SetAside, Unreadable};
 pub use effect::{Delivery, Effect, Outputs};
 pub use fact::{Body, Durability, Fact};
 pub use ids::{BodyId, ConnectionId, ConsumerId, MessageSequence, QueueId, UnitId};

@@ -56,9 +56,11 @@ pub struct Message {
 }
 
 impl Message {
-    /// The message as its next queue gets it: one that expired is kept there for good.
+    /// The message as its next queue gets it: one that expired, or is damaged, is kept
+    /// there for good.
     pub(crate) fn moved(mut self, dead_letter: DeadLetter) -> Message {
-        if dead_letter.reason == DeadLetterReason::Expired {
+        // What is damaged waits for a person.
+        if matches!(dead_letter.reason, DeadLetterReason::Expired | DeadLetterReason::Damaged) {
             self.header.expires_at = None;
         }
         self.dead_letter = Some(Box::new(dead_letter));
@@ -91,6 +93,9 @@ pub enum DeadLetterReason {
     Expired = 3,
     /// The consumer declared that it cannot be delivered there (AMQP modified, undeliverable-here).
     Undeliverable = 4,
+    /// Its content is damaged where the log has it. The message keeps that place, so that it is
+    /// whole again when the log is repaired; until then consumers get a note.
+    Damaged = 5,
 }
 
 impl DeadLetterReason {
@@ -102,6 +107,7 @@ impl DeadLetterReason {
             DeadLetterReason::BackoutThreshold => "backout-threshold",
             DeadLetterReason::Expired => "expired",
             DeadLetterReason::Undeliverable => "undeliverable-here",
+            DeadLetterReason::Damaged => "message-damaged",
         }
     }
 }

@@ -59,6 +59,8 @@ pub enum Refusal {
     NotAuthorized(String),
     /// The object was deleted while it was open.
     Deleted(String),
+    /// A message cannot be read from the log.
+    MessageDamaged { queue: String, place: String, moved: bool },
 }
 
 impl fmt::Display for Refusal {
@@ -127,8 +129,25 @@ impl fmt::Display for Refusal {
             R::Ending => write!(out, "the queue manager is ending"),
             R::NotAuthorized(what) => write!(out, "not authorized: {what}"),
             R::Deleted(name) => write!(out, "object '{name}' was deleted"),
+            R::MessageDamaged { queue, place, moved } => write_damaged(out, queue, place, *moved),
         }
     }
+}
+
+fn write_damaged(
+    out: &mut fmt::Formatter<'_>,
+    queue: &str,
+    place: &str,
+    moved: bool,
+) -> fmt::Result {
+    let advice = match moved {
+        true => "it was moved to the dead-letter queue",
+        false => "name a dead-letter queue that can take it (ALTER QMGR DEADQ)",
+    };
+    write!(
+        out,
+        "a message of queue '{queue}' cannot be read: {place}; {advice}; see the guide damaged-log"
+    )
 }
 
 impl Refusal {

@@ -254,6 +254,31 @@ impl LogError {
         }
     }
 
+    /// Whether what was to be read is damaged on the disk, as against not to be had for now (no file
+    /// handles, no memory).
+    #[must_use]
+    pub fn is_damage(&self) -> bool {
+        // EIO, ENODATA: a sector that the disk cannot read.
+        const UNREADABLE: [i32; 2] = [5, 61];
+        match self {
+            LogError::Damaged(_) | LogError::OtherLog { .. } | LogError::Version { .. } => true,
+            LogError::Io { source, .. } => {
+                source.raw_os_error().is_some_and(|code| UNREADABLE.contains(&code))
+                    || source.kind() == io::ErrorKind::NotFound
+            }
+            LogError::Locked { .. }
+            | LogError::Restoring { .. }
+            | LogError::Full
+            | LogError::Failed
+            | LogError::Stopped
+            | LogError::Following
+            | LogError::Leading
+            | LogError::OutOfPlace { .. }
+            | LogError::Gone { .. }
+            | LogError::Options { .. } => false,
+        }
+    }
+
     /// That `doing` something to `file` failed.
     #[must_use]
     pub fn io(doing: &'static str, file: &str, source: io::Error) -> LogError {

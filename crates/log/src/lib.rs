@@ -11,6 +11,7 @@
 //! and `keeper` (where to write); on the way back `cache`, `read`; `image`, `reclaim`, `hold`; `pages`
 //! (what is written in place, beside the log); `recover`
 //! (start); `member` (the log of an instance of a group); [`offline`] (looking at a log at rest);
+//! [`mend`] (bringing back what is damaged in it, from elsewhere);
 //! [`backup`] (a copy of it, and back); [`succession`] (a folder of one's own from somebody else's);
 //! `stats`, `histogram`.
 
@@ -33,6 +34,7 @@ mod keeper;
 mod log;
 mod mark;
 mod member;
+pub mod mend;
 pub mod offline;
 mod options;
 mod pages;

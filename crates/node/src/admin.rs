@@ -92,6 +92,7 @@ impl Instance {
                 gets: queue.totals.gets,
                 backouts: queue.totals.backouts,
                 expired: queue.totals.expired,
+                damaged: self.damaged.in_queue(queue.queue),
                 consumers: u64::from(queue.open_input) + u64::from(queue.open_browse),
                 producers: u64::from(queue.open_output),
                 name: queue.name,

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod admin;
+mod damaged;
 mod front;
 mod instance;
 mod journal;
@@ -19,6 +20,7 @@ mod request;
 mod restart;
 mod selection;
 
+pub use damaged::DamagedMessage;
 pub use front::{Elsewhere, Front, FrontOptions, Logins};
 pub use instance::{
     Chore, ChoreTicket, Fetch, FetchTicket, ImagePlan, Input, Instance, OldBody, Outbound, Routed,

@@ -8,7 +8,7 @@ use std::collections::{HashMap, VecDeque};
 use bytes::Bytes;
 use towline_amqp::sections::{Properties as AmqpProperties, PropertyValue, Sections};
 use towline_core::selector::{Properties, Selector, Value};
-use towline_core::{Body, Candidate, Filter, Match, Selection};
+use towline_core::{Body, Candidate, DeadLetterReason, Filter, Match, Selection};
 use towline_types::{BodyLocation, Payload, limits};
 
 use crate::instance::FetchTicket;
@@ -28,7 +28,7 @@ pub(crate) struct Contents {
 }
 
 impl Contents {
-    /// `None`: the body cannot be read; the message passes no filter.
+    /// `None`: the body cannot be read.
     pub(crate) fn arrived(&mut self, ticket: FetchTicket, content: Option<Payload>) {
         self.bytes += bytes_of(content.as_ref());
         match self.fetched.insert(ticket, content) {
@@ -123,7 +123,10 @@ impl Selection for MessageSelection<'_> {
         let content = match self.content(candidate) {
             Found::Here(content) => content.to_contiguous(),
             Found::Elsewhere => return Match::NeedContent,
-            Found::Unreadable => return Match::No,
+            // A note of a message that cannot be read has no properties.
+            Found::Unreadable if is_note(candidate) => Bytes::new(),
+            // Whether it fits cannot be known: who asks is told so when it is read.
+            Found::Unreadable => return Match::Yes,
         };
         // Whether there is more behind the body's beginning does not matter.
         let Ok(Some(sections)) = Sections::scan_front(&content, false) else { return Match::No };
@@ -192,6 +195,10 @@ impl SelectedMessage<'_> {
             | None => Value::Null,
         }
     }
+}
+
+fn is_note(candidate: &Candidate<'_>) -> bool {
+    candidate.dead_letter.is_some_and(|it| it.reason == DeadLetterReason::Damaged)
 }
 
 fn text(text: Option<&str>) -> Value<'_> {

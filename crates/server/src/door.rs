@@ -10,9 +10,12 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use towline_admin::catalogue::{
-    BODY_UNREADABLE, DISK_FULL, LOG_FULL, LOG_HAS_ROOM, LOG_LOW, LOG_WRITE_FAILED, PAGE_DAMAGED,
+    BODY_UNREADABLE, DISK_FULL, LOG_FULL, LOG_HAS_ROOM, LOG_LOW, LOG_WRITE_FAILED,
+    MESSAGE_SET_ASIDE, MESSAGE_STAYS_DAMAGED, PAGE_DAMAGED,
 };
-use towline_core::{ConnectionId, MessageSequence, PageRequest, QueueId};
+use towline_core::{
+    ConnectionId, ConsumerId, MessageSequence, PageRequest, QueueId, SetAside, Unreadable,
+};
 use towline_log::{Listener, Log, LogError, Space};
 use towline_node::{ChoreTicket, FetchTicket, Input, Instance, Outbound, Request, Routed};
 use towline_types::{Lsn, Payload, Time};
@@ -282,9 +285,26 @@ impl Door {
         self.with_inner(|inner| look(&mut inner.instance))
     }
 
-    /// A body could not be read: damage that the log reports with its place.
-    pub(crate) fn unreadable_body(&self, error: &LogError) {
-        log(&BODY_UNREADABLE, &[&error.to_string()]);
+    /// The body of a message could not be read: it is set aside, or whoever wanted it is told. What
+    /// became of it comes back.
+    pub(crate) fn unreadable(
+        &self,
+        (queue, sequence): (QueueId, MessageSequence),
+        consumer: Option<ConsumerId>,
+        error: &LogError,
+    ) -> SetAside {
+        let (place, lasts) = (error.to_string(), error.is_damage());
+        if !lasts {
+            log(&BODY_UNREADABLE, &[&place]);
+        }
+        let input = Input::Unreadable(Unreadable { queue, sequence, consumer, place, lasts });
+        let mut inner = self.inner.lock();
+        let after = self.step_locked(&mut inner, self.clock.now(), None, input);
+        let aside = inner.out.aside.take().unwrap_or(SetAside::Gone);
+        drop(inner);
+        self.finish(after);
+        self.apply_durable();
+        aside
     }
 
     fn step_instance(&self, now: Time, own: Option<ConnectionId>, input: Input<'_>) {
@@ -340,6 +360,10 @@ impl Door {
         }
         out.pages.drain(..).for_each(|request| self.chores.pager.send(request));
         out.chores.drain(..).for_each(|chore| self.chores.clerk.send(chore));
+        for found in out.damaged.drain(..) {
+            let message = if found.moved { &MESSAGE_SET_ASIDE } else { &MESSAGE_STAYS_DAMAGED };
+            log(message, &[&found.queue, &found.place]);
+        }
         if let Some(error) = out.damage.take() {
             self.page_damaged(&error.to_string());
         }

@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 
 use towline_core::Body;
 use towline_log::{Log, LogError};
-use towline_node::Fetch;
+use towline_node::{Fetch, FetchTicket};
 use towline_types::Payload;
 
 use crate::bodies;
@@ -55,7 +55,8 @@ pub(crate) fn start(receiver: Receiver<Fetch>, door: Arc<Door>) -> std::io::Resu
             let content = match read {
                 Ok(content) => Some(content),
                 Err(error) => {
-                    door.unreadable_body(&error);
+                    let FetchTicket { queue, sequence } = fetch.ticket;
+                    door.unreadable((queue, sequence), None, &error);
                     None
                 }
             };
@@ -76,7 +77,6 @@ fn read_front(log: &Log, body: &Body) -> Result<Payload, LogError> {
 #[cfg(test)]
 mod tests {
     use towline_core::{MessageSequence, QueueId};
-    use towline_node::FetchTicket;
 
     use super::*;
 

@@ -131,7 +131,9 @@ fn carry(door: &Door, images: &Images, extent_bytes: u64) {
             }
             match bodies::read(&log, &body) {
                 Ok(content) => door.carry(queue, sequence, content),
-                Err(error) => door.unreadable_body(&error),
+                Err(error) => {
+                    door.unreadable((queue, sequence), None, &error);
+                }
             }
         }
         match step {

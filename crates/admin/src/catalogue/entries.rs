@@ -98,8 +98,8 @@ entries! {
         "An image could not be written or an extent not be reused. Nothing is lost, but the log \
          grows. Most often the disk is full. It is tried again every second.";
     BODY_UNREADABLE = "TWL2014E" "A message cannot be read from the recovery log: {reason}.",
-        "The disk does not give back what was written. Stop the queue manager, run \
-         'towline log verify', and restore the extent that it names from a copy.";
+        "Reading failed in a way that may pass, most often because the process has no file handles \
+         left. The message stays in its queue, and the client that was to get it is told.";
     MENDED = "TWL2016W" "Found and put right while the recovery log was read: {finding}.",
         "An older copy of what was damaged was used. Nothing acknowledged is lost, but the disk is \
          not above suspicion.";
@@ -126,6 +126,15 @@ entries! {
         "A large unit of work has its messages in the log before it commits. When the log is nearly \
          full, the unit that began there first is rolled back, and its client is told (TWL5041E). \
          Commit more often, or give the log more room.";
+    MESSAGE_SET_ASIDE = "TWL2050E" "A message of queue {queue} cannot be read and was moved to the dead-letter queue: {reason}.",
+        "The disk does not give back what was written. Consumers go on with the next message. The \
+         dead-letter queue has a note with the reason message-damaged; the content is there again \
+         when 'towline log repair' has taken it from a backup or another instance. See the guide \
+         damaged-log.";
+    MESSAGE_STAYS_DAMAGED = "TWL2051E" "A message of queue {queue} cannot be read and stays where it is: {reason}.",
+        "The disk does not give back what was written, and there is no dead-letter queue that can \
+         take the message: name one (ALTER QMGR DEADQ) that exists, is PUT(ENABLED) and not full. \
+         Each consumer that comes to the message is closed with an error. See the guide damaged-log.";
 
     LOGIN_REFUSED = "TWL3003W" "Login from {address} as '{user}' with {mechanism} was refused.",
         "Wrong password, unknown user, or not welcome here without one. The client cannot see which \
@@ -267,6 +276,10 @@ entries! {
     UNIT_DOOMED = "TWL5040E" "{reason}.",
         "A put or a get inside the unit was refused, so that committing the rest would halve it.";
     UNIT_HELD_LOG = "TWL5041E" "{reason}.", "See TWL2030W.";
+    MESSAGE_UNREADABLE = "TWL5050E" "{reason}.",
+        "What the recovery log has of this message is not what was written. The link is closed, so \
+         that nobody takes the queue for shorter than it is. The guide damaged-log says how to get \
+         the message back.";
 
     QUEUE_CREATED = "TWL8006I" "Queue '{name}' created.", "DEFINE was carried out and logged.";
     QUEUE_DELETED = "TWL8007I" "Queue '{name}' deleted.", "DELETE was carried out and logged.";

@@ -117,6 +117,7 @@ pub fn entry_of_refusal(refusal: &Refusal) -> &'static Entry {
         Refusal::Ending => &ENDING_REFUSED,
         Refusal::NotAuthorized(_) => &NOT_AUTHORIZED,
         Refusal::Deleted(_) => &OBJECT_DELETED,
+        Refusal::MessageDamaged { .. } => &MESSAGE_UNREADABLE,
     }
 }
 

@@ -118,6 +118,10 @@ fn queues(text: &mut String, status: &Status) {
     if status.queues.is_empty() {
         return;
     }
+    let damaged: u64 = status.queues.iter().map(|queue| queue.damaged).sum();
+    if damaged > 0 {
+        row(text, "Damaged", &format!("{damaged} messages; see the guide damaged-log"));
+    }
     line(
         text,
         &format!(

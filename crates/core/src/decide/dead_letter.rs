@@ -127,21 +127,30 @@ impl QueueManager {
             }
             DeadLetterReason::Rejected
             | DeadLetterReason::Expired
-            | DeadLetterReason::Undeliverable => "",
+            | DeadLetterReason::Undeliverable
+            | DeadLetterReason::Damaged => "",
         };
         [backout_queue, self.limits.dead_letter_queue.as_str()]
             .into_iter()
             .filter(|name| !name.is_empty())
-            .find_map(|name| self.usable_target(from, spot, name))
+            .find_map(|name| self.usable_target(from, spot, reason, name))
     }
 
-    fn usable_target(&self, from: QueueId, spot: Spot, name: &str) -> Option<QueueId> {
+    fn usable_target(
+        &self,
+        from: QueueId,
+        spot: Spot,
+        reason: DeadLetterReason,
+        name: &str,
+    ) -> Option<QueueId> {
         let source = self.queues.get(&from)?;
         let message = source.entry(spot)?;
         let resolved = self.catalogue.resolve(name).ok()?;
         let target = self.queues.get(&resolved.queue.id)?;
         let attributes = &target.definition.attributes;
-        let usable = target.id() != from
+        // A dead letter that is found damaged stays in its queue, as one that says so.
+        let is_damaged = reason == DeadLetterReason::Damaged;
+        let usable = (target.id() != from || is_damaged)
             && !target.deleting
             && attributes.put_enabled
             && resolved.alias.is_none_or(|alias| alias.put_enabled)

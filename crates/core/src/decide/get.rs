@@ -177,17 +177,23 @@ impl QueueManager {
             .collect();
         dismissed.sort_unstable();
         for id in dismissed {
-            let Some(consumer) = self.consumers.get_mut(&id) else { continue };
-            consumer.closing = true;
-            consumer.credit = 0;
-            consumer.waiting = false;
-            let connection = consumer.connection;
-            if let Some(queue) = self.queues.get_mut(&queue) {
-                queue.waiting.close(consumer.visitor());
-            }
-            let reason = reason.clone();
-            self.effects.push(Effect::ConsumerClosed { connection, consumer: id, reason });
+            self.dismiss(id, reason.clone());
         }
+    }
+
+    /// Tells a consumer or browser to go. It keeps what it has not settled.
+    pub(super) fn dismiss(&mut self, id: ConsumerId, reason: Refusal) {
+        let Some(consumer) = self.consumers.get_mut(&id).filter(|found| !found.closing) else {
+            return;
+        };
+        consumer.closing = true;
+        consumer.credit = 0;
+        consumer.waiting = false;
+        let connection = consumer.connection;
+        if let Some(queue) = self.queues.get_mut(&consumer.queue) {
+            queue.waiting.close(consumer.visitor());
+        }
+        self.effects.push(Effect::ConsumerClosed { connection, consumer: id, reason });
     }
 
     /// The content that an [`Effect::Fetch`] asked for can be had now (or never will be: the

@@ -3,6 +3,7 @@
 //!
 //! Facts must reach the log, and then `apply`, in the order in which the calls yielded them.
 
+pub(crate) mod damaged;
 mod dead_letter;
 mod define;
 mod get;

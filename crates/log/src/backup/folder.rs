@@ -12,6 +12,7 @@ use towline_types::Lsn;
 
 use super::error::BackupError;
 use super::manifest::{FileSum, Manifest};
+use super::view::View;
 use crate::block::Aligned;
 use crate::disk::{Disk, DiskFile, LinuxDisk};
 use crate::error::LogError;
@@ -85,6 +86,19 @@ impl Backup {
     #[must_use]
     pub fn manifest(&self) -> Option<&Manifest> {
         self.manifest.as_ref()
+    }
+
+    /// Its newest point, seen as a log folder.
+    ///
+    /// # Errors
+    /// [`BackupError::NotABackup`] when it has none; what is wrong with its files.
+    pub(crate) fn newest_log(&self) -> Result<Arc<dyn Disk>, BackupError> {
+        let manifest = self.listed()?;
+        let point = manifest.newest().ok_or_else(|| BackupError::NotABackup {
+            folder: self.disk.name(),
+            file: String::new(),
+        })?;
+        Ok(Arc::new(View::of(self, manifest, point, point.end)?))
     }
 
     /// The manifest of a backup that has one.

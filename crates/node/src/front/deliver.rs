@@ -36,6 +36,12 @@ impl Front {
         self.machine.send(link, delivery.sequence.0, outgoing);
     }
 
+    /// Sends a note in place of a message that was set aside because it cannot be read: `place` says
+    /// what was found, and where.
+    pub fn deliver_note(&mut self, now: Time, delivery: &Delivery, place: &str) {
+        self.deliver(now, delivery, Some(message::note(delivery, place)));
+    }
+
     /// A delivery cannot be sent: its message was gone before its content was read (another consumer
     /// got what a browser was about to see, for example). The peer's credit for it is still there.
     pub fn not_sent(&mut self, consumer: ConsumerId, requests: &mut Vec<Request>) {

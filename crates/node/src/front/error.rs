@@ -31,5 +31,6 @@ fn condition_of(refusal: &Refusal) -> Symbol {
         R::Ending => condition::CONNECTION_FORCED,
         R::NotAuthorized(_) => condition::UNAUTHORIZED_ACCESS,
         R::Deleted(_) => condition::RESOURCE_DELETED,
+        R::MessageDamaged { .. } => condition::INTERNAL_ERROR,
     }
 }

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use towline_amqp::codec::Value;
-use towline_amqp::sections::{self, MessageId, Sections};
+use towline_amqp::sections::{self, MessageBuilder, MessageId, Sections};
 use towline_amqp::types::{DeliveryState, Error, Outcome as AmqpOutcome, TxnId, condition};
-use towline_core::{DeadLetter, NewMessage, Outcome, UnitId};
+use towline_core::{DeadLetter, Delivery, NewMessage, Outcome, UnitId};
 use towline_types::{Payload, Time};
 
 use super::format;
@@ -126,6 +126,17 @@ pub(super) fn state_of(outcome: Outcome, unit: Option<UnitId>) -> DeliveryState 
         Some(unit) => DeliveryState::Transactional { txn_id: txn_id(unit), outcome: Some(outcome) },
         None => DeliveryState::from(outcome),
     }
+}
+
+/// What stands for a message whose content is damaged.
+pub(super) fn note(delivery: &Delivery, place: &str) -> Payload {
+    let origin = delivery.dead_letter.as_ref().map_or("", |letter| letter.origin.as_str());
+    let text = format!(
+        "The content of this message of queue '{origin}' is damaged: {place}. It is here again when \
+         'towline log repair' has brought it back; see the guide damaged-log."
+    );
+    let note = MessageBuilder::new().application_property("DamagedAt", Value::String(place));
+    Payload::from(note.value(Value::String(&text)))
 }
 
 /// The content of a dead-lettered message with why, from where and when: as message annotations for

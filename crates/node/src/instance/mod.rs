@@ -16,13 +16,14 @@ use towline_core::command::{Define, DefineModel, LocalChanges};
 use towline_core::object::QueueKind;
 use towline_core::{
     Body, ConnectionId, ConsumerId, Decision, Durability, Effect, Fact, Limits, MessageSequence,
-    Outputs, PageRequest, PutTarget, QueueId, QueueManager, RecordError,
+    Outputs, PageRequest, PutTarget, QueueId, QueueManager, RecordError, SetAside, Unreadable,
 };
 use towline_types::{Lsn, Payload, Time};
 
 use self::holdings::Holdings;
 pub use self::image::{ImagePlan, OldBody};
 use self::units::reusable;
+use crate::damaged::{DamagedMessage, DamagedMessages};
 use crate::journal::Journal;
 use crate::live::LiveExtents;
 use crate::pending::Pending;
@@ -48,6 +49,8 @@ pub enum Input<'a> {
         /// What was read.
         content: Option<Payload>,
     },
+    /// A message cannot be read; [`Outbound::aside`] says what became of it.
+    Unreadable(Unreadable),
     /// The content of an [`OldBody`] was read: log it again.
     Carry {
         /// Whose.
@@ -140,6 +143,10 @@ pub struct Outbound {
     pub pages: Vec<PageRequest>,
     /// What administrators asked for and the surroundings must do.
     pub chores: Vec<Chore>,
+    /// What became of a message that cannot be read.
+    pub aside: Option<SetAside>,
+    /// Messages that cannot be read, when that is news for the operator.
+    pub damaged: Vec<DamagedMessage>,
     /// A page says something else than it should: the queue manager must not go on with it.
     pub damage: Option<RecordError>,
 }
@@ -166,6 +173,7 @@ pub struct Instance {
     stalled: VecDeque<StalledRun>,
     /// Units of work that were rolled back for the sake of the log.
     units_ended_for_log: u64,
+    pub(crate) damaged: DamagedMessages,
 }
 
 /// A run that waits for room in the log.
@@ -231,6 +239,7 @@ impl Instance {
             quiescing: false,
             stalled: VecDeque::new(),
             units_ended_for_log: 0,
+            damaged: DamagedMessages::default(),
         }
     }
 
@@ -251,6 +260,7 @@ impl Instance {
                 }
                 self.rules.content_arrived(ticket.queue, ticket.sequence);
             }
+            Input::Unreadable(found) => self.unreadable(now, &found, journal, out),
             Input::Carry { queue, sequence, content } => {
                 // Where runs wait for room, what would only tidy up must not stand among them.
                 if self.stalled.is_empty()
@@ -290,6 +300,25 @@ impl Instance {
             }
         }
         self.dispatch(now, journal, out);
+    }
+
+    fn unreadable(
+        &mut self,
+        now: Time,
+        found: &Unreadable,
+        journal: &dyn Journal,
+        out: &mut Outbound,
+    ) {
+        let aside = self.rules.set_aside(now, found, &mut self.decision);
+        self.carry_out(now, None, journal, out);
+        out.damaged.extend(self.damaged.enter(found, &aside));
+        out.aside = Some(aside);
+    }
+
+    /// Whether a consumer settles as it is sent.
+    #[must_use]
+    pub fn is_presettled(&self, consumer: ConsumerId) -> bool {
+        self.rules.is_presettled(consumer)
     }
 
     /// Everything before `tail` is in the queues already.

@@ -18,7 +18,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use towline_amqp::types::SaslCode;
-use towline_core::{Body, ConnectionId};
+use towline_core::{Body, ConnectionId, DeadLetterReason, Delivery, Refusal, SetAside};
 use towline_log::Log;
 use towline_node::{Front, Request, Response};
 use towline_types::{Payload, Time};
@@ -339,8 +339,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
     }
 
     /// A body is not where it was: it may have been logged again meanwhile. When it really cannot be
-    /// read, the delivery is left out and the message stays with this consumer until its link ends;
-    /// when there is no message any more, its credit serves another one.
+    /// read, the message is set aside, and its credit serves another one; when it cannot be set aside
+    /// the link ends with the reason. What was set aside before is delivered as a note.
     fn read_elsewhere(&mut self, response: Response, error: &towline_log::LogError) {
         let Response::Deliver(mut delivery) = response else { return };
         let (queue, sequence) = (delivery.queue, delivery.sequence);
@@ -349,8 +349,29 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
                 delivery.body = body.clone();
                 self.read(body, Response::Deliver(delivery));
             }
-            Some(_) => self.door.unreadable_body(error),
-            None => self.front.not_sent(delivery.consumer, &mut self.requests),
+            Some(_) if is_note(&delivery) => {
+                let now = self.clock.now();
+                self.front.deliver_note(now, &delivery, &error.to_string());
+            }
+            None if !self.door.look(|instance| instance.is_presettled(delivery.consumer)) => {
+                self.front.not_sent(delivery.consumer, &mut self.requests);
+            }
+            Some(_) | None => {
+                let consumer = delivery.consumer;
+                match self.door.unreadable((queue, sequence), Some(consumer), error) {
+                    SetAside::Gone | SetAside::Moved { .. } => {
+                        self.front.not_sent(consumer, &mut self.requests);
+                    }
+                    SetAside::Stays { queue } => {
+                        // At once: what waits behind it must not go to this link any more.
+                        let (place, moved) = (error.to_string(), false);
+                        let reason = Refusal::MessageDamaged { queue, place, moved };
+                        let closed = Response::ConsumerClosed { consumer, reason };
+                        let now = self.clock.now();
+                        self.front.respond(now, closed, None, &mut self.requests);
+                    }
+                }
+            }
         }
     }
 
@@ -462,6 +483,11 @@ async fn part<S: AsyncRead + AsyncWrite + Unpin>(mut socket: S) {
         Ok(Ok(())) | Err(_) => {}
         Ok(Err(error)) => tracing::trace!(%error, "a peer did not wait for the end"),
     }
+}
+
+/// Whether it was set aside because its content is damaged.
+fn is_note(delivery: &Delivery) -> bool {
+    delivery.dead_letter.as_ref().is_some_and(|it| it.reason == DeadLetterReason::Damaged)
 }
 
 fn instant_of(clock: Clock, at: Time) -> Instant {

@@ -1,0 +1,79 @@
+//! `towline log repair`: what is damaged in a log at rest is taken from a backup or from the data folder
+//! of another instance. What may be written is decided in the log's room.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use towline_log::mend::{self, MendReport};
+
+use super::{failed, found};
+use crate::failure::Failure;
+use crate::{progress, show};
+
+/// Runs the command on the log in `folder`.
+pub(super) fn run(folder: &Path, from: &Path, json: bool) -> Result<(), Failure> {
+    let bar = progress::byte_bar(json);
+    let mut tell = |done, all| {
+        bar.set_length(all);
+        bar.set_position(done);
+    };
+    let report = match source_log(from)? {
+        Some(source) => mend::mend_from_log(folder, &source, &mut tell).map_err(failed(folder)),
+        None => mend::mend_from_backup(folder, from, &mut tell).map_err(Failure::failed),
+    };
+    bar.finish_and_clear();
+    let report = report?;
+    if json {
+        as_json(&report)?
+    } else {
+        as_text(&report)?
+    }
+    if report.left.is_empty() { Ok(()) } else { Err(Failure::Silent) }
+}
+
+/// The log of a data folder, or a log folder itself; `None`: it is a backup.
+fn source_log(from: &Path) -> Result<Option<PathBuf>, Failure> {
+    if !from.is_dir() {
+        return Err(Failure::about(from.display(), "there is no such folder"));
+    }
+    if from.join("manifest.json").is_file() {
+        return Ok(None);
+    }
+    match towline_server::log_folder(from)? {
+        Some(folder) if folder.is_dir() => Ok(Some(folder)),
+        Some(_) | None => Err(Failure::about(
+            from.display(),
+            "this is neither a backup nor the data folder of an instance",
+        )),
+    }
+}
+
+fn as_json(report: &MendReport) -> Result<(), Failure> {
+    let mended: Vec<Value> = report.mended.iter().map(found).collect();
+    let left = report.left.iter().map(|(finding, why)| {
+        let mut value = found(finding);
+        if let Value::Object(fields) = &mut value {
+            fields.insert("why".into(), (*why).into());
+        }
+        value
+    });
+    let left: Vec<Value> = left.collect();
+    show::json(&json!({ "repaired": mended, "left": left, "bytes": report.bytes }))
+}
+
+fn as_text(report: &MendReport) -> Result<(), Failure> {
+    for finding in &report.mended {
+        show::line(&format!("repaired: {finding}"))?;
+    }
+    for (finding, why) in &report.left {
+        show::line(&format!("! not repaired: {finding}; {why}"))?;
+    }
+    let (mended, left) = (report.mended.len(), report.left.len());
+    match (mended, left) {
+        (0, 0) => show::line("Nothing is damaged."),
+        _ => show::line(&format!(
+            "{mended} places repaired ({} bytes written), {left} left",
+            report.bytes
+        )),
+    }
+}

@@ -1,0 +1,110 @@
+//! A message whose content cannot be read: it is set aside where an operator finds it, or stays and
+//! the client is told. It is never passed over in silence.
+//!
+//! Not here: finding it out, and getting an intact copy from elsewhere. The message keeps the place
+//! of its content wherever it goes: when the log is repaired, it is whole.
+
+use towline_types::Time;
+
+use crate::message::DeadLetterReason;
+use crate::queue::{Spot, State};
+use crate::request::Decision;
+use crate::{ConsumerId, MessageSequence, QueueId, QueueManager, Refusal};
+
+/// A message that cannot be read, as it was found.
+#[derive(Clone, Debug)]
+pub struct Unreadable {
+    /// In which queue.
+    pub queue: QueueId,
+    /// Which.
+    pub sequence: MessageSequence,
+    /// On whose behalf it was read; `None`: for a selector, or to carry it forward.
+    pub consumer: Option<ConsumerId>,
+    /// What was found, and where.
+    pub place: String,
+    /// Whether it will stay so (damage), as against something that may pass (no file handles).
+    pub lasts: bool,
+}
+
+/// What became of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SetAside {
+    /// It is not there any more, or somebody has it.
+    Gone,
+    /// It is on its way to the dead-letter queue.
+    Moved {
+        /// The queue that it was in.
+        queue: String,
+    },
+    /// It stays in its place: no dead-letter queue can take it.
+    Stays {
+        /// Its queue.
+        queue: String,
+    },
+}
+
+impl QueueManager {
+    /// Sets a message aside that cannot be read. A consumer that cannot go on, and a browser, are
+    /// told to go, with the reason.
+    pub fn set_aside(&mut self, now: Time, found: &Unreadable, out: &mut Decision) -> SetAside {
+        out.begin();
+        let name = match self.queues.get(&found.queue) {
+            Some(queue) => queue.definition.name.clone(),
+            None => return SetAside::Gone,
+        };
+        let aside = match self.reach(found) {
+            Some(spot) if found.lasts => {
+                let reason = DeadLetterReason::Damaged;
+                if self.dead_letter(now, found.queue, spot, reason, out) {
+                    SetAside::Moved { queue: name.clone() }
+                } else {
+                    SetAside::Stays { queue: name.clone() }
+                }
+            }
+            Some(_) => SetAside::Stays { queue: name.clone() },
+            None => SetAside::Gone,
+        };
+        let moved = matches!(aside, SetAside::Moved { .. });
+        let Some(id) = found.consumer else { return aside };
+        let Some(consumer) = self.consumers.get(&id) else { return aside };
+        // Who settles in advance has lost it; a browser would show a list without it.
+        let tell = !moved || consumer.browses();
+        if tell {
+            let place = found.place.clone();
+            self.dismiss(id, Refusal::MessageDamaged { queue: name, place, moved });
+        }
+        let held = self.consumers.get_mut(&id).and_then(|it| it.held.remove(&found.sequence.0));
+        if let Some(lane) = held
+            && !moved
+        {
+            // Only now: it must not be delivered to the same consumer again.
+            self.give_back(found.queue, Spot { lane, sequence: found.sequence.0 });
+        }
+        aside
+    }
+
+    /// The message, unless somebody else has it or its end is decided.
+    fn reach(&self, found: &Unreadable) -> Option<Spot> {
+        let queue = self.queues.get(&found.queue)?;
+        let spot = queue.spot_of(found.sequence.0)?;
+        let entry = queue.entry(spot)?;
+        let is_held = || {
+            let consumer = found.consumer.and_then(|id| self.consumers.get(&id));
+            consumer.is_some_and(|consumer| consumer.held.contains_key(&found.sequence.0))
+        };
+        let is_note = queue.extra(spot).and_then(|extra| extra.dead_letter.as_ref());
+        let is_note = is_note.is_some_and(|it| it.reason == DeadLetterReason::Damaged);
+        let in_reach = match entry.state {
+            State::Available => !queue.deleting && queue.clearing == 0,
+            State::Held => is_held(),
+            State::Leaving | State::Gone => false,
+        };
+        (in_reach && !is_note).then_some(spot)
+    }
+
+    /// Whether a consumer settles as it is sent: what it is sent is gone.
+    #[must_use]
+    pub fn is_presettled(&self, consumer: ConsumerId) -> bool {
+        self.consumers.get(&consumer).is_some_and(|consumer| consumer.presettled)
+    }
+}

@@ -1,0 +1,395 @@
+//! Bringing back what is damaged in a log at rest, from a backup or from the log of another instance.
+//!
+//! Not here: cutting a torn tail (`recover`), images and pages (they are made anew from the log).
+//!
+//! Invariants: nothing that verifies is changed; what is written was proven to be what stood there:
+//! by the checksum in the header that is left of it, or by the next batch, which names it. Another
+//! instance has the same records at the same place under a header of its own, so only they are
+//! taken from it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use towline_types::Lsn;
+
+use crate::backup::{Backup, BackupError};
+use crate::block::Aligned;
+use crate::disk::{Disk, DiskFile, LinuxDisk};
+use crate::error::{Damage, Finding, LogError};
+use crate::format::{
+    BATCH_HEADER_BYTES, BATCH_VERSION, BLOCK_BYTES, BatchHeader, EXTENT_HEADER_BYTES, ExtentHeader,
+    VERSION_WITHOUT_CHECKS, extent_name, padded, payload_sum, size,
+};
+use crate::handles::Identity;
+use crate::keeper::NEW_NAME;
+use crate::recover::files::{Files, Folder};
+use crate::recover::finding;
+use crate::recover::scan::{Link, Place, Scan};
+use crate::recover::table::{self, TailVerdict};
+
+/// Batches before one in flight with it that are tried when its header is lost.
+const UNSYNCED_TRIED: u32 = 4_096;
+/// Bytes copied at a time when a whole extent is brought back.
+const COPY_BYTES: u64 = 4 * 1024 * 1024;
+
+/// What was done to a log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MendReport {
+    /// What was damaged and is as it was written again.
+    pub mended: Vec<Finding>,
+    /// What is damaged still, and why.
+    pub left: Vec<(Finding, &'static str)>,
+    /// Bytes that were written.
+    pub bytes: u64,
+}
+
+/// Mends the log in `folder`, which no process uses, from another log folder.
+///
+/// # Errors
+/// [`LogError`]: one of them cannot be read, is of another log, or a write failed.
+pub fn mend_from_log(
+    folder: &Path,
+    from: &Path,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<MendReport, LogError> {
+    let target: Arc<dyn Disk> = Arc::new(LinuxDisk::open(folder)?);
+    let source: Arc<dyn Disk> = Arc::new(LinuxDisk::read_only(from)?);
+    mend(&target, &source, progress)
+}
+
+/// Mends the log in `folder`, which no process uses, from the newest point of a backup.
+///
+/// # Errors
+/// As [`mend_from_log`]; the backup cannot be read.
+pub fn mend_from_backup(
+    folder: &Path,
+    from: &Path,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<MendReport, BackupError> {
+    let source = Backup::look(from)?.newest_log()?;
+    let target: Arc<dyn Disk> = Arc::new(LinuxDisk::open(folder)?);
+    Ok(mend(&target, &source, progress)?)
+}
+
+/// [`mend_from_log`] of any disks.
+///
+/// # Errors
+/// As [`mend_from_log`].
+pub fn mend(
+    target: &Arc<dyn Disk>,
+    source: &Arc<dyn Disk>,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<MendReport, LogError> {
+    let empty = || LogError::Options { what: "there is no log to take from" };
+    let there = Folder::list(source.as_ref())?;
+    let mut from = Files::of(source, &there)?.ok_or_else(empty)?;
+    from.check(source.as_ref(), ..)?;
+    let identity = from.identity();
+    let mut report = MendReport::default();
+    let mut mender = Mender { target, from: &from, identity, report: &mut report };
+    mender.extents()?;
+    let folder = Folder::list(target.as_ref())?;
+    let Some(mut files) = Files::of(target, &folder)? else { return Ok(report) };
+    match files.check(target.as_ref(), ..) {
+        // Without it the chain cannot be followed.
+        Err(LogError::Damaged(found)) => {
+            if report.left.is_empty() {
+                report.left.push((found, "the file cannot be used, and is not gone"));
+            }
+            return Ok(report);
+        }
+        checked => checked?,
+    }
+    if files.identity() != identity {
+        return Err(LogError::OtherLog { file: extent_name(from.first()) });
+    }
+    mender.batches(&files, folder.images.last().copied(), progress)?;
+    Ok(report)
+}
+
+struct Mender<'a> {
+    target: &'a Arc<dyn Disk>,
+    from: &'a Files,
+    identity: Identity,
+    report: &'a mut MendReport,
+}
+
+/// A batch as it stood in the log that is mended.
+struct Proven {
+    header: BatchHeader,
+    /// In whole blocks.
+    bytes: Aligned,
+}
+
+impl Mender<'_> {
+    /// Brings back extents that are gone, and headers of extents that are damaged.
+    fn extents(&mut self) -> Result<(), LogError> {
+        let folder = Folder::list(self.target.as_ref())?;
+        let (Some(&first), Some(&last)) = (folder.extents.first(), folder.extents.last()) else {
+            return Ok(());
+        };
+        for sequence in first..=last {
+            let what = if folder.extents.contains(&sequence) {
+                if !self.header_is_damaged(sequence)? {
+                    continue;
+                }
+                Damage::ExtentHeader
+            } else {
+                Damage::ExtentMissing
+            };
+            let lsn = Lsn(sequence.saturating_mul(self.identity.extent_bytes));
+            let file = extent_name(sequence);
+            let found = Finding { file, extent: sequence, offset: 0, lsn, what };
+            let done = match what {
+                Damage::ExtentHeader => self.write_header(sequence),
+                _ if self.from.length(sequence) != Some(self.identity.extent_bytes) => {
+                    self.report.left.push((found, "the source does not have it whole"));
+                    continue;
+                }
+                _ if !self.continues(sequence) => {
+                    let why = "its batches do not continue those before it; a backup of this \
+                               instance has the right ones";
+                    self.report.left.push((found, why));
+                    continue;
+                }
+                _ => self.copy_extent(sequence),
+            };
+            done.map_err(|e| LogError::io("bring an extent back", &extent_name(sequence), e))?;
+            self.report.mended.push(found);
+        }
+        Ok(())
+    }
+
+    /// Whether the first block is not a header at all; one of another log is for the check behind.
+    fn header_is_damaged(&self, sequence: u64) -> Result<bool, LogError> {
+        let name = extent_name(sequence);
+        let failed = |e| LogError::io("read an extent's header", &name, e);
+        let file = self.target.open(&name).map_err(failed)?;
+        if file.len().map_err(failed)? < self.identity.extent_bytes {
+            return Ok(false);
+        }
+        let mut block = Aligned::zeroed(EXTENT_HEADER_BYTES);
+        file.read_at(block.bytes_mut(), 0).map_err(failed)?;
+        Ok(matches!(ExtentHeader::decode(block.bytes()), Err(crate::format::BadHeader::Damaged)))
+    }
+
+    fn write_header(&mut self, sequence: u64) -> std::io::Result<()> {
+        let Identity { log_id, extent_bytes } = self.identity;
+        let file = self.target.open(&extent_name(sequence))?;
+        let mut block = Aligned::with_capacity(EXTENT_HEADER_BYTES);
+        let header = ExtentHeader { log_id, sequence, extent_bytes };
+        block.append_to().extend_from_slice(&header.encode());
+        file.write_at(block.bytes(), 0)?;
+        self.report.bytes += EXTENT_HEADER_BYTES as u64;
+        file.sync_data()
+    }
+
+    /// Whether the source's extent goes between its neighbours here.
+    fn continues(&self, sequence: u64) -> bool {
+        let here = |sequence| self.target.open(&extent_name(sequence)).ok();
+        let ends = |file: Arc<dyn DiskFile>, sequence| self.ends(file.as_ref(), sequence);
+        let Some((first, last)) =
+            self.from.file(sequence).ok().and_then(|file| ends(file, sequence))
+        else {
+            return false;
+        };
+        let before = sequence.checked_sub(1).and_then(|it| ends(here(it)?, it));
+        let behind = here(sequence + 1).and_then(|file| ends(file, sequence + 1));
+        before.is_some_and(|(_, before)| before.checksum == first.previous)
+            && behind.is_some_and(|(behind, _)| behind.previous == last.checksum)
+    }
+
+    /// The first and the last whole batch of an extent.
+    fn ends(&self, file: &dyn DiskFile, sequence: u64) -> Option<(BatchHeader, BatchHeader)> {
+        let Identity { log_id, extent_bytes } = self.identity;
+        let mut place = Place { sequence, offset: BLOCK_BYTES as u64 };
+        let mut found: Option<(BatchHeader, BatchHeader)> = None;
+        while place.offset < extent_bytes {
+            let lsn = Lsn(sequence * extent_bytes + place.offset);
+            let whole = read(file, place, extent_bytes).filter(|(header, payload)| {
+                header.lsn == lsn && header.sum(payload_sum(log_id, payload)) == header.checksum
+            });
+            place.offset +=
+                whole.as_ref().map_or(BLOCK_BYTES as u64, |it| padded(it.0.batch_bytes()));
+            if let Some((header, _)) = whole {
+                found = Some((found.map_or(header, |it| it.0), header));
+            }
+        }
+        found
+    }
+
+    /// Copies an extent as it is.
+    fn copy_extent(&mut self, sequence: u64) -> std::io::Result<()> {
+        let from = self.from.file(sequence)?;
+        let file = self.target.create(NEW_NAME)?;
+        let mut at = 0;
+        while at < self.identity.extent_bytes {
+            let bytes = COPY_BYTES.min(self.identity.extent_bytes - at);
+            let mut piece = Aligned::zeroed(size(bytes));
+            from.read_at(piece.bytes_mut(), at)?;
+            file.write_at(piece.bytes(), at)?;
+            at += bytes;
+        }
+        file.sync_data()?;
+        self.target.rename(NEW_NAME, &extent_name(sequence))?;
+        self.report.bytes += at;
+        self.target.sync_names()
+    }
+
+    /// Goes over all batches, and mends what is damaged before the tail.
+    fn batches(
+        &mut self,
+        files: &Files,
+        image: Option<Lsn>,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<(), LogError> {
+        let all = (files.last() + 1 - files.first()) * self.identity.extent_bytes;
+        let mut scan = Scan::new(files, files.first());
+        loop {
+            while let Ok(Some(header)) = scan.next() {
+                let first = files.first() * self.identity.extent_bytes;
+                progress(header.lsn.0.saturating_sub(first), all);
+            }
+            let (facts, _) = scan.facts(image, u64::MAX);
+            let place = scan.place;
+            let what = match table::judge_tail(facts) {
+                TailVerdict::End | TailVerdict::Cut => return Ok(()),
+                TailVerdict::Refuse(what) => what,
+            };
+            let found = finding(place, scan.lsn(place), what);
+            let behind = Place { offset: place.offset + BLOCK_BYTES as u64, ..place };
+            let next = scan.next_whole(behind);
+            match self.range(&mut scan, files, next)? {
+                Ok(()) => self.report.mended.push(found),
+                Err(why) => self.report.left.push((found, why)),
+            }
+            match next {
+                Some((place, _)) => scan.go_on_at(place),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Mends what lies between the newest batch of the walk and the next whole one.
+    fn range(
+        &mut self,
+        scan: &mut Scan<'_>,
+        files: &Files,
+        next: Option<(Place, BatchHeader)>,
+    ) -> Result<Result<(), &'static str>, LogError> {
+        let Some((until, next)) = next else { return Ok(Err("nothing whole lies behind it")) };
+        let Some(mut link) = scan.link else { return Ok(Err("nothing whole lies before it")) };
+        let (mut place, mut proven) = (scan.place, Vec::new());
+        while place < until {
+            let Some(there) = self.take(place) else {
+                let behind = Place { sequence: place.sequence + 1, offset: BLOCK_BYTES as u64 };
+                if behind <= until && !proven.is_empty() {
+                    place = behind;
+                    continue;
+                }
+                return Ok(Err("the source does not have it whole"));
+            };
+            let is_last = there.0.index.checked_add(1) == Some(next.index);
+            let Some(batch) =
+                self.prove(files, place, link, &there, is_last.then_some(next.previous))
+            else {
+                return Ok(Err("what the source has cannot be proven to be what was here"));
+            };
+            let header = batch.header;
+            link = Link { checksum: header.checksum, index: header.index, term: header.term };
+            let bytes = batch.bytes.len() as u64;
+            proven.push((place, batch));
+            place.offset += bytes;
+        }
+        if link.checksum != next.previous {
+            return Ok(Err("what the source has is not continued by what lies behind it"));
+        }
+        for (place, batch) in proven {
+            let written = files.file(place.sequence).and_then(|file| {
+                file.write_at(batch.bytes.bytes(), place.offset)?;
+                file.sync_data()
+            });
+            let name = extent_name(place.sequence);
+            written.map_err(|e| LogError::io("write a batch back", &name, e))?;
+            self.report.bytes += batch.bytes.len() as u64;
+        }
+        Ok(Ok(()))
+    }
+
+    /// The whole batch that the source has at a place.
+    fn take(&self, place: Place) -> Option<(BatchHeader, Vec<u8>)> {
+        let lsn = Lsn(place.sequence * self.identity.extent_bytes + place.offset);
+        let file = self.from.file(place.sequence).ok()?;
+        let (header, payload) = read(file.as_ref(), place, self.identity.extent_bytes)?;
+        let is_whole = header.lsn == lsn
+            && header.sum(payload_sum(self.identity.log_id, &payload)) == header.checksum;
+        is_whole.then_some((header, payload))
+    }
+
+    /// The batch that stood at the place, if these records are its records. `named`: the checksum
+    /// that the batch behind it says.
+    fn prove(
+        &self,
+        files: &Files,
+        place: Place,
+        link: Link,
+        (there, payload): &(BatchHeader, Vec<u8>),
+        named: Option<u32>,
+    ) -> Option<Proven> {
+        let index = link.index.checked_add(1)?;
+        if there.index != index || there.term < link.term {
+            return None;
+        }
+        let sum = payload_sum(self.identity.log_id, payload);
+        let own = files.file(place.sequence).ok().and_then(|file| {
+            let mut block = Aligned::zeroed(BLOCK_BYTES);
+            file.read_at(block.bytes_mut(), place.offset).ok()?;
+            BatchHeader::decode(block.bytes())
+        });
+        let here = |header: &BatchHeader| {
+            (header.lsn, header.index, header.term) == (there.lsn, index, there.term)
+                && header.payload_bytes == there.payload_bytes
+                && header.previous == link.checksum
+                && header.sum(sum) == header.checksum
+                && named.is_none_or(|named| named == header.checksum)
+        };
+        let rebuilt = || {
+            let named = named?;
+            let tries = [BATCH_VERSION, VERSION_WITHOUT_CHECKS].into_iter();
+            let mut tries = tries.flat_map(|version| {
+                (0..UNSYNCED_TRIED).map(move |unsynced| BatchHeader {
+                    version,
+                    unsynced,
+                    previous: link.checksum,
+                    checksum: named,
+                    ..*there
+                })
+            });
+            tries.find(|header| here(header))
+        };
+        // The source's own header is believed when the chain goes through it.
+        let header = own.filter(&here).or_else(|| Some(*there).filter(&here)).or_else(rebuilt)?;
+        let mut bytes = Aligned::with_capacity(BATCH_HEADER_BYTES + payload.len());
+        bytes.append_to().extend_from_slice(&header.encode());
+        bytes.append_to().extend_from_slice(payload);
+        bytes.pad();
+        Some(Proven { header, bytes })
+    }
+}
+
+/// Header and payload at a place of an extent, whatever they are worth.
+fn read(file: &dyn DiskFile, place: Place, extent_bytes: u64) -> Option<(BatchHeader, Vec<u8>)> {
+    let mut block = Aligned::zeroed(BLOCK_BYTES);
+    file.read_at(block.bytes_mut(), place.offset).ok()?;
+    let header = BatchHeader::decode(block.bytes())?;
+    if header.batch_bytes() > extent_bytes.checked_sub(place.offset)? {
+        return None;
+    }
+    let mut bytes = Aligned::zeroed(size(padded(header.batch_bytes())));
+    file.read_at(bytes.bytes_mut(), place.offset).ok()?;
+    let payload = bytes.bytes().get(BATCH_HEADER_BYTES..size(header.batch_bytes()))?.to_vec();
+    Some((header, payload))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,166 @@
+//! What was damaged is as it was again, byte for byte, or it is said why not.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::disk::{MemoryDisk, Random};
+use crate::log::Urgency;
+use crate::offline::verify_disk;
+use crate::options::Options;
+use crate::testing::{Watch, append, body, start};
+
+/// A log of several extents, shut down.
+fn written() -> MemoryDisk {
+    let memory = MemoryDisk::new();
+    let disk: Arc<dyn Disk> = Arc::new(memory.clone());
+    let watch = Watch::new();
+    let log = start(&disk, Options::small(), &watch);
+    let mut random = Random(3);
+    for _ in 0..120 {
+        let records: Vec<Vec<u8>> = (0..4).map(|_| body(&mut random, 2_000)).collect();
+        let (_, end) = append(&log, &records, Urgency::Forced);
+        watch.wait_durable(end);
+    }
+    log.shutdown();
+    memory
+}
+
+fn copy(disk: &MemoryDisk) -> MemoryDisk {
+    MemoryDisk::with_files(disk.files())
+}
+
+/// Where the batches of the second extent begin.
+fn places(disk: &MemoryDisk) -> Vec<usize> {
+    let bytes = &disk.files()[&extent_name(1)];
+    let blocks = (1..bytes.len() / BLOCK_BYTES).map(|block| block * BLOCK_BYTES);
+    blocks.filter(|at| BatchHeader::decode(&bytes[*at..]).is_some()).collect()
+}
+
+fn mended(target: &MemoryDisk, source: &MemoryDisk) -> MendReport {
+    let disks: [Arc<dyn Disk>; 2] = [Arc::new(target.clone()), Arc::new(source.clone())];
+    mend(&disks[0], &disks[1], &mut |_, _| {}).unwrap()
+}
+
+fn is_sound(disk: &MemoryDisk) -> bool {
+    verify_disk(&(Arc::new(disk.clone()) as Arc<dyn Disk>)).unwrap().is_sound()
+}
+
+fn extents(disk: &MemoryDisk) -> BTreeMap<String, Vec<u8>> {
+    disk.files().into_iter().filter(|(name, _)| name.starts_with("extent-")).collect()
+}
+
+/// The same records in the same places under headers of their own, as another instance has them.
+fn other_instance(disk: &MemoryDisk) -> MemoryDisk {
+    let other = copy(disk);
+    let mut previous = 0;
+    for (name, bytes) in extents(disk) {
+        let mut bytes = bytes;
+        let mut at = BLOCK_BYTES;
+        while let Some(mut header) = bytes.get(at..).and_then(BatchHeader::decode) {
+            let end = at + size(header.batch_bytes());
+            header.unsynced += 1;
+            header.previous = previous;
+            let sum = payload_sum(crate::testing::LOG_ID, &bytes[at + BATCH_HEADER_BYTES..end]);
+            header.checksum = header.sum(sum);
+            previous = header.checksum;
+            bytes[at..at + BATCH_HEADER_BYTES].copy_from_slice(&header.encode());
+            at = end.next_multiple_of(BLOCK_BYTES);
+        }
+        other.change(&name, |file| file.clone_from(&bytes));
+    }
+    assert!(is_sound(&other) && extents(&other) != extents(disk));
+    other
+}
+
+#[test]
+fn a_damaged_batch_comes_back_from_a_copy_and_from_another_instance() {
+    let original = written();
+    let batches = places(&original);
+    assert!(batches.len() > 10);
+    for source in [copy(&original), other_instance(&original)] {
+        // The header's fields, its checksum, records, padding that nobody reads.
+        for byte in [0, 5, 9, 14, 20, 29, 33, 41, 3_000] {
+            for count in [1, 3] {
+                let target = copy(&original);
+                for at in &batches[4..4 + count] {
+                    target.change(&extent_name(1), |file| file[at + byte] ^= 8);
+                }
+                // Of neighbours without headers no one names the others' checksums.
+                let headers_are_lost = count > 1 && byte < 40;
+                let is_other = extents(&source) != extents(&original);
+                let report = mended(&target, &source);
+                if headers_are_lost && is_other {
+                    assert_eq!((report.bytes, report.left.len()), (0, 1), "byte {byte}");
+                    continue;
+                }
+                assert!(report.left.is_empty(), "{count} at byte {byte}: {report:?}");
+                assert_eq!(report.mended.len(), 1, "{count} at byte {byte}");
+                assert!(extents(&target) == extents(&original), "{count} at byte {byte}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_the_source_has_damaged_too_stays_and_is_said() {
+    let original = written();
+    let at = places(&original)[4] + 100;
+    let (target, source) = (copy(&original), copy(&original));
+    for disk in [&target, &source] {
+        disk.change(&extent_name(1), |file| file[at] ^= 8);
+    }
+    let before = extents(&target);
+    let report = mended(&target, &source);
+    assert_eq!((report.mended.len(), report.left.len(), report.bytes), (0, 1, 0));
+    assert!(extents(&target) == before);
+}
+
+#[test]
+fn a_sound_log_is_not_written() {
+    let original = written();
+    let target = copy(&original);
+    let report = mended(&target, &other_instance(&original));
+    assert_eq!(report, MendReport::default());
+    assert!(extents(&target) == extents(&original));
+}
+
+#[test]
+fn an_extent_that_is_gone_or_has_no_header_comes_back() {
+    let original = written();
+    let target = copy(&original);
+    target.change(&extent_name(1), |file| file[20] ^= 1);
+    assert_eq!(mended(&target, &copy(&original)).mended[0].what, Damage::ExtentHeader);
+    assert!(extents(&target) == extents(&original));
+
+    let mut files = original.files();
+    files.remove(&extent_name(1));
+    let target = MemoryDisk::with_files(files.clone());
+    assert!(!is_sound(&target));
+    assert_eq!(mended(&target, &copy(&original)).mended[0].what, Damage::ExtentMissing);
+    assert!(extents(&target) == extents(&original) && is_sound(&target));
+
+    // Headers of another instance do not continue the chain: nothing is put there.
+    let target = MemoryDisk::with_files(files);
+    let report = mended(&target, &other_instance(&original));
+    assert_eq!((report.mended.len(), report.left.len(), report.bytes), (0, 1, 0));
+    assert!(!target.files().contains_key(&extent_name(1)));
+}
+
+#[test]
+fn another_log_is_no_source() {
+    let original = written();
+    let other = copy(&original);
+    for name in extents(&original).into_keys() {
+        let sequence = crate::format::number_in_name("extent-", &name).unwrap();
+        let header = ExtentHeader {
+            log_id: crate::LogId(9),
+            sequence,
+            extent_bytes: Options::small().extent_bytes,
+        };
+        other.change(&name, |file| file[..BLOCK_BYTES].copy_from_slice(&header.encode()));
+    }
+    let target = copy(&original);
+    target.change(&extent_name(1), |file| file[places(&original)[4] + 100] ^= 8);
+    let disks: [Arc<dyn Disk>; 2] = [Arc::new(target.clone()), Arc::new(other)];
+    assert!(matches!(mend(&disks[0], &disks[1], &mut |_, _| {}), Err(LogError::OtherLog { .. })));
+}

@@ -1,0 +1,78 @@
+//! Messages that could not be read from the log: each is told once, and counted.
+//!
+//! Not here: what becomes of them (`towline_core::SetAside`).
+//!
+//! Invariant: memory is bounded; beyond the bound a message may be told and counted again.
+
+use std::collections::{HashMap, HashSet};
+
+use towline_core::{MessageSequence, QueueId, SetAside, Unreadable};
+
+/// Messages that are remembered.
+const KNOWN_MAX: usize = 65_536;
+
+/// One of them, for the operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DamagedMessage {
+    /// The queue that it was put to.
+    pub queue: String,
+    /// What was found, and where.
+    pub place: String,
+    /// Whether it was moved to the dead-letter queue.
+    pub moved: bool,
+}
+
+/// All that this process found.
+#[derive(Debug, Default)]
+pub(crate) struct DamagedMessages {
+    known: HashSet<(QueueId, MessageSequence)>,
+    counts: HashMap<QueueId, u64>,
+}
+
+impl DamagedMessages {
+    /// Enters what became of a message; what is to be told, if it is news.
+    pub(crate) fn enter(&mut self, found: &Unreadable, aside: &SetAside) -> Option<DamagedMessage> {
+        let (queue, moved) = match aside {
+            SetAside::Gone => return None,
+            SetAside::Moved { queue } => (queue.clone(), true),
+            SetAside::Stays { queue } => (queue.clone(), false),
+        };
+        if self.known.len() >= KNOWN_MAX {
+            self.known.clear();
+        }
+        if found.lasts && self.known.insert((found.queue, found.sequence)) {
+            *self.counts.entry(found.queue).or_default() += 1;
+        } else if !moved {
+            // It was told before, or may pass.
+            return None;
+        }
+        Some(DamagedMessage { queue, place: found.place.clone(), moved })
+    }
+
+    /// How many were found in a queue.
+    pub(crate) fn in_queue(&self, queue: QueueId) -> u64 {
+        self.counts.get(&queue).copied().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_counted_once_and_told_when_something_new_is_known() {
+        let mut damaged = DamagedMessages::default();
+        let (queue, sequence) = (QueueId(3), MessageSequence(7));
+        let (place, consumer) = ("there".to_owned(), None);
+        let mut found = Unreadable { queue, sequence, consumer, place, lasts: true };
+        let stays = SetAside::Stays { queue: "Q".into() };
+        assert!(!damaged.enter(&found, &stays).unwrap().moved);
+        assert_eq!(damaged.enter(&found, &stays), None);
+        assert!(damaged.enter(&found, &SetAside::Moved { queue: "Q".into() }).unwrap().moved);
+        assert_eq!(damaged.in_queue(queue), 1);
+        (found.lasts, found.sequence) = (false, MessageSequence(8));
+        assert_eq!(damaged.enter(&found, &stays), None);
+        assert_eq!(damaged.enter(&found, &SetAside::Gone), None);
+        assert_eq!((damaged.in_queue(queue), damaged.in_queue(QueueId(4))), (1, 0));
+    }
+}

@@ -1,0 +1,185 @@
+//! A damaged byte of the log costs one message, which nobody passes over in silence: it is set aside on
+//! the dead-letter queue, or the client is told. Runs the commands of docs/guides/damaged-log.md.
+//!
+//! Not here: damage that a start finds (`log_damage.rs`), pages and images (`deep_damage.rs`).
+
+use std::fs;
+
+use towline_e2e::daemon::{Daemon, Site, said};
+use towline_e2e::extent::flip;
+use towline_e2e::{Try, require};
+
+const Q: &str = "OLD";
+const DLQ: &str = "DEV.DEAD.LETTER.QUEUE";
+const COUNT: usize = 100;
+/// Which one is hit.
+const HIT: usize = 41;
+const WITH_DLQ: &str = "[queue_manager]\ndeadq = \"DEV.DEAD.LETTER.QUEUE\"\n";
+
+fn text(number: usize) -> String {
+    format!("message {number:03} {}", "x".repeat(4_000))
+}
+
+/// A hundred messages of one unit of work, which a start does not read: an image lies behind them.
+fn written(config: &str) -> Try<Site> {
+    let site = Site::open()?.with_config(config);
+    let daemon = site.start()?;
+    let lines: Vec<String> = (0..COUNT).map(text).collect();
+    let input = lines.join("\n") + "\n";
+    site.runs_with(&["put", Q, "--lines", "--transaction", "100"], input.as_bytes(), 0)?;
+    site.runs(&["image"], 0)?;
+    daemon.stop()?;
+    Ok(site)
+}
+
+/// Flips one bit of the body of a message, in whichever extent it is. The queue manager is not up.
+fn damage(site: &Site, number: usize) -> Try {
+    let wanted = text(number).into_bytes();
+    for entry in fs::read_dir(site.data.join("log"))? {
+        let path = entry?.path();
+        if !path.to_string_lossy().contains("extent-") {
+            continue;
+        }
+        let bytes = fs::read(&path)?;
+        if let Some(at) = bytes.windows(wanted.len()).position(|found| found == wanted) {
+            return flip(&path, at as u64 + 2_000, 3);
+        }
+    }
+    Err(format!("message {number} is nowhere").into())
+}
+
+/// The numbers of the messages that a command printed.
+fn numbers(printed: &str) -> Vec<usize> {
+    let lines = printed.lines().filter_map(|line| line.strip_prefix("message "));
+    lines.filter_map(|rest| rest.get(..3)?.parse().ok()).collect()
+}
+
+fn others() -> Vec<usize> {
+    (0..COUNT).filter(|number| *number != HIT).collect()
+}
+
+fn stop(daemon: Daemon) -> Try {
+    daemon.stop().map(|_| ())
+}
+
+#[test]
+fn one_flipped_bit_costs_one_message_which_is_set_aside_and_told() -> Try {
+    let site = written(WITH_DLQ)?;
+    damage(&site, HIT)?;
+    let verified = said(&site.towline(&["log", "verify"])?.output()?);
+    let counted = "1 damaged batches, in them 1 damaged messages";
+    require!(verified.contains(counted), "verify: {verified}");
+
+    let daemon = site.start()?;
+    let output = site.towline(&["get", Q, "--all"])?.output()?;
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    require!(numbers(&printed) == others(), "got {:?}", numbers(&printed));
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    let code = output.status.code();
+    require!(code == Some(1) && told.contains("1 damaged messages"), "{code:?}: {told}");
+
+    require!(site.queue_number(Q, "damaged")? == 1, "status counts it");
+    require!(site.queue_number(Q, "depth")? == 0, "CURDEPTH is true");
+    require!(site.queue_number(DLQ, "depth")? == 1, "the dead-letter queue has it");
+    let shown = site.runs(&["status"], 0)?;
+    require!(shown.contains("Damaged") && shown.contains("1 messages"), "{shown}");
+    let log = site.log();
+    require!(log.matches("TWL2050E").count() == 1, "told once: {log}");
+    stop(daemon)?;
+
+    // It is a fact of the log, and not the message that is left but what is known of it.
+    let daemon = site.start()?;
+    let note = site.runs(&["browse", DLQ, "--json"], 0)?;
+    for words in ["message-damaged", Q, "extent-", "offset", "damaged-log"] {
+        require!(note.contains(words), "no {words} in {note}");
+    }
+    let note = site.runs(&["get", DLQ], 0)?;
+    require!(numbers(&note).is_empty() && note.contains("log repair"), "{note}");
+    require!(site.queue_number(DLQ, "depth")? == 0, "a note that was got is gone");
+    stop(daemon)
+}
+
+#[test]
+fn without_a_dead_letter_queue_consumer_and_browser_are_told_and_nothing_overtakes() -> Try {
+    let site = written("")?;
+    damage(&site, HIT)?;
+    let daemon = site.start()?;
+    site.mqsc("ALTER QMGR DEADQ(' ')")?;
+    for command in ["get", "browse"] {
+        let arguments = if command == "get" { vec!["get", Q, "--all"] } else { vec!["browse", Q] };
+        let output = site.towline(&arguments)?.output()?;
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        let found = numbers(&printed);
+        let overtaken = found.iter().any(|number| *number > HIT);
+        require!(!overtaken || command == "browse", "{command} overtook it: {found:?}");
+        require!(output.status.code() == Some(1), "{command}: {told}");
+        for words in [Q, "extent-", "dead-letter queue", "damaged-log"] {
+            require!(told.contains(words), "{command}: no {words} in {told}");
+        }
+    }
+    let depth = site.queue_number(Q, "depth")?;
+    require!(depth == (COUNT - HIT) as u64, "{depth} are left");
+    require!(site.queue_number(Q, "damaged")? == 1, "status counts it");
+    require!(site.log().matches("TWL2051E").count() == 1, "told once");
+
+    // With a dead-letter queue all goes on.
+    site.mqsc(&format!("ALTER QMGR DEADQ({DLQ})"))?;
+    let output = site.towline(&["get", Q, "--all"])?.output()?;
+    let rest = numbers(&String::from_utf8_lossy(&output.stdout));
+    require!(rest == (HIT + 1..COUNT).collect::<Vec<_>>(), "{rest:?}");
+    require!(site.queue_number(DLQ, "depth")? == 1, "the dead-letter queue has it");
+    stop(daemon)
+}
+
+#[test]
+fn a_selector_does_not_pass_over_a_message_that_cannot_be_judged() -> Try {
+    let site = written(WITH_DLQ)?;
+    damage(&site, HIT)?;
+    let daemon = site.start()?;
+    let arguments = ["get", Q, "--all", "--selector", "JMSType IS NULL"];
+    let output = site.towline(&arguments)?.output()?;
+    let found = numbers(&String::from_utf8_lossy(&output.stdout));
+    require!(found == others(), "{found:?}");
+    require!(output.status.code() == Some(1), "{}", said(&output));
+    require!(site.queue_number(DLQ, "depth")? == 1, "the dead-letter queue has it");
+    stop(daemon)
+}
+
+#[test]
+fn a_message_that_was_set_aside_is_whole_again_when_the_log_is_repaired_from_a_backup() -> Try {
+    let site = written(WITH_DLQ)?;
+    let backup = site.scratch().join("backup").to_string_lossy().into_owned();
+    site.runs(&["backup", "--to", &backup], 0)?;
+    damage(&site, HIT)?;
+    let daemon = site.start()?;
+    site.towline(&["get", Q, "--all"])?.output()?;
+    require!(site.queue_number(DLQ, "depth")? == 1, "the dead-letter queue has it");
+    stop(daemon)?;
+
+    let verified = said(&site.towline(&["log", "verify"])?.output()?);
+    require!(verified.contains("towline log repair"), "verify says what to do: {verified}");
+    let repaired = site.runs(&["log", "repair", "--from", &backup], 0)?;
+    require!(repaired.contains("repaired: extent-"), "{repaired}");
+    site.runs(&["log", "verify"], 0)?;
+    let again = site.runs(&["log", "repair", "--from", &backup, "--json"], 0)?;
+    require!(again.contains(r#""bytes":0"#) || again.contains(r#""bytes": 0"#), "{again}");
+
+    let daemon = site.start()?;
+    let shown = site.runs(&["browse", DLQ, "--json"], 0)?;
+    require!(shown.contains("message-damaged"), "why it is there stays: {shown}");
+    let whole = site.runs(&["get", DLQ], 0)?;
+    require!(whole.trim_end() == text(HIT), "it is not whole: {whole}");
+    stop(daemon)
+}
+
+#[test]
+fn a_repair_from_what_is_no_backup_and_no_instance_is_refused() -> Try {
+    let site = written(WITH_DLQ)?;
+    let nothing = site.scratch().join("nothing");
+    fs::create_dir_all(&nothing)?;
+    let from = nothing.to_string_lossy().into_owned();
+    let refused = said(&site.towline(&["log", "repair", "--from", &from])?.output()?);
+    require!(refused.contains("neither a backup nor"), "{refused}");
+    Ok(())
+}
