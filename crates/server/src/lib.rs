@@ -39,6 +39,7 @@ mod refused;
 mod reload;
 mod run;
 mod shared_folder;
+mod signals;
 mod start;
 mod status;
 mod users;

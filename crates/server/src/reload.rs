@@ -10,8 +10,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::task::JoinSet;
 use towline_admin::catalogue::{
     LISTENER_CERTIFICATE_EXPIRED, LISTENER_CERTIFICATE_EXPIRES, LISTENER_CERTIFICATE_READ,
     LISTENER_CERTIFICATE_UNREADABLE, RELOAD_FAILED, RELOAD_LATER, RELOADED,
@@ -55,6 +53,12 @@ impl Reload {
     pub(crate) fn watch(&self, tls: &Arc<ListenerTls>) {
         tell_expiry(tls);
         self.listeners.lock().push(Arc::clone(tls));
+    }
+
+    /// Reads everything again on another thread, and tells what changed.
+    pub(crate) fn soon(self: &Arc<Self>) {
+        let this = Arc::clone(self);
+        drop(tokio::task::spawn_blocking(move || this.now()));
     }
 
     /// Reads everything again, and tells what changed.
@@ -160,34 +164,8 @@ fn later(now: &Config, new: &Config) -> Vec<&'static str> {
     tables.iter().filter(|(_, differs)| *differs).map(|(name, _)| *name).collect()
 }
 
-/// Has everything read again on SIGHUP, and certificates when their files change, until the tasks end.
-///
-/// # Errors
-/// The system refuses the handler.
-pub(crate) fn start(tasks: &mut JoinSet<()>, reload: &Arc<Reload>) -> std::io::Result<()> {
-    tasks.spawn(on_hangup(Arc::clone(reload))?);
-    tasks.spawn(watch(Arc::clone(reload)));
-    Ok(())
-}
-
-/// Reads everything again whenever SIGHUP comes, from now on: the future does the work.
-///
-/// # Errors
-/// The system refuses the handler.
-fn on_hangup(reload: Arc<Reload>) -> std::io::Result<impl Future<Output = ()> + Send> {
-    let mut hangup = signal(SignalKind::hangup())?;
-    Ok(async move {
-        while hangup.recv().await.is_some() {
-            let this = Arc::clone(&reload);
-            if let Err(error) = tokio::task::spawn_blocking(move || this.now()).await {
-                tracing::warn!(%error, "what SIGHUP asked for was not done");
-            }
-        }
-    })
-}
-
 /// Looks at the files of certificates every few seconds, and tells each day which expire.
-async fn watch(reload: Arc<Reload>) {
+pub(crate) async fn watch(reload: Arc<Reload>) {
     let (mut told, mut since) = (Vec::new(), Duration::ZERO);
     loop {
         tokio::time::sleep(LOOK_EVERY).await;

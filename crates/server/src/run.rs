@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use towline_admin::catalogue::{
     ENDED, ENDING_NOW, FATAL, HOUSEKEEPING_FAILED, LISTENING, NOBODY_READS, QUIESCING, READY,
@@ -23,6 +22,7 @@ use crate::net::{
 };
 use crate::refused::RunError;
 use crate::reload::{self, Reload};
+use crate::signals::{Event, Signals};
 use crate::{
     clerk, defaults, descriptors, fetcher, hint, housekeeping, logging, pager, shared_folder, start,
 };
@@ -68,6 +68,8 @@ pub(crate) struct Process {
 /// # Errors
 /// When it cannot start; see [`RunError`].
 pub fn run(args: &RunArgs) -> Result<(), RunError> {
+    // Before there is another thread.
+    let signals = Signals::take().map_err(RunError::System)?;
     let clock = Clock::start();
     logging::start().map_err(RunError::Environment)?;
     tell_of_panics(&args.name);
@@ -98,8 +100,9 @@ pub fn run(args: &RunArgs) -> Result<(), RunError> {
                        instances with a folder each: choose one";
             return Err(refused(ConfigError::from(why.to_owned())));
         }
-        return crate::group::run(args, &config, group, &of_process, clock);
+        return crate::group::run(args, (&config, group), &of_process, clock, &signals);
     }
+    signals.starting(&args.name);
     let home = shared_folder::enter(args, &mut config)?;
     let start::Opened { door, fetches, page_requests, chores, images } =
         start::open(&args.name, &home, &config, args.log_sync_delay, clock).map_err(|error| {
@@ -117,7 +120,7 @@ pub fn run(args: &RunArgs) -> Result<(), RunError> {
         .max_blocking_threads(2)
         .build()
         .map_err(RunError::System)?;
-    let served = runtime.block_on(serve(args, &config, &of_process, (&door, &images)));
+    let served = runtime.block_on(serve(args, &config, &of_process, (&door, &images, &signals)));
     if let Err(error) = images.take(door.as_ref()) {
         // The next start reads a longer tail.
         log(&HOUSEKEEPING_FAILED, &[&error.to_string()]);
@@ -133,10 +136,9 @@ async fn serve(
     args: &RunArgs,
     config: &Config,
     of_process: &Process,
-    (door, images): (&Arc<Door>, &Arc<Images>),
+    (door, images, signals): (&Arc<Door>, &Arc<Images>, &Signals),
 ) -> Result<(), RunError> {
-    let mut terminate = signal(SignalKind::terminate()).map_err(RunError::System)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(RunError::System)?;
+    signals.serving();
     let io = IoThreads::start(io_threads(config), door).map_err(RunError::System)?;
     let io = Arc::new(io);
     let admission = Admission::new(config.limits.clone(), of_process.clients_max);
@@ -158,7 +160,7 @@ async fn serve(
         accepting.spawn(async move { io.accept(local, admission).await });
     }
     let mut chores = JoinSet::new();
-    reload::start(&mut chores, &of_process.reload).map_err(RunError::System)?;
+    chores.spawn(reload::watch(Arc::clone(&of_process.reload)));
     chores.spawn(housekeeping::tick(Arc::clone(door)));
     chores.spawn(housekeeping::relieve(Arc::clone(door), config.log.reserve_bytes));
     let policy = housekeeping::Policy::of(config, door.extent_bytes());
@@ -166,17 +168,14 @@ async fn serve(
     door.load_first_pages();
     door.set_listeners(addresses.clone());
     welcome(args, &addresses, door.clock(), false);
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
+    until_stop(signals, &of_process.reload).await;
     log(&QUIESCING, &[&args.name]);
     accepting.abort_all();
     let in_order = tokio::select! {
         in_order = quiesce(door, &admission) => in_order,
-        _ = terminate.recv() => false,
-        _ = interrupt.recv() => false,
+        () = until_stop(signals, &of_process.reload) => false,
     };
+    signals.ending(&args.name);
     if !in_order {
         log(&ENDING_NOW, &[&args.name]);
     }
@@ -186,6 +185,16 @@ async fn serve(
         tracing::debug!(%error, "the local socket was gone");
     }
     Ok(())
+}
+
+/// Waits for a signal that wants an end; on SIGHUP, what can change is read again meanwhile.
+pub(crate) async fn until_stop(signals: &Signals, reload: &Arc<Reload>) {
+    loop {
+        match signals.next().await {
+            Event::Stop => return,
+            Event::Reload => reload.soon(),
+        }
+    }
 }
 
 /// Listens where the configuration says; on the socket that came from the program before, if one did.

@@ -74,7 +74,7 @@ entries! {
          folder with --data. To rename it on purpose, remove the file 'name' in the data folder while \
          it does not run.";
     RELOADED = "TWL1034I" "Read again: {changed}.",
-        "SIGHUP or 'towline reload' was received. Users, administrators, certificates of listeners, \
+        "SIGHUP was received. Users, administrators, certificates of listeners, \
          backup.folders and logging.level count from now on, for connections that begin.";
     RELOAD_FAILED = "TWL1035E" "What was read before stays in force: {reason}.",
         "A file that was to be read again cannot be used. Correct it and send SIGHUP once more.";
@@ -314,12 +314,20 @@ entries! {
         "ALTER QMGR was carried out and logged.";
     QUEUE_CLEARED = "TWL8010I" "Queue '{name}' cleared.",
         "All messages of the queue were removed.";
+    CONNECTION_STOPPED = "TWL8011I" "Connection {number} is told to close.",
+        "STOP CONN was carried out. Open units of work of the connection are rolled back; messages \
+         that it did not settle go back to their queues. Its client may connect again.";
+    CONNECTION_UNKNOWN = "TWL8146E" "Connection {number} does not exist.",
+        "STOP CONN was given the number of no connection, or of one that has ended. DISPLAY CONN(*) \
+         shows those that are there.";
     NOT_FOUND = "TWL8147E" "Object '{name}' does not exist.",
         "DISPLAY was given a full name that no such object has. Names are case-sensitive: one in \
          lower case must stand in quotes.";
     NOTHING_MATCHES = "TWL8148I" "No object matches.",
         "DISPLAY was given a generic name or WHERE, and nothing fits.";
     SHOW_CONNECTION = "TWL8276I" "Display connection details.", "DISPLAY CONN.";
+    SHOW_HANDLE = "TWL8277I" "Display handle details.",
+        "DISPLAY QSTATUS or CONN with TYPE(HANDLE): a queue that a connection has open.";
     SYNTAX_ERROR = "TWL8405E" "Line {line}, column {column}: {reason}",
         "The command was not understood and nothing was done. See docs/reference/mqsc.md.";
     SHOW_QUEUE_MANAGER = "TWL8408I" "Display queue manager details.", "DISPLAY QMGR.";

@@ -162,7 +162,8 @@ impl Connection {
         let text = if !self.peer.opened {
             "a frame before the open frame"
         } else if channel > self.local.channel_max {
-            "a channel above channel-max"
+            let error = Error::new(condition::FRAMING_ERROR, "a channel above channel-max");
+            return self.fail(error);
         } else if self.channels.get(usize::from(channel)).is_some_and(Option::is_some) {
             "a begin on a channel that is in use"
         } else {

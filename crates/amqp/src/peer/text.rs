@@ -217,6 +217,11 @@ fn transfer(words: &Words<'_>) -> Transfer {
         message_format: words.number("message-format"),
         settled: words.flag("settled").then_some(true),
         more: words.flag("more"),
+        rcv_settle_mode: match words.text("rcv-settle-mode") {
+            Some("second") => Some(ReceiverSettleMode::Second),
+            Some(_) => Some(ReceiverSettleMode::First),
+            None => None,
+        },
         state: words.state(),
         aborted: words.flag("aborted"),
         ..Transfer::default()

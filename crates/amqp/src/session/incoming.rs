@@ -9,7 +9,9 @@ use crate::connection::Output;
 use crate::event::{self, Event, IncomingId, LinkId};
 use crate::link::{Direction, Link, LinkState, Partial, Receiving, Violation, serial_distance};
 use crate::session::{Session, Unfinished};
-use crate::types::{DeliveryState, Disposition, Error, Flow, Role, Symbol, Transfer, condition};
+use crate::types::{
+    DeliveryState, Disposition, Error, Flow, ReceiverSettleMode, Role, Symbol, Transfer, condition,
+};
 
 /// Frames with less payload than this are gathered by copying, so that a delivery in tiny frames
 /// does not take many times its size.
@@ -50,6 +52,7 @@ impl Session {
             return Ok(());
         }
         let id = LinkId { session, index, generation: link.generation };
+        check_settle_mode(index, link.receiver_settle_mode, &transfer)?;
         let Direction::Receiving(receiving) = &mut link.direction else {
             let text = "a transfer on a link whose sender is the other end";
             return Err(session_violation(condition::NOT_ALLOWED, text));
@@ -255,11 +258,33 @@ fn first_frame(
     })
 }
 
+/// A delivery may settle first on a link of mode second, and not the other way (AMQP 2.7.5).
+fn check_settle_mode(
+    index: u16,
+    link: ReceiverSettleMode,
+    transfer: &Transfer,
+) -> Result<(), Violation> {
+    let wants_second = transfer.rcv_settle_mode == Some(ReceiverSettleMode::Second);
+    if wants_second && link == ReceiverSettleMode::First {
+        let text = "a transfer with rcv-settle-mode second on a link of mode first";
+        return Err(Violation::Link(index, Error::new(condition::INVALID_FIELD, text)));
+    }
+    Ok(())
+}
+
 /// Adds what a further frame says of its delivery: settled once is settled, a state replaces the
-/// state, the id may be repeated (AMQP 2.7.5).
+/// state; id, tag and format may be repeated, and then as the first frame had them (AMQP 2.7.5).
 fn next_frame(mut partial: Partial, transfer: Transfer) -> Result<Partial, Violation> {
-    if transfer.delivery_id.is_some_and(|delivery| delivery != partial.delivery) {
-        let text = "a delivery began before the one in progress on its link ended";
+    let text = if transfer.delivery_id.is_some_and(|delivery| delivery != partial.delivery) {
+        Some("a delivery began before the one in progress on its link ended")
+    } else if transfer.delivery_tag.is_some_and(|tag| tag != partial.tag) {
+        Some("another delivery-tag than in the first frame of the delivery")
+    } else if transfer.message_format.is_some_and(|format| format != partial.message_format) {
+        Some("another message-format than in the first frame of the delivery")
+    } else {
+        None
+    };
+    if let Some(text) = text {
         return Err(session_violation(condition::INVALID_FIELD, text));
     }
     partial.settled |= transfer.settled.unwrap_or(false);

@@ -3,7 +3,9 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
+mod log;
 mod rig;
+mod selection;
 mod text;
 
 use rig::{Got, Rig};

@@ -5,7 +5,6 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 use towline_admin::catalogue::{
@@ -35,7 +34,8 @@ use crate::logging::log as say;
 use crate::net::{Admission, ListenerKind, Listening};
 use crate::refused::RunError;
 use crate::reload::{self, Reload};
-use crate::run::{LocalEvent, Process, RunArgs, listen, listen_locally, welcome};
+use crate::run::{LocalEvent, Process, RunArgs, listen, listen_locally, until_stop, welcome};
+use crate::signals::Signals;
 
 /// How long a process that leads no more serves its connections, so that they hear their end.
 const LINGER: Duration = Duration::from_millis(60);
@@ -64,19 +64,19 @@ enum Event {
 /// When it cannot start; see [`RunError`].
 pub(crate) fn run(
     args: &RunArgs,
-    config: &Config,
-    group: &GroupConfig,
+    about: (&Config, &GroupConfig),
     of_process: &Process,
     clock: Clock,
+    signals: &Signals,
 ) -> Result<(), RunError> {
     let refused =
         |error| RunError::Start { name: args.name.clone(), data: args.data.clone(), error };
-    let about = (config, group);
     // First of all: the connections of the process before this one are closed, and their clients heard
     // it, because the address was still there.
-    let floating = Floating::new(group.floating.clone());
+    let floating = Floating::new(about.1.floating.clone());
     let sockets = Sockets::of_process();
     floating.clear();
+    signals.starting(&args.name);
     let opened =
         start::open(&args.name, &args.data, about, args.log_sync_delay, clock).map_err(refused)?;
     let opened = Arc::new(opened);
@@ -85,16 +85,10 @@ pub(crate) fn run(
         .max_blocking_threads(2)
         .build()
         .map_err(RunError::System)?;
-    let (ended, told) = runtime.block_on(async {
-        let mut told = Told::listen()?;
-        let ended = serve(args, about, of_process, (&opened, &floating, &sockets)).await?;
-        if let Ended::Again { .. } = ended {
-            again::hold_ends();
-        }
-        Ok((ended, told.come().await))
-    })?;
+    let parts = (&opened, &floating, &sockets);
+    let ended = runtime.block_on(serve(args, about, of_process, parts, signals))?;
     runtime.shutdown_background();
-    if let (Ended::Again { .. }, true) = (&ended, told) {
+    if matches!(ended, Ended::Again { .. }) && signals.stop() {
         // The program that begins again would not know of it. Nothing of this one is kept, as there.
         floating.let_go();
         say(&ENDED, &[&args.name]);
@@ -132,31 +126,6 @@ impl Ended {
     }
 }
 
-/// Whether somebody wanted an end, also while nobody looked.
-struct Told {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Told {
-    fn listen() -> Result<Told, RunError> {
-        let listen = |kind| signal(kind).map_err(RunError::System);
-        let terminate = listen(SignalKind::terminate())?;
-        Ok(Told { terminate, interrupt: listen(SignalKind::interrupt())? })
-    }
-
-    async fn come(&mut self) -> bool {
-        // What has come is read from its pipe now.
-        tokio::task::yield_now().await;
-        tokio::select! {
-            biased;
-            _ = self.terminate.recv() => true,
-            _ = self.interrupt.recv() => true,
-            () = std::future::ready(()) => false,
-        }
-    }
-}
-
 fn end_in_order(opened: &Opened) {
     let driver = &opened.driver;
     driver.end();
@@ -182,12 +151,9 @@ async fn serve(
     (config, group): (&Config, &GroupConfig),
     of_process: &Process,
     (opened, floating, sockets): (&Arc<Opened>, &Floating, &Sockets),
+    signals: &Signals,
 ) -> Result<Ended, RunError> {
-    let mut terminate = signal(SignalKind::terminate()).map_err(RunError::System)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(RunError::System)?;
-    if again::is_again() {
-        again::let_ends_come();
-    }
+    signals.serving();
     let (events, mut happened) = unbounded_channel();
     let (asks, mut asked) = unbounded_channel();
     let (driver, reload) = (&opened.driver, &of_process.reload);
@@ -204,15 +170,14 @@ async fn serve(
     let answering =
         GroupSocket { driver: Arc::clone(driver), view: Arc::clone(&view), events: asks };
     answering.start(&args.data).map_err(RunError::System)?;
-    reload::start(&mut tasks, reload).map_err(RunError::System)?;
+    tasks.spawn(reload::watch(Arc::clone(reload)));
     let about = (&entrance, &reload.folders, names.clone());
     start_threads(args, (config, group), opened, about, events.clone())?;
     say(&GROUP_REPLICA, &[&group.instance, &args.name]);
     welcome(args, &names, driver.clock(), again::is_again());
     loop {
         let stop = tokio::select! {
-            _ = terminate.recv() => true,
-            _ = interrupt.recv() => true,
+            () = until_stop(signals, reload) => true,
             Some(ask) = asked.recv() => match ask {
                 LocalEvent::Stop => true,
                 LocalEvent::Restart => {
@@ -249,6 +214,7 @@ async fn serve(
             },
         };
         if stop {
+            signals.ending(&args.name);
             leave(args, driver, &mut happened).await;
             return Ok(Ended::InOrder);
         }

@@ -35,8 +35,9 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::settings::LinkSettings;
 
-/// Versions that this program speaks.
-pub(super) const VERSIONS: RangeInclusive<u16> = 1..=1;
+/// Versions that this program speaks. Batches of version 1 had no checks behind bodies, and its
+/// programs do not understand ours.
+pub(super) const VERSIONS: RangeInclusive<u16> = 2..=2;
 const MAGIC: &[u8; 8] = b"TWLNLINK";
 const PRELUDE_BYTES: usize = 14;
 const HELLO_BYTES_MAX: usize = 1_024;
@@ -314,14 +315,14 @@ mod tests {
         bytes.extend_from_slice(b"more");
         bytes[12] += 4;
         assert_eq!(read(&bytes, false).unwrap(), hello);
-        assert_eq!(hello.version(), Ok(1));
+        assert_eq!(hello.version(), Ok(2));
     }
 
     #[test]
     fn without_a_common_version_there_is_a_reason() {
-        let later = Hello { oldest: 2, newest: 3, ..hello(Matter::Frames) };
+        let later = Hello { oldest: 3, newest: 4, ..hello(Matter::Frames) };
         let why = later.version().unwrap_err();
-        assert!(why.contains("0.1.0 has 2 to 3, we have 1 to 1"), "{why}");
+        assert!(why.contains("0.1.0 has 3 to 4, we have 2 to 2"), "{why}");
     }
 
     #[test]

@@ -119,7 +119,8 @@ fn frames_out_of_turn_close_the_connection() {
         ("begin", condition::NOT_ALLOWED),
         ("@1 begin remote-channel=5", condition::NOT_ALLOWED),
         ("@1 begin remote-channel=0", condition::NOT_ALLOWED),
-        ("@256 begin", condition::NOT_ALLOWED),
+        // 2.7.1: "MUST close the connection with the framing-error error-code".
+        ("@256 begin", condition::FRAMING_ERROR),
         ("attach name=a handle=1024 role=sender", condition::FRAMING_ERROR),
     ] {
         let mut peer = Peer::begun();
@@ -203,6 +204,36 @@ fn a_new_delivery_inside_another_ends_the_session() {
     peer.send("transfer handle=0 delivery-id=0 tag=t more payload=x");
     peer.send("transfer handle=0 delivery-id=1 tag=u payload=y");
     ends(&mut peer, &condition::INVALID_FIELD);
+}
+
+// 2.7.5, delivery-tag and message-format: what a later frame repeats is what the first one said.
+#[test]
+fn a_later_frame_with_another_tag_or_format_ends_the_session() {
+    for line in ["tag=u payload=y", "message-format=1 payload=y", "message-format=1 aborted"] {
+        let (mut peer, _) = sending_peer(5);
+        peer.send("transfer handle=0 delivery-id=0 tag=t more payload=x");
+        peer.send(&format!("transfer handle=0 {line}"));
+        ends(&mut peer, &condition::INVALID_FIELD);
+    }
+    let (mut peer, _) = sending_peer(5);
+    peer.send("transfer handle=0 delivery-id=0 tag=t message-format=7 more payload=x");
+    peer.send("transfer handle=0 delivery-id=0 tag=t message-format=7 payload=y");
+    assert_eq!(transfer(&mut peer).message_format, 7, "repeated as it was");
+}
+
+// 2.7.5, rcv-settle-mode: second is an error where first was agreed on, on whichever frame.
+#[test]
+fn a_transfer_that_settles_second_on_a_link_of_mode_first_detaches() {
+    let (mut peer, _) = sending_peer(5);
+    peer.send("transfer handle=0 delivery-id=0 tag=t rcv-settle-mode=second payload=x");
+    detaches(&mut peer, &condition::INVALID_FIELD);
+    let (mut peer, _) = sending_peer(5);
+    peer.send("transfer handle=0 delivery-id=0 tag=t more payload=x");
+    peer.send("transfer handle=0 rcv-settle-mode=second payload=y");
+    detaches(&mut peer, &condition::INVALID_FIELD);
+    let (mut peer, _) = sending_peer(5);
+    peer.send("transfer handle=0 delivery-id=0 tag=t rcv-settle-mode=first payload=x");
+    assert_eq!(transfer(&mut peer).tag.as_bytes(), b"t");
 }
 
 #[test]

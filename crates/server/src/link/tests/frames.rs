@@ -21,7 +21,7 @@ fn an_instance_hears_where_its_peer_stands() {
     for incoming in [false, true] {
         let of_peer = greeting(&of_a, incoming);
         assert_eq!(of_peer.standing, Standing { blank: false, last_index: 1, last_term: 1 });
-        assert_eq!((of_peer.version, &*of_peer.build), (1, env!("CARGO_PKG_VERSION")));
+        assert_eq!((of_peer.version, &*of_peer.build), (2, env!("CARGO_PKG_VERSION")));
         assert!(greeting(&of_b, incoming).standing.blank);
     }
 }

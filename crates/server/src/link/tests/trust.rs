@@ -98,7 +98,7 @@ fn who_says_to_be_another_than_its_certificate_is_refused() {
         (|hello| hello.instance = "a".into(), "'a' is no other instance"),
         (|hello| hello.group = "H".into(), "this is group 'G' of queue manager 'QM1'"),
         (|hello| hello.queue_manager = "QM2".into(), "this is group 'G'"),
-        (|hello| (hello.oldest, hello.newest) = (2, 9), "no common version of the link protocol"),
+        (|hello| (hello.oldest, hello.newest) = (3, 9), "no common version of the link protocol"),
     ] {
         let said = spoiled(spoil);
         assert!(said.contains(why), "{said}");
