@@ -201,12 +201,16 @@ pub(crate) struct Run {
     /// Name of the queue manager
     #[arg(default_value = "QM1")]
     pub(crate) name: String,
-    /// Folder of its data, made when it is not there [default: ./data/NAME]
-    #[arg(long, value_name = "DIR")]
+    /// Folder of its data, made when it is not there [default: TOWLINE_DATA, else ./data/NAME]
+    #[arg(long, value_name = "DIR", env = "TOWLINE_DATA", hide_env = true)]
     pub(crate) data: Option<PathBuf>,
     /// Where clients come in; port 0 picks a free one
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:5672")]
     pub(crate) listen: SocketAddr,
+    /// Accept clients of other machines at the --listen address without TLS: their messages can be read
+    /// and forged on the way. Users are still needed
+    #[arg(long)]
+    pub(crate) allow_plaintext: bool,
     /// Configuration, a TOML file
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,

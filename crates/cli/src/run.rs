@@ -24,6 +24,7 @@ pub(crate) fn run(arguments: &Run) -> Result<(), Failure> {
         data,
         listen: arguments.listen,
         config: arguments.config.clone(),
+        allow_plaintext: arguments.allow_plaintext,
         auto_define: arguments.auto_define.clone(),
         log_sync_delay: Duration::from_micros(arguments.log_sync_delay_us),
         standby: arguments.standby,

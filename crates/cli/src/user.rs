@@ -1,5 +1,5 @@
 //! `towline user`: a line of a server's users file, printed or put into the file. Talks to nobody: a
-//! server reads the file when it starts.
+//! server reads the file when it starts, and on SIGHUP.
 //!
 //! Invariants: other lines of the file stay as they are; it is replaced whole or not at all; one that
 //! is made here only its owner can read.
@@ -62,7 +62,12 @@ fn keep(file: &Path, name: &str, line: &str) -> std::io::Result<()> {
     let beside = PathBuf::from(beside);
     let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside);
     let mut new = made.map_err(|error| {
-        let why = format!("{}: {error} (does another `towline user` run?)", beside.display());
+        let hint = match error.kind() {
+            std::io::ErrorKind::AlreadyExists => " (does another `towline user` run?)",
+            std::io::ErrorKind::NotFound => " (the folder does not exist)",
+            _ => "",
+        };
+        let why = format!("{}: {error}{hint}", beside.display());
         std::io::Error::new(error.kind(), why)
     })?;
     let written = write(&mut new, &with(&text, name, line), before.as_ref());
@@ -117,6 +122,16 @@ mod tests {
         assert_eq!(with(file, "alice", "alice:2"), "# ours\nalice:2\nbob:1\n");
         assert_eq!(with("a:1\nb:1\na:2\n", "a", "a:3"), "a:3\nb:1\n", "a doubled one goes");
         assert_eq!(with("", "alice", "alice:1"), "alice:1\n");
+    }
+
+    #[test]
+    fn what_stands_in_the_way_of_a_users_file_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let why = keep(&folder.path().join("none/users"), "a", "a:1").unwrap_err().to_string();
+        assert!(why.contains("the folder does not exist") && !why.contains("another"), "{why}");
+        std::fs::write(folder.path().join("users.new"), "").unwrap();
+        let why = keep(&folder.path().join("users"), "a", "a:1").unwrap_err().to_string();
+        assert!(why.contains("does another `towline user` run?"), "{why}");
     }
 
     #[test]

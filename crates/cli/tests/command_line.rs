@@ -308,9 +308,11 @@ fn wrong_usage_is_exit_code_2() {
 fn an_option_counts_more_than_the_environment() {
     let daemon = Daemon::start();
     let nowhere = "amqp://127.0.0.1:1";
-    towline(&["status", "--url", &daemon.url]).env("TOWLINE_DATA", "/nowhere").assert().success();
-    towline(&["status", "--data", daemon.data()]).env("TOWLINE_URL", nowhere).assert().success();
-    towline(&["status"]).env("TOWLINE_DATA", daemon.data()).assert().success();
+    let (get, empty) = (["get", "DEV.QUEUE.1"], 3);
+    let at = |option, value| [get[0], get[1], option, value];
+    towline(&at("--url", &daemon.url)).env("TOWLINE_DATA", "/nowhere").assert().code(empty);
+    towline(&at("--data", daemon.data())).env("TOWLINE_URL", nowhere).assert().code(empty);
+    towline(&get).env("TOWLINE_DATA", daemon.data()).assert().code(empty);
     let both = ["status", "--data", daemon.data(), "--url", &daemon.url];
     towline(&both).assert().code(2);
 }
@@ -368,15 +370,74 @@ fn a_user_made_by_the_command_logs_in_and_no_other_password_does() {
     towline(&["status", "--url", &daemon.url]).assert().code(4);
 }
 
+#[test]
+fn without_a_name_a_client_on_loopback_puts_and_gets_and_does_not_administer() {
+    let daemon = Daemon::start();
+    let url = ["--url", &daemon.url];
+    towline(&["put", "DEV.QUEUE.1", "x"]).args(url).assert().success();
+    towline(&["get", "DEV.QUEUE.1"]).args(url).assert().success();
+    for command in [
+        &["mqsc", "-c", "DEFINE QLOCAL(PLANTED)"][..],
+        &["mqsc", "-c", "DISPLAY QMGR"],
+        &["status"],
+        &["image"],
+    ] {
+        let refused = towline(command).args(url).assert().failure();
+        let words = String::from_utf8_lossy(&refused.get_output().stderr).into_owned();
+        assert!(words.contains("not authorized to administer"), "{command:?}: {words}");
+    }
+    let shown = daemon.text(&["mqsc", "-c", "DISPLAY QUEUE(*)"]);
+    assert!(!shown.contains("PLANTED"), "{shown}");
+    // A name proves nothing where there is nobody to compare with.
+    let named = daemon.url.replace("amqp://", "amqp://alice@");
+    for mechanism in ["plain", "scram"] {
+        let mut login = towline(&["get", "DEV.QUEUE.1", "--url", &named, "--sasl", mechanism]);
+        login.env("TOWLINE_PASSWORD", "anything").assert().code(4);
+    }
+}
+
+#[test]
+fn a_slip_in_the_environment_or_in_the_name_is_refused_at_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let data = data.to_str().unwrap();
+    for (name, value, says) in [
+        ("TOWLINE_LOG", "inof", "TWL1031E: The environment variable TOWLINE_LOG=inof is refused: "),
+        ("TOWLINE_LOG", "off", "error, warn, info, debug, trace"),
+        ("TOWLINE_LOG_FORMAT", "xml", "there are text and json"),
+    ] {
+        let mut run = towline(&["run", "QM1", "--data", data, "--listen", "127.0.0.1:0"]);
+        let refused = run.env(name, value).assert().code(1);
+        let words = String::from_utf8_lossy(&refused.get_output().stderr).into_owned();
+        assert!(words.contains(says), "{words}");
+    }
+    assert!(!Path::new(data).exists(), "nothing was begun");
+    let daemon = Daemon::start();
+    let kept = daemon.folder.path().join("name");
+    assert_eq!(std::fs::read_to_string(kept).unwrap(), "QMT\n");
+    let data = daemon.data().to_owned();
+    towline(&["stop", "--data", &data]).assert().success();
+    let refused = towline(&["run", "OTHER", "--data", &data, "--listen", "127.0.0.1:0"]).assert();
+    let refused = refused.code(1);
+    let words = String::from_utf8_lossy(&refused.get_output().stderr).into_owned();
+    let says = "TWL1033E: Data folder ";
+    let names = "is that of queue manager 'QMT', not of 'OTHER'.";
+    assert!(words.contains(says) && words.contains(names), "{words}");
+}
+
 /// It is written with the rights of the daemon, wherever those reach.
 #[test]
-fn a_backup_is_made_on_the_local_socket_only() {
+fn a_backup_over_a_connection_goes_only_where_the_configuration_allows() {
     let folder = tempfile::tempdir().unwrap();
     let users = folder.path().join("users");
     let into = ["user", "alice", "--file", users.to_str().unwrap()];
     towline(&into).write_stdin("right\n").assert().success();
     let config = folder.path().join("towline.toml");
-    let lines = format!("[users]\nfile = {users:?}\nadministrators = [\"alice\"]\n");
+    let allowed = folder.path().join("allowed");
+    std::fs::create_dir(&allowed).unwrap();
+    let lines = format!(
+        "[users]\nfile = {users:?}\nadministrators = [\"alice\"]\n[backup]\nfolders = [{allowed:?}]\n"
+    );
     std::fs::write(&config, lines).unwrap();
     let daemon = Daemon::start_with(&["--config", config.to_str().unwrap()]);
     let place = Place::parse(&daemon.url.replace("amqp://", "amqp://alice@")).unwrap();
@@ -384,9 +445,17 @@ fn a_backup_is_made_on_the_local_socket_only() {
     let mut client = Client::connect(&place, &options).unwrap();
     let to = folder.path().join("backup");
     let request = serde_json::json!({ "to": to, "full": false, "keep_images": 1 }).to_string();
-    let refused = client.ask_admin("backup", &request).unwrap_err().to_string();
+    let refused = client.ask_admin("backup", &request).unwrap().body;
     assert!(refused.contains("local socket") && !to.exists(), "{refused}");
     client.ask_admin("image", "").unwrap();
+    std::os::unix::fs::symlink(folder.path(), allowed.join("away")).unwrap();
+    let request =
+        |to: &Path| serde_json::json!({ "to": to, "full": false, "keep_images": 1 }).to_string();
+    let away = client.ask_admin("backup", &request(&allowed.join("away/b"))).unwrap().body;
+    assert!(away.contains("[backup]") && !folder.path().join("b").exists(), "{away}");
+    let made = allowed.join("of-alice");
+    client.ask_admin("backup", &request(&made)).unwrap();
+    assert!(made.exists());
     client.close().unwrap();
     let to = to.to_str().unwrap();
     let made = text(&towline(&["backup", "--to", to, "--data", daemon.data()]).assert().success());

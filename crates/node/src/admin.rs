@@ -16,12 +16,21 @@ use crate::instance::{Chore, ChoreTicket, Connected, Instance, Outbound, Routed}
 use crate::journal::Journal;
 use crate::request::{AdminReply, Response};
 
+/// Where an administration request comes from.
+pub(crate) struct Asker {
+    pub(crate) connection: ConnectionId,
+    /// Comes back with the answer.
+    pub(crate) token: u64,
+    /// Whether the client has the rights of the process.
+    pub(crate) owner: bool,
+}
+
 impl Instance {
     /// Takes an administration request. Its answer waits until what it changed is durable.
     pub(crate) fn administer(
         &mut self,
         now: Time,
-        (connection, token): (ConnectionId, u64),
+        Asker { connection, token, owner }: Asker,
         (kind, text): (&str, &str),
         journal: &dyn Journal,
         out: &mut Outbound,
@@ -29,7 +38,7 @@ impl Instance {
         if matches!(kind, "image" | "backup") {
             let ticket = ChoreTicket { connection, token };
             let (kind, text) = (kind.to_owned(), text.to_owned());
-            out.chores.push(Chore { ticket, kind, text });
+            out.chores.push(Chore { ticket, kind, text, owner });
             return;
         }
         let json = match kind {

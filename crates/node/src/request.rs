@@ -127,6 +127,8 @@ pub enum Request {
         kind: String,
         /// The text of the request.
         text: String,
+        /// Whether the client has the rights of the process (`Logins::is_owner`).
+        owner: bool,
     },
     /// The connection ends. Always the last request of a connection.
     Disconnect {

@@ -6,11 +6,13 @@
 //! Invariant: while a running queue manager is copied, no page of the image is used again and no extent
 //! that was not copied yet is let go.
 
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
 use towline_core::{Limits, Pages as Trust, QueueManager};
 use towline_log::backup::{
@@ -70,10 +72,73 @@ impl BackupReply {
     }
 }
 
+/// Where backups may be written that others ask for than the user of this process.
+#[derive(Debug)]
+pub(crate) struct Folders {
+    allowed: RwLock<Vec<PathBuf>>,
+}
+
+impl Folders {
+    pub(crate) fn new(allowed: &[PathBuf]) -> Folders {
+        Folders { allowed: RwLock::new(allowed.to_vec()) }
+    }
+
+    /// Others from now on.
+    pub(crate) fn set(&self, allowed: &[PathBuf]) {
+        *self.allowed.write() = allowed.to_vec();
+    }
+
+    /// Where a backup into `to` is written, without symbolic links on the way.
+    ///
+    /// # Errors
+    /// It is not in one of the folders, or what would be needed to be sure of that does not hold.
+    fn judge(&self, to: &Path) -> Result<PathBuf, String> {
+        let plain =
+            to.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
+        if !plain {
+            return Err(format!("{}: an absolute path without .. is needed", to.display()));
+        }
+        // What does not exist yet is no link; the rest is looked at where it leads.
+        let there = to.ancestors().find(|part| part.symlink_metadata().is_ok());
+        let there = there.ok_or_else(|| format!("{}: there is no such path", to.display()))?;
+        let rest = to.strip_prefix(there).unwrap_or(Path::new(""));
+        let failed = |error: std::io::Error| format!("{}: {error}", there.display());
+        let real = there.canonicalize().map_err(failed)?.join(rest);
+        for folder in self.allowed.read().iter() {
+            let Ok(folder) = folder.canonicalize() else { continue };
+            if real.starts_with(&folder) {
+                only_ours(&folder)?;
+                return Ok(real);
+            }
+        }
+        Err(format!(
+            "{}: a backup is written with the rights of the queue manager, so one that is not asked \
+             for by its own user on the local socket (--data) goes only into the folders of [backup] \
+             folders",
+            to.display()
+        ))
+    }
+}
+
+/// Who can write into a folder can put a link there after it was looked at.
+fn only_ours(folder: &Path) -> Result<(), String> {
+    let metadata = folder.metadata().map_err(|error| format!("{}: {error}", folder.display()))?;
+    let ours = metadata.uid() == rustix::process::geteuid().as_raw() || metadata.uid() == 0;
+    if ours && metadata.mode() & 0o022 == 0 {
+        return Ok(());
+    }
+    Err(format!(
+        "{}: other users may write there; only a folder of the queue manager's user, with mode 755 \
+         or less, can be one of [backup] folders",
+        folder.display()
+    ))
+}
+
 /// How often it is asked; under load one or two are enough.
 const TRIES: u32 = 10_000;
 
-/// Makes a backup of the running queue manager `name`. Takes as long as copying takes.
+/// Makes a backup of the running queue manager `name`. Takes as long as copying takes. `restricted`: not
+/// asked for by the user of this process, so it goes only into these folders.
 ///
 /// # Errors
 /// In words for the operator; the backup that was there before is as good as it was.
@@ -81,13 +146,17 @@ pub(crate) fn running(
     name: &str,
     door: &Door,
     images: &Images,
-    request: &BackupRequest,
+    (request, restricted): (&BackupRequest, Option<&Folders>),
 ) -> Result<BackupReply, String> {
     let began = Instant::now();
     if !request.to.is_absolute() {
         return Err(format!("{}: an absolute path is needed", request.to.display()));
     }
-    let mut backup = Backup::open(&request.to).map_err(|error| error.to_string())?;
+    let to = match restricted {
+        Some(folders) => folders.judge(&request.to)?,
+        None => request.to.clone(),
+    };
+    let mut backup = Backup::open(&to).map_err(|error| error.to_string())?;
     let Ok(_turn) = images.backup_turn.try_lock() else {
         return Err("another backup is being made".into());
     };
@@ -211,4 +280,46 @@ pub(crate) fn pages_of(image: &Bytes) -> Result<Vec<PageRef>, String> {
 
 fn wall_clock() -> Time {
     Time::ZERO + SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn a_backup_of_others_goes_only_where_the_configuration_allows() {
+        let scratch = tempfile::tempdir().unwrap();
+        let base = scratch.path().canonicalize().unwrap();
+        let (allowed, other) = (base.join("backups"), base.join("other"));
+        for folder in [&allowed, &other, &allowed.join("there")] {
+            std::fs::create_dir(folder).unwrap();
+        }
+        symlink(&other, allowed.join("away")).unwrap();
+        symlink(&allowed, base.join("alias")).unwrap();
+        symlink(base.join("nowhere"), allowed.join("dangling")).unwrap();
+        let folders = Folders::new(&[base.join("missing"), base.join("alias")]);
+        for to in ["backups", "backups/new", "backups/there/new/deep", "alias/new"] {
+            let real = folders.judge(&base.join(to)).unwrap();
+            assert!(real.starts_with(&allowed), "{}", real.display());
+        }
+        for to in [
+            "other",
+            "backups-2",
+            "backups/../other",
+            "backups/away",
+            "backups/away/new",
+            "backups/dangling",
+            "backups/there/../../other",
+            "",
+        ] {
+            assert!(folders.judge(&base.join(to)).is_err(), "{to}");
+        }
+        assert!(folders.judge(Path::new("backups/new")).is_err(), "not absolute");
+        assert!(Folders::new(&[]).judge(&allowed).unwrap_err().contains("[backup] folders"));
+        std::fs::set_permissions(&allowed, PermissionsExt::from_mode(0o777)).unwrap();
+        let why = folders.judge(&allowed.join("new")).unwrap_err();
+        assert!(why.contains("other users may write there"), "{why}");
+    }
 }

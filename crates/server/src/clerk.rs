@@ -9,7 +9,7 @@ use serde_json::json;
 use towline_admin::catalogue::{BACKUP_FAILED, BACKUP_MADE, IMAGE_TAKEN};
 use towline_node::Chore;
 
-use crate::backup::{self, BackupRequest};
+use crate::backup::{self, BackupRequest, Folders};
 use crate::door::Door;
 use crate::images::Images;
 use crate::logging::log;
@@ -41,21 +41,24 @@ pub(crate) fn start(
     name: &str,
     receiver: Receiver<Chore>,
     door: &Arc<Door>,
-    images: &Arc<Images>,
+    (images, folders): (&Arc<Images>, &Arc<Folders>),
 ) -> std::io::Result<JoinHandle<()>> {
     let (name, door, images) = (name.to_owned(), Arc::clone(door), Arc::clone(images));
+    let folders = Arc::clone(folders);
     std::thread::Builder::new().name("clerk".into()).spawn(move || {
         for chore in receiver {
             let json = match chore.kind.as_str() {
                 "image" => image(&door, &images),
                 "backup" => {
                     let (ticket, text) = (chore.ticket, chore.text);
+                    let restricted = (!chore.owner).then(|| Arc::clone(&folders));
                     let (name, for_it) = (name.clone(), (Arc::clone(&door), Arc::clone(&images)));
                     // It takes long, and images are wanted meanwhile.
                     let started =
                         std::thread::Builder::new().name("backup".into()).spawn(move || {
                             let (door, images) = for_it;
-                            let json = back_up(&name, &text, &door, &images);
+                            let asked = (text.as_str(), restricted.as_deref());
+                            let json = back_up(&name, asked, &door, &images);
                             door.chore_done(ticket, json);
                         });
                     match started {
@@ -70,13 +73,18 @@ pub(crate) fn start(
     })
 }
 
-fn back_up(name: &str, text: &str, door: &Door, images: &Images) -> String {
+fn back_up(
+    name: &str,
+    (text, restricted): (&str, Option<&Folders>),
+    door: &Door,
+    images: &Images,
+) -> String {
     let request: BackupRequest = match serde_json::from_str(text) {
         Ok(request) => request,
         Err(error) => return json!({ "error": error.to_string() }).to_string(),
     };
     let folder = request.to.display().to_string();
-    match backup::running(name, door, images, &request) {
+    match backup::running(name, door, images, (&request, restricted)) {
         Ok(reply) => {
             let (bytes, took) = (reply.bytes.to_string(), reply.took_ms.to_string());
             log(&BACKUP_MADE, &[&folder, &reply.lsn, &bytes, &took]);

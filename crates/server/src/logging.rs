@@ -1,25 +1,153 @@
 //! Structured logs on standard error. Each event that an operator may have to act on is a message of
 //! the catalogue (docs/reference/messages.md), with its `id`; others are for developers only.
+//!
+//! Messages that a client can cause as often as it likes go through [`log_seldom`]: a flood of them
+//! would fill the disk and hide the others.
+//!
+//! Invariant: a level that is not understood is refused; it never silences anything.
 
+use std::collections::HashMap;
 use std::io::IsTerminal;
+use std::sync::{LazyLock, OnceLock};
+use std::time::{Duration, Instant};
 
-use towline_admin::catalogue::{Entry, Severity};
+use parking_lot::Mutex;
+use towline_admin::catalogue::{Entry, MESSAGES_LEFT_OUT, Severity};
 use tracing_subscriber::EnvFilter;
+
+const LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
+const LEVEL_DEFAULT: &str = "info";
+/// The variable that sets the level, whatever the configuration says.
+const LEVEL_VARIABLE: &str = "TOWLINE_LOG";
+const FORMAT_VARIABLE: &str = "TOWLINE_LOG_FORMAT";
+
+/// Messages of one id that are written in a window; the others are counted.
+const BURST: u64 = 10;
+/// How long a window lasts: a flood writes ten lines a minute.
+const WINDOW: Duration = Duration::from_secs(60);
+
+/// A variable of the environment that is not understood.
+#[derive(Debug)]
+pub struct BadVariable {
+    /// Its name.
+    pub name: &'static str,
+    /// What stands in it.
+    pub value: String,
+    /// What may stand in it.
+    pub why: String,
+}
+
+/// Puts another level in force.
+type SetLevel = Box<dyn Fn(EnvFilter) -> Result<(), String> + Send + Sync>;
+static SET_LEVEL: OnceLock<SetLevel> = OnceLock::new();
 
 /// Starts logging: text, or JSON with `TOWLINE_LOG_FORMAT=json`; level from `TOWLINE_LOG`
 /// (default `info`). A second call changes nothing.
-pub(crate) fn start() {
-    let filter = EnvFilter::try_from_env("TOWLINE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
-    let json = std::env::var("TOWLINE_LOG_FORMAT").is_ok_and(|format| format == "json");
+///
+/// # Errors
+/// A variable that is not understood; logging has been started at `info` all the same.
+pub(crate) fn start() -> Result<(), BadVariable> {
+    let (chosen, refused) = match variable(LEVEL_VARIABLE, level) {
+        Ok(chosen) => (chosen, None),
+        Err(bad) => (None, Some(bad)),
+    };
+    let filter = chosen.unwrap_or_else(|| EnvFilter::new(LEVEL_DEFAULT));
+    let json = variable(FORMAT_VARIABLE, is_json);
     let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
         .with_writer(std::io::stderr)
-        // Files and pipes get plain text: escapes there are only in the way of whoever searches.
+        // Files and pipes get plain text: escapes there are only in the way of a search.
         .with_ansi(std::io::stderr().is_terminal())
         .with_target(false);
-    let started = if json { builder.json().try_init() } else { builder.try_init() };
-    if started.is_err() {
-        tracing::debug!("logging was started before");
+    let started = if matches!(json, Ok(Some(true))) {
+        let builder = builder.json().with_env_filter(filter).with_filter_reloading();
+        let handle = builder.reload_handle();
+        let set: SetLevel = Box::new(move |to| handle.reload(to).map_err(|why| why.to_string()));
+        builder.try_init().map(|()| set)
+    } else {
+        let builder = builder.with_env_filter(filter).with_filter_reloading();
+        let handle = builder.reload_handle();
+        let set: SetLevel = Box::new(move |to| handle.reload(to).map_err(|why| why.to_string()));
+        builder.try_init().map(|()| set)
+    };
+    match started {
+        Ok(set) => {
+            SET_LEVEL.get_or_init(|| set);
+        }
+        Err(_) => tracing::debug!("logging was started before"),
+    }
+    json.and(refused.map_or(Ok(()), Err))
+}
+
+/// The value of a variable, as `understand` reads it; `None` when it is not set.
+fn variable<T>(
+    name: &'static str,
+    understand: impl FnOnce(&str) -> Result<T, String>,
+) -> Result<Option<T>, BadVariable> {
+    let Some(value) = std::env::var_os(name) else { return Ok(None) };
+    let value = value.to_string_lossy().into_owned();
+    match understand(&value) {
+        Ok(understood) => Ok(Some(understood)),
+        Err(why) => Err(BadVariable { name, value, why }),
+    }
+}
+
+fn is_json(text: &str) -> Result<bool, String> {
+    match text {
+        "json" => Ok(true),
+        "text" => Ok(false),
+        _ => Err("there are text and json".into()),
+    }
+}
+
+/// A level, or several for single modules: `warn`, `info,towline_server=debug`. Without one for all,
+/// that is `info`: a level for one module must not silence the others.
+///
+/// # Errors
+/// What is allowed.
+pub(crate) fn level(text: &str) -> Result<EnvFilter, String> {
+    let wrong = || {
+        format!(
+            "there are {}, and with commas levels of single modules as in info,towline_server=debug",
+            LEVELS.join(", ")
+        )
+    };
+    let mut all = LEVEL_DEFAULT;
+    let mut modules = Vec::new();
+    for part in text.split(',').map(str::trim) {
+        let (module, level) = match part.split_once('=') {
+            Some((module, level)) => (Some(module.trim()), level.trim()),
+            None => (None, part),
+        };
+        if !LEVELS.iter().any(|known| known.eq_ignore_ascii_case(level)) {
+            return Err(wrong());
+        }
+        match module {
+            None => all = level,
+            Some(module) => {
+                let fits = |letter: char| letter.is_ascii_alphanumeric() || "_:".contains(letter);
+                if module.is_empty() || !module.chars().all(fits) {
+                    return Err(wrong());
+                }
+                modules.push(format!(",{module}={level}"));
+            }
+        }
+    }
+    EnvFilter::try_new(format!("{all}{}", modules.concat())).map_err(|_| wrong())
+}
+
+/// Puts the level of the configuration in force, unless the environment names one.
+///
+/// # Errors
+/// What is allowed.
+pub(crate) fn set_level(configured: Option<&str>) -> Result<(), String> {
+    if std::env::var_os(LEVEL_VARIABLE).is_some() {
+        return Ok(());
+    }
+    let filter = level(configured.unwrap_or(LEVEL_DEFAULT))?;
+    match SET_LEVEL.get() {
+        Some(set) => set(filter),
+        // Somebody else's program, such as a test, has logging of its own.
+        None => Ok(()),
     }
 }
 
@@ -33,5 +161,85 @@ pub(crate) fn log(entry: &Entry, values: &[&str]) {
         Severity::Information => tracing::info!(id, "{text}"),
         Severity::Warning => tracing::warn!(id, "{text}"),
         Severity::Error => tracing::error!(id, "{text}"),
+    }
+}
+
+/// The same for what others can cause as often as they like: ten a minute of each id are written,
+/// then how many were left out.
+///
+/// # Panics
+/// When there are more or fewer values than places.
+pub(crate) fn log_seldom(entry: &Entry, values: &[&str]) {
+    static SELDOM: LazyLock<Mutex<Seldom>> = LazyLock::new(Mutex::default);
+    let verdict = SELDOM.lock().judge(entry.id, Instant::now());
+    let Some(left_out) = verdict else { return };
+    if left_out > 0 {
+        log(&MESSAGES_LEFT_OUT, &[&left_out.to_string(), entry.id]);
+    }
+    log(entry, values);
+}
+
+/// What was written and left out, by id.
+#[derive(Debug, Default)]
+struct Seldom {
+    windows: HashMap<&'static str, Window>,
+}
+
+#[derive(Debug)]
+struct Window {
+    began: Instant,
+    written: u64,
+    left_out: u64,
+}
+
+impl Seldom {
+    /// Whether a message is written, and then how many were left out before it.
+    fn judge(&mut self, id: &'static str, now: Instant) -> Option<u64> {
+        let new = || Window { began: now, written: 0, left_out: 0 };
+        let window = self.windows.entry(id).or_insert_with(new);
+        let mut left_out = 0;
+        if now.saturating_duration_since(window.began) >= WINDOW {
+            left_out = window.left_out;
+            *window = new();
+        }
+        if window.written >= BURST {
+            window.left_out += 1;
+            return None;
+        }
+        window.written += 1;
+        Some(left_out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_level_that_is_not_known_is_refused_with_those_that_are() {
+        for wrong in ["inof", "", "info,", "towline_server=inof", "=info", "off", "a b=info", "1"] {
+            let why = level(wrong).unwrap_err();
+            assert!(why.contains("error, warn, info, debug, trace"), "{wrong}: {why}");
+        }
+        for right in ["info", "WARN", "info,towline_server=debug", "towline_log::keeper=trace"] {
+            assert!(level(right).is_ok(), "{right}");
+        }
+    }
+
+    #[test]
+    fn a_level_for_one_module_leaves_the_others_at_info() {
+        assert_eq!(level("towline_log=trace").unwrap().to_string(), "towline_log=trace,info");
+    }
+
+    #[test]
+    fn a_flood_writes_ten_a_minute_and_says_how_many_it_left_out() {
+        let (mut seldom, start) = (Seldom::default(), Instant::now());
+        let written = |seldom: &mut Seldom, at| seldom.judge("TWL3005W", at);
+        let first: Vec<_> = (0..1_000).map(|_| written(&mut seldom, start)).collect();
+        assert!(first[..10].iter().all(|one| *one == Some(0)));
+        assert!(first[10..].iter().all(Option::is_none));
+        assert_eq!(seldom.judge("TWL3009W", start), Some(0), "each id has its own window");
+        assert_eq!(written(&mut seldom, start + WINDOW), Some(990));
+        assert_eq!(written(&mut seldom, start + WINDOW), Some(0), "told once");
     }
 }

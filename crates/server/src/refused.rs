@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 
 use towline_admin::catalogue::{
-    CONFIGURATION_REFUSED, FOLDER_IN_USE, LISTEN_FAILED, LOG_DAMAGED, NEWER_FORMAT,
-    RESTORE_UNFINISHED, START_FAILED, SYSTEM_REFUSED, TLS_REFUSED,
+    CONFIGURATION_REFUSED, ENVIRONMENT_REFUSED, FOLDER_IN_USE, LISTEN_FAILED, LOG_DAMAGED,
+    NEWER_FORMAT, OTHER_NAME, RESTORE_UNFINISHED, START_FAILED, SYSTEM_REFUSED, TLS_REFUSED,
 };
 use towline_admin::reply::Message;
 use towline_log::LogError;
 
 use crate::config::ConfigError;
+use crate::logging::BadVariable;
 use crate::start::StartError;
 
 /// Why the queue manager did not run. Its text is one line, with the id of the catalogue.
@@ -22,6 +23,8 @@ pub enum RunError {
         /// Why.
         error: ConfigError,
     },
+    /// A variable of the environment is not understood.
+    Environment(BadVariable),
     /// The TLS settings of a listener cannot be used.
     Tls(String),
     /// The data folder cannot be started from.
@@ -79,6 +82,12 @@ impl RunError {
             }
             RunError::Start { error: StartError::Log(LogError::Restoring { folder }), .. } => {
                 RESTORE_UNFINISHED.message(&[folder])
+            }
+            RunError::Start { data, error: StartError::OtherName { theirs, ours }, .. } => {
+                OTHER_NAME.message(&[&data.display().to_string(), theirs, ours])
+            }
+            RunError::Environment(BadVariable { name, value, why }) => {
+                ENVIRONMENT_REFUSED.message(&[name, value, why])
             }
             RunError::Start { name, data, error } => {
                 START_FAILED.message(&[name, &format!("{}: {error}", data.display())])

@@ -17,11 +17,15 @@ use crate::door::Door;
 use crate::identity::Doorman;
 use crate::images::Images;
 use crate::logging::log;
-use crate::net::{Admission, IoThreads, ListenerKind, Listening, bind_floating, server_settings};
+use crate::net::{
+    Admission, IoThreads, ListenerKind, Listening, LocalAccess, bind_floating, server_settings,
+};
 use crate::refused::RunError;
+use crate::reload::{self, Reload};
 use crate::signals::{Event, Signals};
-use crate::users::Users;
-use crate::{clerk, defaults, fetcher, hint, housekeeping, logging, pager, shared_folder, start};
+use crate::{
+    clerk, defaults, descriptors, fetcher, hint, housekeeping, logging, pager, shared_folder, start,
+};
 
 /// How long a quiescing queue manager waits for open units of work.
 const QUIESCE_MAX: Duration = Duration::from_secs(10);
@@ -39,6 +43,8 @@ pub struct RunArgs {
     pub listen: SocketAddr,
     /// The configuration file.
     pub config: Option<PathBuf>,
+    /// Accept clients of other machines without TLS at `listen`.
+    pub allow_plaintext: bool,
     /// Names of queues that are defined on first use in this run.
     pub auto_define: Option<String>,
     /// Stand by when another instance is active on the same data folder, and take over when it ends.
@@ -49,6 +55,14 @@ pub struct RunArgs {
     pub program: String,
 }
 
+/// What the process as a whole has, whichever way it serves.
+pub(crate) struct Process {
+    /// What can change while it runs.
+    pub(crate) reload: Arc<Reload>,
+    /// Connections that there are file descriptors for.
+    pub(crate) clients_max: usize,
+}
+
 /// Runs a queue manager until it is told to end (SIGTERM or SIGINT: quiesce; twice: at once).
 ///
 /// # Errors
@@ -57,31 +71,36 @@ pub fn run(args: &RunArgs) -> Result<(), RunError> {
     // Before there is another thread.
     let signals = Signals::take().map_err(RunError::System)?;
     let clock = Clock::start();
-    logging::start();
+    logging::start().map_err(RunError::Environment)?;
     tell_of_panics(&args.name);
+    let descriptors = descriptors::raise();
     let refused = |error| RunError::Config { file: args.config.clone(), error };
     let mut config = match &args.config {
         Some(path) => Config::read(path).map_err(refused)?,
         None => Config::default(),
     };
+    logging::set_level(config.logging.level.as_deref()).map_err(|why| refused(why.into()))?;
+    let reload = Reload::new(args.config.clone(), &config).map_err(|why| refused(why.into()))?;
     if let Some(pattern) = &args.auto_define {
         let model = defaults::DEFAULT_LOCAL_MODEL.to_owned();
         config.auto_define.push(AutoDefineConfig { pattern: pattern.clone(), model });
     }
     if config.listener.is_empty() {
-        config.listener.push(ListenerConfig::plain(args.listen));
+        let allow_plaintext = args.allow_plaintext;
+        config
+            .listener
+            .push(ListenerConfig { allow_plaintext, ..ListenerConfig::plain(args.listen) });
     }
     // The file was checked; what is wrong now is of the command line.
     config.check().map_err(|why| RunError::Config { file: None, error: ConfigError::from(why) })?;
-    let users = Users::read(&config.users).map_err(|why| refused(why.into()))?;
-    let users = Arc::new(users);
+    let of_process = Process { reload, clients_max: descriptors::clients_of(&config, descriptors) };
     if let Some(group) = &config.group {
         if args.standby {
             let why = "--standby is for several processes on one folder, and [group] for three \
                        instances with a folder each: choose one";
             return Err(refused(ConfigError::from(why.to_owned())));
         }
-        return crate::group::run(args, (&config, group), &users, clock, &signals);
+        return crate::group::run(args, (&config, group), &of_process, clock, &signals);
     }
     signals.starting(&args.name);
     let home = shared_folder::enter(args, &mut config)?;
@@ -93,14 +112,15 @@ pub fn run(args: &RunArgs) -> Result<(), RunError> {
     fetcher::start(fetches, Arc::clone(&door)).map_err(RunError::System)?;
     let pages = images.pages().clone();
     pager::start(page_requests, Arc::clone(&door), pages).map_err(RunError::System)?;
-    clerk::start(&args.name, chores, &door, &images).map_err(RunError::System)?;
+    let files = (&images, &of_process.reload.folders);
+    clerk::start(&args.name, chores, &door, files).map_err(RunError::System)?;
     door.define_defaults();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(2)
         .build()
         .map_err(RunError::System)?;
-    let served = runtime.block_on(serve(args, &config, &users, (&door, &images, &signals)));
+    let served = runtime.block_on(serve(args, &config, &of_process, (&door, &images, &signals)));
     if let Err(error) = images.take(door.as_ref()) {
         // The next start reads a longer tail.
         log(&HOUSEKEEPING_FAILED, &[&error.to_string()]);
@@ -115,32 +135,32 @@ pub fn run(args: &RunArgs) -> Result<(), RunError> {
 async fn serve(
     args: &RunArgs,
     config: &Config,
-    users: &Arc<Users>,
+    of_process: &Process,
     (door, images, signals): (&Arc<Door>, &Arc<Images>, &Signals),
 ) -> Result<(), RunError> {
     signals.serving();
     let io = IoThreads::start(io_threads(config), door).map_err(RunError::System)?;
     let io = Arc::new(io);
-    let admission = Admission::new(config.limits.clone());
+    let admission = Admission::new(config.limits.clone(), of_process.clients_max);
     let mut accepting = JoinSet::new();
     let attempts = Arc::new(Attempts::default());
     let mut addresses = Vec::new();
     for listener in &config.listener {
-        let (listening, url) = listen(args, (listener, None), config, users, &attempts)?;
+        let (listening, url) =
+            listen(args, (listener, None), config, &of_process.reload, &attempts)?;
         log(&LISTENING, &[&url]);
         addresses.push(url);
         let (io, admission) = (Arc::clone(&io), Arc::clone(&admission));
         accepting.spawn(async move { io.accept(listening, admission).await });
     }
     let socket = args.data.join("towline.sock");
-    let doorman = Arc::new(Doorman::local(&args.name, &config.limits, users));
-    let local = Listening::local(&socket, ListenerKind { tls: None, doorman, elsewhere: None })
-        .map_err(|error| RunError::Listen { address: socket.display().to_string(), error })?;
+    let local = listen_locally(args, config, &of_process.reload)?;
     {
         let (io, admission) = (Arc::clone(&io), Arc::clone(&admission));
         accepting.spawn(async move { io.accept(local, admission).await });
     }
     let mut chores = JoinSet::new();
+    chores.spawn(reload::watch(Arc::clone(&of_process.reload)));
     chores.spawn(housekeeping::tick(Arc::clone(door)));
     chores.spawn(housekeeping::relieve(Arc::clone(door), config.log.reserve_bytes));
     let policy = housekeeping::Policy::of(config, door.extent_bytes());
@@ -148,12 +168,12 @@ async fn serve(
     door.load_first_pages();
     door.set_listeners(addresses.clone());
     welcome(args, &addresses, door.clock(), false);
-    until_stop(signals).await;
+    until_stop(signals, &of_process.reload).await;
     log(&QUIESCING, &[&args.name]);
     accepting.abort_all();
     let in_order = tokio::select! {
         in_order = quiesce(door, &admission) => in_order,
-        () = until_stop(signals) => false,
+        () = until_stop(signals, &of_process.reload) => false,
     };
     signals.ending(&args.name);
     if !in_order {
@@ -167,12 +187,12 @@ async fn serve(
     Ok(())
 }
 
-/// Waits for a signal that wants an end.
-async fn until_stop(signals: &Signals) {
+/// Waits for a signal that wants an end; on SIGHUP, what can change is read again meanwhile.
+pub(crate) async fn until_stop(signals: &Signals, reload: &Arc<Reload>) {
     loop {
         match signals.next().await {
             Event::Stop => return,
-            Event::Reload => tracing::info!("SIGHUP: what changed is read at the next start"),
+            Event::Reload => reload.soon(),
         }
     }
 }
@@ -182,11 +202,14 @@ pub(crate) fn listen(
     args: &RunArgs,
     (listener, came): (&ListenerConfig, Option<TcpListener>),
     config: &Config,
-    users: &Arc<Users>,
+    reload: &Reload,
     attempts: &Arc<Attempts>,
 ) -> Result<(Listening, String), RunError> {
     let tls = server_settings(listener).map_err(RunError::Tls)?;
-    let doorman = Doorman::new(&args.name, listener, &config.limits, users, attempts);
+    if let Some(tls) = &tls {
+        reload.watch(tls);
+    }
+    let doorman = Doorman::new(&args.name, listener, &config.limits, &reload.users, attempts);
     let doorman =
         doorman.map_err(|why| RunError::Config { file: args.config.clone(), error: why.into() })?;
     let scheme = doorman.scheme();
@@ -202,6 +225,21 @@ pub(crate) fn listen(
         .and_then(|socket| Listening::tcp(socket, kind))
         .map_err(|error| RunError::Listen { address: listener.address.to_string(), error })?;
     Ok((listening, format!("{scheme}://{address}")))
+}
+
+/// Listens on the local socket in the data folder.
+pub(crate) fn listen_locally(
+    args: &RunArgs,
+    config: &Config,
+    reload: &Reload,
+) -> Result<Listening, RunError> {
+    let access = LocalAccess::of_process(config.users.local_group.as_deref());
+    let access =
+        access.map_err(|why| RunError::Config { file: args.config.clone(), error: why.into() })?;
+    let path = args.data.join("towline.sock");
+    let doorman = Arc::new(Doorman::local(&args.name, &config.limits, &reload.users));
+    Listening::local(&path, ListenerKind { tls: None, doorman, elsewhere: None }, access)
+        .map_err(|error| RunError::Listen { address: path.display().to_string(), error })
 }
 
 pub(crate) fn io_threads(config: &Config) -> usize {

@@ -54,6 +54,13 @@ pub enum StartError {
         /// Name of the group.
         group: String,
     },
+    /// The data is that of a queue manager of another name.
+    OtherName {
+        /// The name that stands with the data.
+        theirs: String,
+        /// The name that it was to be started with.
+        ours: String,
+    },
     /// The log's content does not fit together.
     Restart(RestartError),
 }
@@ -78,6 +85,9 @@ impl std::fmt::Display for StartError {
                 "the log there is not that of a queue manager of this name in group '{group}'; begin \
                  with an empty folder, or set the log aside with `towline instance replace`"
             ),
+            StartError::OtherName { theirs, ours } => {
+                write!(out, "it is that of queue manager '{theirs}', not of '{ours}'")
+            }
             StartError::Restart(error) => write!(out, "{error}"),
         }
     }
@@ -199,6 +209,7 @@ pub(crate) fn bring_back(
     sync_folder(data).map_err(StartError::Folder)?;
     let disk = LinuxDisk::open(folder).map_err(StartError::Log)?;
     home.check()?;
+    crate::name::check(data, name)?;
     log(&STARTING, &[name, crate::identity::build(), &data.display().to_string()]);
     let disk: Arc<dyn Disk> = if sync_delay.is_zero() {
         Arc::new(disk)

@@ -8,21 +8,30 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use parking_lot::RwLock;
 use towline_amqp::sasl::{ITERATIONS_DEFAULT, ScramCredentials, prepared};
 
 use crate::config::UsersConfig;
 use crate::net::Comparing;
 
-/// Everybody who may log in with a name.
+/// All users, shared by all listeners. The file can be read again while they are served.
 #[derive(Debug, Default)]
 pub(crate) struct Users {
+    known: RwLock<Arc<Known>>,
+    /// A users file is named, whatever stands in it: then it is meant that clients give a name.
+    named: bool,
+    salt_secret: Option<Arc<[u8]>>,
+    pub(crate) comparing: Arc<Comparing>,
+}
+
+/// What the file and the configuration said when they were last read.
+#[derive(Debug, Default)]
+struct Known {
     by_name: HashMap<String, ScramCredentials>,
     administrators: Vec<String>,
-    salt_secret: Option<Arc<[u8]>>,
     /// What the password of a user who does not exist is compared with, so that the time of the
     /// answer does not tell who exists. No password fits it.
     nobody: Option<ScramCredentials>,
-    pub(crate) comparing: Arc<Comparing>,
 }
 
 impl Users {
@@ -31,18 +40,98 @@ impl Users {
     /// # Errors
     /// A text with file and line.
     pub(crate) fn read(config: &UsersConfig) -> Result<Users, String> {
-        let mut users = Users {
-            by_name: HashMap::new(),
-            administrators: config
-                .administrators
-                .iter()
-                .map(|name| prepared(name).into())
-                .collect(),
+        Ok(Users {
+            known: RwLock::new(Arc::new(Known::read(config)?)),
+            named: config.file.is_some(),
             salt_secret: Some(Arc::from(crate::random::bytes::<32>())),
-            nobody: nobody(ITERATIONS_DEFAULT),
             comparing: Arc::default(),
+        })
+    }
+
+    /// Reads them again: logins that come are judged by what stands there now, and an administrator
+    /// who is none any more is refused at the next request. How many users there are, and whether
+    /// anything is new.
+    ///
+    /// # Errors
+    /// A text with file and line; what was read before stays in force.
+    pub(crate) fn reload(&self, config: &UsersConfig) -> Result<(usize, bool), String> {
+        let known = Known::read(config)?;
+        let before = self.known();
+        let same = known.by_name == before.by_name && known.administrators == before.administrators;
+        let count = known.by_name.len();
+        *self.known.write() = Arc::new(known);
+        Ok((count, !same))
+    }
+
+    fn known(&self) -> Arc<Known> {
+        Arc::clone(&self.known.read())
+    }
+
+    /// One user, who administers too, for tests.
+    #[cfg(test)]
+    pub(crate) fn of(name: &str, password: &str) -> Users {
+        let credentials = ScramCredentials::derive(password, b"sixteen bytes...", 4_096);
+        let by_name = credentials.map(|found| (name.to_owned(), found)).into_iter().collect();
+        let administrators = vec![name.to_owned()];
+        let known = Known { by_name, administrators, nobody: None };
+        let comparing = Arc::new(Comparing::with_threads(1));
+        let known = RwLock::new(Arc::new(known));
+        Users { known, named: true, comparing, salt_secret: None }
+    }
+
+    /// Whether there is nobody to compare a password with.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.known().by_name.is_empty()
+    }
+
+    /// Whether the configuration names a file of them.
+    pub(crate) fn is_named(&self) -> bool {
+        self.named
+    }
+
+    pub(crate) fn credentials(&self, user: &str) -> Option<ScramCredentials> {
+        self.known().by_name.get(user).cloned()
+    }
+
+    /// Whether the password is this user's, found out when it is the turn of `address`. `None`: too
+    /// much is asked of us, later perhaps.
+    pub(crate) async fn compare(
+        self: Arc<Self>,
+        address: IpAddr,
+        user: Arc<str>,
+        password: Arc<str>,
+    ) -> Option<bool> {
+        let comparing = Arc::clone(&self.comparing);
+        comparing.compare(address, move || self.password_fits(&user, &password)).await
+    }
+
+    /// Whether the password is this user's. Takes as long for a user who does not exist as for a
+    /// wrong password.
+    fn password_fits(&self, user: &str, password: &str) -> bool {
+        let all = self.known();
+        let known = all.by_name.get(user);
+        let fits = known.or(all.nobody.as_ref()).is_some_and(|keys| keys.fits(password));
+        fits && known.is_some()
+    }
+
+    pub(crate) fn is_administrator(&self, user: &str) -> bool {
+        self.known().administrators.iter().any(|name| name == user)
+    }
+
+    pub(crate) fn salt_secret(&self) -> Arc<[u8]> {
+        self.salt_secret.clone().unwrap_or_else(|| Arc::from([0_u8; 32]))
+    }
+}
+
+impl Known {
+    fn read(config: &UsersConfig) -> Result<Known, String> {
+        let administrators = config.administrators.iter().map(|name| prepared(name).into());
+        let mut known = Known {
+            by_name: HashMap::new(),
+            administrators: administrators.collect(),
+            nobody: nobody(ITERATIONS_DEFAULT),
         };
-        let Some(path) = &config.file else { return Ok(users) };
+        let Some(path) = &config.file else { return Ok(known) };
         refuse_readable_by_others(path)?;
         let text = std::fs::read_to_string(path)
             .map_err(|error| format!("cannot read users file {}: {error}", path.display()))?;
@@ -61,56 +150,11 @@ impl Users {
             };
             let (name, credentials) = line.split_once(':').ok_or_else(wrong)?;
             let credentials = parse(credentials).ok_or_else(wrong)?;
-            users.by_name.insert(prepared(name).into_owned(), credentials);
+            known.by_name.insert(prepared(name).into_owned(), credentials);
         }
-        let iterations = users.by_name.values().map(ScramCredentials::iterations).max();
-        users.nobody = nobody(iterations.unwrap_or(ITERATIONS_DEFAULT));
-        Ok(users)
-    }
-
-    /// One user, for tests.
-    #[cfg(test)]
-    pub(crate) fn of(name: &str, password: &str) -> Users {
-        let credentials = ScramCredentials::derive(password, b"sixteen bytes...", 4_096);
-        let by_name = credentials.map(|found| (name.to_owned(), found)).into_iter().collect();
-        let comparing = Arc::new(Comparing::with_threads(1));
-        Users { by_name, comparing, ..Users::default() }
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.by_name.is_empty()
-    }
-
-    pub(crate) fn credentials(&self, user: &str) -> Option<ScramCredentials> {
-        self.by_name.get(user).cloned()
-    }
-
-    /// Whether the password is this user's, found out when it is the turn of `address`. `None`: too
-    /// much is asked of us, later perhaps.
-    pub(crate) async fn compare(
-        self: Arc<Self>,
-        address: IpAddr,
-        user: Arc<str>,
-        password: Arc<str>,
-    ) -> Option<bool> {
-        let comparing = Arc::clone(&self.comparing);
-        comparing.compare(address, move || self.password_fits(&user, &password)).await
-    }
-
-    /// Whether the password is this user's. Takes as long for a user who does not exist as for a
-    /// wrong password.
-    fn password_fits(&self, user: &str, password: &str) -> bool {
-        let known = self.by_name.get(user);
-        let fits = known.or(self.nobody.as_ref()).is_some_and(|keys| keys.fits(password));
-        fits && known.is_some()
-    }
-
-    pub(crate) fn is_administrator(&self, user: &str) -> bool {
-        self.administrators.iter().any(|name| name == user)
-    }
-
-    pub(crate) fn salt_secret(&self) -> Arc<[u8]> {
-        self.salt_secret.clone().unwrap_or_else(|| Arc::from([0_u8; 32]))
+        let iterations = known.by_name.values().map(ScramCredentials::iterations).max();
+        known.nobody = nobody(iterations.unwrap_or(ITERATIONS_DEFAULT));
+        Ok(known)
     }
 }
 
@@ -164,7 +208,8 @@ mod tests {
 
     fn read(text: &str) -> Result<Users, String> {
         let (_folder, file) = written(text, 0o600);
-        Users::read(&UsersConfig { file: Some(file), administrators: vec!["alice".into()] })
+        let administrators = vec!["alice".into()];
+        Users::read(&UsersConfig { file: Some(file), administrators, ..UsersConfig::default() })
     }
 
     fn line(name: &str, password: &str, iterations: Option<u32>) -> String {
@@ -207,6 +252,25 @@ mod tests {
         let (_folder, file) = written(&line("alice", "x", None), 0o644);
         let config = UsersConfig { file: Some(file), ..UsersConfig::default() };
         assert!(Users::read(&config).unwrap_err().contains("chmod 600"));
+    }
+
+    #[test]
+    fn a_file_that_is_read_again_counts_at_once_and_one_that_does_not_parse_changes_nothing() {
+        let (_folder, file) = written(&line("alice", "x", Some(4_096)), 0o600);
+        let administrators = vec!["alice".to_owned()];
+        let named = UsersConfig { file: Some(file.clone()), ..UsersConfig::default() };
+        let users = Users::read(&UsersConfig { administrators, ..named.clone() }).unwrap();
+        std::fs::write(&file, "alice:what").unwrap();
+        assert!(users.reload(&named).unwrap_err().contains("line 1"));
+        assert!(users.password_fits("alice", "x") && users.is_administrator("alice"));
+        std::fs::write(&file, line("bob", "y", Some(4_096))).unwrap();
+        assert_eq!(users.reload(&named), Ok((1, true)));
+        assert!(!users.password_fits("alice", "x") && !users.is_administrator("alice"));
+        assert!(users.password_fits("bob", "y"));
+        assert_eq!(users.reload(&named), Ok((1, false)));
+        std::fs::write(&file, "# no user any more\n").unwrap();
+        assert_eq!(users.reload(&named), Ok((0, true)));
+        assert!(users.is_named() && !users.password_fits("bob", "y"));
     }
 
     fn processor_time() -> Duration {

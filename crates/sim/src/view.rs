@@ -107,7 +107,8 @@ pub(crate) fn depths(
     journal: &dyn Journal,
 ) -> Result<Vec<(String, u64)>, String> {
     let mut viewer = Viewer { instance, disk, now, journal };
-    let request = Request::Admin { token: 0, kind: "status".into(), text: String::new() };
+    let request =
+        Request::Admin { token: 0, kind: "status".into(), text: String::new(), owner: true };
     let answers = viewer.ask(vec![request])?;
     let json = answers.into_iter().find_map(|response| match response {
         Response::Admin(reply) => Some(reply.json),

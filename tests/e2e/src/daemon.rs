@@ -352,6 +352,14 @@ impl Daemon {
         self.signal(Signal::STOP)
     }
 
+    /// Has it read again what can be read again (SIGHUP).
+    ///
+    /// # Errors
+    /// When the process is gone.
+    pub fn reload(&self) -> Try {
+        self.signal(Signal::HUP)
+    }
+
     /// Lets a stopped process go on (SIGCONT).
     ///
     /// # Errors

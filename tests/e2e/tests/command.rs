@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use towline_e2e::daemon::{Site, said};
+use towline_e2e::papers;
 use towline_e2e::peer::Ending;
 use towline_e2e::{Try, fail, place, require, wait};
 
@@ -151,7 +152,26 @@ fn commands_go_by_url_too() -> Try {
     elsewhere.runs(&["put", Q, "by url", "--url", &url], OK)?;
     let seen = elsewhere.runs(&["get", Q, "--url", &url], OK)?;
     require!(seen.trim() == "by url", "{seen:?}");
-    elsewhere.runs(&["status", "--json", "--url", &url], OK)?;
+    elsewhere.runs(&["status", "--json", "--url", &url], FAILED)?;
+    daemon.stop()
+}
+
+#[test]
+fn an_administrator_with_a_name_administers_by_url() -> Try {
+    let mut site = Site::closed()?;
+    let users = papers::users(site.scratch(), &[("alice", "one"), ("bob", "two")])?;
+    site.config = format!("[users]\nfile = {users:?}\nadministrators = [\"alice\"]\n");
+    let daemon = site.start()?;
+    for (user, password, code) in
+        [("alice", "one", OK), ("alice", "two", NO_CONNECTION), ("bob", "two", FAILED)]
+    {
+        let file = site.scratch().join("password");
+        fs::write(&file, password)?;
+        let url = daemon.url().replace("amqp://", &format!("amqp://{user}@"));
+        let file = file.to_string_lossy();
+        site.runs(&["status", "--url", &url, "--password-file", &file], code)?;
+        site.runs(&["mqsc", "-c", "DIS QMGR", "--url", &url, "--password-file", &file], code)?;
+    }
     daemon.stop()
 }
 

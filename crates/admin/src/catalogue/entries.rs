@@ -57,6 +57,31 @@ entries! {
     FATAL = "TWL1019E" "Queue manager '{name}' halts: {reason}.",
         "A rule inside the product was broken, so it stopped before it could do harm. Keep the \
          data folder and the log lines, start again, and report it.";
+    MESSAGES_LEFT_OUT = "TWL1030W" "{count} further messages {id} were left out.",
+        "A client can cause this message as often as it likes. Ten a minute are written, and then how \
+         many there were beside them.";
+    ENVIRONMENT_REFUSED = "TWL1031E" "The environment variable {name}={value} is refused: {reason}.",
+        "A wrong level would silence every message, errors too, so the queue manager does not start. \
+         Correct the variable or unset it.";
+    FEW_DESCRIPTORS = "TWL1032W" "With {limit} file descriptors {reachable} connections are served at \
+                                  most, not {wanted} (limits.connections_max).",
+        "The process has raised its limit as far as it may. Raise the hard limit to what is needed \
+         (LimitNOFILE of systemd, ulimit -Hn; 256 more than connections_max, and twice as many in a \
+         group), or lower limits.connections_max. Descriptors for the local socket are kept: the \
+         administrator gets in.";
+    OTHER_NAME = "TWL1033E" "Data folder {folder} is that of queue manager '{theirs}', not of '{ours}'.",
+        "A queue manager keeps its name with its data. Start it under that name, or choose another \
+         folder with --data. To rename it on purpose, remove the file 'name' in the data folder while \
+         it does not run.";
+    RELOADED = "TWL1034I" "Read again: {changed}.",
+        "SIGHUP was received. Users, administrators, certificates of listeners, \
+         backup.folders and logging.level count from now on, for connections that begin.";
+    RELOAD_FAILED = "TWL1035E" "What was read before stays in force: {reason}.",
+        "A file that was to be read again cannot be used. Correct it and send SIGHUP once more.";
+    RELOAD_LATER = "TWL1036W" "The configuration file has other values in {tables}: they count after a \
+                               restart.",
+        "Only [users] file and administrators, [backup] and [logging] can change while the queue \
+         manager runs.";
     STANDING_BY = "TWL1060I" "Queue manager '{name}' stands by: {holder} is active.",
         "Several processes share the data folder. This one waits, with its listeners closed, until the \
          active one ends, is killed, or is not heard of for longer than its lease.";
@@ -138,15 +163,36 @@ entries! {
 
     LOGIN_REFUSED = "TWL3003W" "Login from {address} as '{user}' with {mechanism} was refused.",
         "Wrong password, unknown user, or not welcome here without one. The client cannot see which \
-         of them. After three of them its address waits for answers, for some seconds at most.";
+         of them. After three of them for one name from one address, answers to it come later and later.";
     TOO_MANY_CONNECTIONS = "TWL3005W" "A connection from {address} was refused: {limit} is reached.",
         "The limit stands in [limits] of the configuration; that of the local socket is 64 and \
-         cannot be set.";
+         cannot be set, that of descriptors is told at the start (TWL1032W). A connection that has \
+         not logged in waits before it is refused.";
     TLS_FAILED = "TWL3008W" "TLS with {address} failed: {reason}.",
         "The handshake did not succeed, or the stream broke.";
     ACCEPT_FAILED = "TWL3009W" "A connection cannot be served: {reason}.",
         "Most often the process has no file descriptor left: raise its limit (ulimit -n, \
          LimitNOFILE).";
+    LISTENER_CERTIFICATE_EXPIRES = "TWL3020W" "The certificate of listener {address} expires in {days} \
+                                               days, at {time}.",
+        "From then on clients refuse it. Put a new one in its place: the file is looked at every few \
+         seconds, and counts for the connections that begin. Told each day.";
+    LISTENER_CERTIFICATE_EXPIRED = "TWL3021E" "The certificate of listener {address} has expired, at \
+                                               {time}.",
+        "Clients refuse it. Put a new one in its place: no restart is needed. Told each day.";
+    LISTENER_CERTIFICATE_READ = "TWL3022I" "Listener {address} has a new certificate, valid until \
+                                            {time}.",
+        "The files of the listener had changed. The new ones count for the connections that begin.";
+    LISTENER_CERTIFICATE_UNREADABLE = "TWL3023E" "Listener {address} keeps its certificate: {reason}.",
+        "The files of the listener have changed and cannot be used. Those that were read before stay \
+         in force.";
+    LOCAL_REFUSED = "TWL3024W" "User id {uid} was refused on the local socket.",
+        "Only the user that runs the queue manager, root and the members of users.local_group may \
+         use it. The mode of the file let in more.";
+    LOGIN_GAVE_WAY = "TWL3025W" "A connection from {address} that had not logged in was closed: others \
+                                 wait.",
+        "More connections are about to log in than limits.logins_pending_per_address_max or \
+         limits.logins_pending_max allow, and this one said nothing for a while.";
 
     LINK_UP = "TWL4101I" "Link to instance '{instance}' at {address} is up; it runs version {version}.",
         "What the group agrees on can be sent to it.";

@@ -16,24 +16,31 @@ use crate::request::{AdminReply, Request};
 /// Answers that may wait for credit.
 const REPLIES_MAX: usize = 64;
 
+/// What a client hears that may not administer.
+pub(super) const NOT_AUTHORIZED: &str = "not authorized to administer: use the local socket (--data), or log in with a name that \
+     stands in users.administrators of the configuration file";
+
 impl Front {
+    /// Whether this connection may administer now.
+    pub(super) fn may_administer(&self) -> bool {
+        self.logins.may_administer(self.user.as_deref())
+    }
+
     pub(super) fn administer(&mut self, transfer: &Transfer, requests: &mut Vec<Request>) {
         let delivery = transfer.delivery;
         let whole = transfer.payload.to_contiguous();
         match parse(&whole) {
-            // On the network even nobody in particular would have to be an administrator: it is the
-            // local socket on which everybody is.
-            Ok((kind, _, _)) if kind == "backup" && !self.logins.may_administer(None) => {
-                let why = "a backup is written with the rights of the queue manager: ask for it on \
-                           the local socket (--data)";
-                let refusal = Error::new(condition::UNAUTHORIZED_ACCESS, why);
+            // Asked at each request: the right may have been taken away since the link was attached.
+            Ok(_) if !self.may_administer() => {
+                let refusal = Error::new(condition::UNAUTHORIZED_ACCESS, NOT_AUTHORIZED);
                 self.reject(delivery, None, refusal);
             }
             Ok((kind, text, correlation)) => {
                 let in_flight = InFlight { delivery, bytes: 0 };
                 let token = self.in_flight.insert(in_flight) as u64;
                 self.admin_correlations.insert(token, correlation);
-                requests.push(Request::Admin { token, kind, text });
+                let owner = self.logins.is_owner();
+                requests.push(Request::Admin { token, kind, text, owner });
             }
             Err(why) => {
                 self.reject(delivery, None, Error::new(condition::DECODE_ERROR, why));

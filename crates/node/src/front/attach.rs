@@ -12,6 +12,7 @@ use towline_core::selector::Selector;
 use towline_core::{ConsumerId, Refusal};
 use towline_types::limits;
 
+use super::admin::NOT_AUTHORIZED;
 use super::links::{LinkUse, Opening};
 use super::{Front, NOBODY, error};
 use crate::request::{ConsumerOpened, LinkToken, ProducerOpened, Request, Terminus};
@@ -140,12 +141,10 @@ impl Front {
     }
 
     fn check_administrator(&self) -> Result<(), Error> {
-        if self.logins.may_administer(self.user.as_deref()) {
+        if self.may_administer() {
             return Ok(());
         }
-        let text = "not authorized to administer: use the local socket (--data), or add the user \
-                    to users.administrators in the configuration file";
-        Err(Error::new(condition::UNAUTHORIZED_ACCESS, text))
+        Err(Error::new(condition::UNAUTHORIZED_ACCESS, NOT_AUTHORIZED))
     }
 
     fn place(&self, address: Option<&str>, dynamic: bool, topic: bool) -> Result<Place, Error> {

@@ -37,6 +37,11 @@ pub trait Logins: Send + Sync {
     fn check(&self, claim: &Claim) -> Option<SaslCode>;
     /// Whether this user (`None`: anonymous) may administer.
     fn may_administer(&self, user: Option<&str>) -> bool;
+    /// Whether the client has the rights of the process itself: it is the same user of this machine,
+    /// or root, on the local socket. Only such a client may have files written anywhere.
+    fn is_owner(&self) -> bool {
+        false
+    }
 }
 
 /// What a connection starts with.

@@ -11,6 +11,7 @@ use towline_core::{MessageSequence, QueueId};
 use towline_types::Time;
 
 use super::{Connected, Consumer, Instance, Outbound, Producer, Routed};
+use crate::admin::Asker;
 use crate::journal::Journal;
 use crate::request::{
     ConsumerOpened, LinkToken, ProducerId, ProducerOpened, PutTo, Request, Response, Terminus,
@@ -81,9 +82,9 @@ impl Instance {
             Request::CloseConsumer { consumer, lost } => {
                 self.close_consumer(caller, consumer, lost, out);
             }
-            Request::Admin { token, kind, text } => {
-                let (who, what) = ((connection, token), (kind.as_str(), text.as_str()));
-                self.administer(now, who, what, journal, out);
+            Request::Admin { token, kind, text, owner } => {
+                let who = Asker { connection, token, owner };
+                self.administer(now, who, (&kind, &text), journal, out);
             }
             Request::Connected { container, user, address } => {
                 let connected = Connected { container, user, address };

@@ -96,6 +96,9 @@ pub struct Chore {
     pub kind: String,
     /// What more there is to say, as JSON; may be empty.
     pub text: String,
+    /// Whether the client has the rights of the process: if not, files may be written only where the
+    /// configuration allows it.
+    pub owner: bool,
 }
 
 /// Who waits for a chore.

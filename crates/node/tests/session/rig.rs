@@ -175,7 +175,7 @@ impl Rig {
     pub(crate) fn mqsc(&mut self, text: &str) {
         let connection = ConnectionId(0);
         let mut requests =
-            vec![Request::Admin { token: 0, kind: "mqsc".into(), text: text.into() }];
+            vec![Request::Admin { token: 0, kind: "mqsc".into(), text: text.into(), owner: true }];
         let input = Input::Requests { connection, requests: &mut requests };
         self.instance.step(self.now, input, &self.log, &mut self.out);
         self.settle_down();

@@ -44,13 +44,16 @@ const TABLES: &[(&str, &[&str])] = &[
             "connections_max",
             "connections_per_address_max",
             "logins_pending_max",
+            "logins_pending_per_address_max",
             "login_timeout_s",
             "idle_timeout_s",
             "io_threads",
         ],
     ),
     ("shared", &["lease_ms", "takeover_by_lock"]),
-    ("users", &["file", "administrators"]),
+    ("users", &["file", "administrators", "local_group"]),
+    ("backup", &["folders"]),
+    ("logging", &["level"]),
     (
         "group",
         &[

@@ -36,6 +36,10 @@ pub struct Config {
     pub shared: SharedConfig,
     /// Who may come in.
     pub users: UsersConfig,
+    /// Where backups may be written.
+    pub backup: BackupConfig,
+    /// What is written to standard error.
+    pub logging: LoggingConfig,
     /// The group of instances that this one is of; none: a single instance.
     pub group: Option<GroupConfig>,
 }
@@ -87,11 +91,10 @@ pub struct ListenerConfig {
     /// PLAIN (PLAIN off loopback only inside TLS), EXTERNAL with `client_authorities`.
     #[serde(default)]
     pub mechanisms: Option<Vec<String>>,
-    /// Take clients off loopback without TLS. They and their messages can be read and forged by
-    /// anybody on the way.
+    /// Accept clients of other machines without TLS. Their messages can be read and forged on the way.
     #[serde(default)]
     pub allow_plaintext: bool,
-    /// Take clients off loopback without a name.
+    /// Accept clients without a name from other machines, or beside users.
     #[serde(default)]
     pub allow_anonymous: bool,
 }
@@ -131,8 +134,10 @@ pub struct LimitsConfig {
     pub connections_max: usize,
     /// Connections at once from one address (loopback not counted).
     pub connections_per_address_max: usize,
-    /// Connections that have not logged in yet.
+    /// Connections that have not logged in yet; more wait.
     pub logins_pending_max: usize,
+    /// Those of one address, before it has logged in: each login allows it one more.
+    pub logins_pending_per_address_max: usize,
     /// Seconds in which a client must have logged in.
     pub login_timeout_s: u64,
     /// Seconds of silence after which a client is dropped; offered as AMQP idle-time-out.
@@ -160,8 +165,28 @@ pub struct UsersConfig {
     /// File with one user a line: `name:SCRAM-SHA-256$iterations:salt$stored-key:server-key` (base64),
     /// as `towline user` writes it.
     pub file: Option<PathBuf>,
-    /// Users who may administer over a network connection. On the local socket everybody may.
+    /// Users who may administer over a network connection, once they have proved who they are.
     pub administrators: Vec<String>,
+    /// Group of the operating system whose members may use the local socket too.
+    pub local_group: Option<String>,
+}
+
+/// `[backup]`
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(default, deny_unknown_fields)]
+pub struct BackupConfig {
+    /// Folders in which backups may be written that are asked for over a connection, or by a member of
+    /// `users.local_group`. Absolute.
+    pub folders: Vec<PathBuf>,
+}
+
+/// `[logging]`
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(default, deny_unknown_fields)]
+pub struct LoggingConfig {
+    /// `error`, `warn`, `info`, `debug` or `trace`, and levels of single modules (`info,module=debug`).
+    /// The variable TOWLINE_LOG counts more.
+    pub level: Option<String>,
 }
 
 impl Default for QueueManagerConfig {
@@ -214,6 +239,7 @@ impl Default for LimitsConfig {
             connections_max: 20_000,
             connections_per_address_max: 10_000,
             logins_pending_max: 512,
+            logins_pending_per_address_max: 64,
             login_timeout_s: 10,
             idle_timeout_s: 60,
             io_threads: 0,
@@ -301,6 +327,8 @@ impl Config {
         let each = limits.connections_per_address_max as u64;
         within("limits.connections_per_address_max", each, 1, 1_000_000)?;
         within("limits.logins_pending_max", limits.logins_pending_max as u64, 1, 1_000_000)?;
+        let each = limits.logins_pending_per_address_max as u64;
+        within("limits.logins_pending_per_address_max", each, 1, 1_000_000)?;
         within("limits.login_timeout_s", limits.login_timeout_s, 1, 600)?;
         within("limits.idle_timeout_s", limits.idle_timeout_s, 1, 86_400)?;
         within("limits.io_threads", limits.io_threads as u64, 0, 64)?;
@@ -312,6 +340,15 @@ impl Config {
                     rule.pattern
                 ));
             }
+        }
+        for folder in &self.backup.folders {
+            if !folder.is_absolute() {
+                return Err(format!("backup.folders: {}: not an absolute path", folder.display()));
+            }
+        }
+        if let Some(level) = &self.logging.level {
+            crate::logging::level(level)
+                .map_err(|why| format!("logging.level = '{level}': {why}"))?;
         }
         if let Some(group) = &self.group {
             group.check()?;
@@ -366,7 +403,8 @@ impl ListenerConfig {
         if !address.ip().is_loopback() && self.certificate.is_none() && !self.allow_plaintext {
             return Err(format!(
                 "listener {address} is not on loopback and has no TLS: set certificate and \
-                 private_key, or allow_plaintext = true if nobody can listen on the way"
+                 private_key, or accept clients of other machines without TLS, whose messages can be \
+                 read and forged on the way: allow_plaintext = true (--allow-plaintext)"
             ));
         }
         Ok(())

@@ -10,6 +10,7 @@ use towline_types::BatchPlace;
 
 use super::driver::Driver;
 use super::start::Opened;
+use crate::backup::Folders;
 use crate::config::Config;
 use crate::door::{Door, GroupView};
 use crate::link::relay::Here;
@@ -41,7 +42,7 @@ pub(crate) fn open_door(
     (name, config): (&str, &Config),
     opened: &Opened,
     (restart, tail): (Restart, BatchPlace),
-    serving: &Serving,
+    (serving, folders): (&Serving, &Arc<Folders>),
     (listeners, group): (Vec<String>, Arc<dyn GroupView>),
 ) -> std::io::Result<Arc<Door>> {
     let began = Instant::now();
@@ -56,7 +57,7 @@ pub(crate) fn open_door(
     door.set_group(group);
     fetcher::start(fetches, Arc::clone(&door))?;
     pager::start(page_requests, Arc::clone(&door), opened.pages.clone())?;
-    clerk::start(name, chores, &door, &opened.images)?;
+    clerk::start(name, chores, &door, (&opened.images, folders))?;
     let threads = IoThreads::start(crate::run::io_threads(config), &door)?;
     assert!(serving.threads.set(threads).is_ok(), "an instance becomes active once");
     driver.set_door(Arc::clone(&door));

@@ -22,20 +22,20 @@ use super::start::{self, Opened};
 use super::status::View;
 use super::{again, agreement, copy, elsewhere, holds, preferred, switch};
 use crate::attempts::Attempts;
+use crate::backup::Folders;
 use crate::clock::Clock;
 use crate::config::{Config, GroupConfig};
 use crate::door::{Door, GroupView};
 use crate::floating::Floating;
 use crate::housekeeping;
-use crate::identity::Doorman;
 use crate::link::relay::Reception;
 use crate::link::{self, LinkSettings, Links, Peer, StreamPurpose};
 use crate::logging::log as say;
 use crate::net::{Admission, ListenerKind, Listening};
 use crate::refused::RunError;
-use crate::run::{LocalEvent, RunArgs, listen, welcome};
-use crate::signals::{self, Signals};
-use crate::users::Users;
+use crate::reload::{self, Reload};
+use crate::run::{LocalEvent, Process, RunArgs, listen, listen_locally, until_stop, welcome};
+use crate::signals::Signals;
 
 /// How long a process that leads no more serves its connections, so that they hear their end.
 const LINGER: Duration = Duration::from_millis(60);
@@ -65,7 +65,7 @@ enum Event {
 pub(crate) fn run(
     args: &RunArgs,
     about: (&Config, &GroupConfig),
-    users: &Arc<Users>,
+    of_process: &Process,
     clock: Clock,
     signals: &Signals,
 ) -> Result<(), RunError> {
@@ -90,7 +90,7 @@ pub(crate) fn run(
         .build()
         .map_err(RunError::System)?;
     let parts = (&opened, &floating, &sockets);
-    let ended = runtime.block_on(serve(args, about, users, parts, signals))?;
+    let ended = runtime.block_on(serve(args, about, of_process, parts, signals))?;
     runtime.shutdown_background();
     if matches!(ended, Ended::Again { .. }) && signals.stop() {
         // The program that begins again would not know of it. Nothing of this one is kept, as there.
@@ -153,18 +153,18 @@ fn end_in_order(opened: &Opened) {
 async fn serve(
     args: &RunArgs,
     (config, group): (&Config, &GroupConfig),
-    users: &Arc<Users>,
+    of_process: &Process,
     (opened, floating, sockets): (&Arc<Opened>, &Floating, &Sockets),
     signals: &Signals,
 ) -> Result<Ended, RunError> {
     signals.serving();
     let (events, mut happened) = unbounded_channel();
     let (asks, mut asked) = unbounded_channel();
-    let driver = &opened.driver;
+    let (driver, reload) = (&opened.driver, &of_process.reload);
     driver.ask_for_copies_after(again::copy_pause(again::copies_failed()));
     tell_over(driver, events.clone());
-    let admission = Admission::new(config.limits.clone());
-    let listeners = Listeners::bind(args, (config, group), users, sockets)?;
+    let admission = Admission::new(config.limits.clone(), of_process.clients_max);
+    let listeners = Listeners::bind(args, (config, group), reload, sockets)?;
     let names = listeners.urls.clone();
     let entrance = start_links(args, (config, group), opened, &admission, (&listeners, sockets))?;
     sockets.close_others();
@@ -174,18 +174,14 @@ async fn serve(
     let answering =
         GroupSocket { driver: Arc::clone(driver), view: Arc::clone(&view), events: asks };
     answering.start(&args.data).map_err(RunError::System)?;
-    start_threads(args, (config, group), opened, &entrance, (names.clone(), events.clone()))?;
+    tasks.spawn(reload::watch(Arc::clone(reload)));
+    let about = (&entrance, &reload.folders, names.clone());
+    start_threads(args, (config, group), opened, about, events.clone())?;
     say(&GROUP_REPLICA, &[&group.instance, &args.name]);
     welcome(args, &names, driver.clock(), again::is_again());
     loop {
         let stop = tokio::select! {
-            told = signals.next() => match told {
-                signals::Event::Stop => true,
-                signals::Event::Reload => {
-                    tracing::info!("SIGHUP: what changed is read at the next start");
-                    false
-                }
-            },
+            () = until_stop(signals, reload) => true,
             Some(ask) = asked.recv() => match ask {
                 LocalEvent::Stop => true,
                 LocalEvent::Restart => {
@@ -266,14 +262,14 @@ impl Listeners {
     fn bind(
         args: &RunArgs,
         (config, group): (&Config, &GroupConfig),
-        users: &Arc<Users>,
+        reload: &Reload,
         sockets: &Sockets,
     ) -> Result<Listeners, RunError> {
         let attempts = Arc::new(Attempts::default());
         let (mut listening, mut kinds, mut urls) = (Vec::new(), Vec::new(), Vec::new());
         for (number, listener) in (0..).zip(&config.listener) {
             let came = sockets.take(&[listener.address]);
-            let (socket, url) = listen(args, (listener, came), config, users, &attempts)?;
+            let (socket, url) = listen(args, (listener, came), config, reload, &attempts)?;
             // Who waits at an address that is about to move would wait for ever: those are closed, and
             // told so while the address is still here.
             if let Listening::Tcp(socket, _) = &socket
@@ -291,11 +287,8 @@ impl Listeners {
             listening.push((Some(number), socket));
             urls.push(url);
         }
-        let path = args.data.join("towline.sock");
-        let doorman = Arc::new(Doorman::local(&args.name, &config.limits, users));
-        let local = ListenerKind { tls: None, doorman, elsewhere: None };
-        let socket = Listening::local(&path, local.clone())
-            .map_err(|error| RunError::Listen { address: path.display().to_string(), error })?;
+        let socket = listen_locally(args, config, reload)?;
+        let local = socket.kind().clone();
         listening.push((None, socket));
         Ok(Listeners { listening, kinds, local, urls })
     }
@@ -372,8 +365,8 @@ fn start_threads(
     args: &RunArgs,
     (config, group): (&Config, &GroupConfig),
     opened: &Arc<Opened>,
-    entrance: &Entrance,
-    (urls, events): (Vec<String>, UnboundedSender<Event>),
+    (entrance, folders, urls): (&Entrance, &Arc<Folders>, Vec<String>),
+    events: UnboundedSender<Event>,
 ) -> Result<(), RunError> {
     let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(body);
@@ -388,14 +381,14 @@ fn start_threads(
     spawn("group-house", Box::new(move || house.replica.keep_house(&house.images, policy)))?;
     let (opened, serving) = (Arc::clone(opened), Arc::clone(&entrance.serving));
     let view: Arc<dyn GroupView> = entrance.view.clone();
-    let (name, config) = (args.name.clone(), config.clone());
+    let (name, config, folders) = (args.name.clone(), config.clone(), Arc::clone(folders));
     spawn(
         "group-apply",
         Box::new(move || {
             let Some((restart, tail)) = opened.replica.apply() else { return };
             let about = (urls, view);
             let (of, back) = ((name.as_str(), &config), (restart, tail));
-            let event = match active::open_door(of, &opened, back, &serving, about) {
+            let event = match active::open_door(of, &opened, back, (&serving, &folders), about) {
                 Ok(door) => Event::Active(door),
                 Err(error) => Event::Failed(error),
             };

@@ -50,6 +50,7 @@ pub(crate) use frame::{BODY_BYTES_MAX, FrameBody, OWN_KINDS};
 pub(crate) use hello::{Greeting, Standing, StreamPurpose};
 pub(crate) use meter::LinkState;
 pub use papers::check;
+pub(crate) use rotation::{Expiry, expiry};
 pub(crate) use settings::{LinkSettings, bind};
 pub(crate) use stream::LinkStream;
 pub(crate) use terms::{INTERVAL, TIMEOUT, Terms};

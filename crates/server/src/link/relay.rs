@@ -92,7 +92,7 @@ impl<H: Here> Reception<H> {
     /// Accepts on the listener number `listener` of the configuration (`None`: the local socket) until
     /// the returned future is dropped. Clients that were accepted before stay.
     pub(crate) async fn serve(self: Arc<Self>, listener: Option<u16>, listening: Listening) {
-        let Some(acceptor) = Acceptor::new(listening) else { return };
+        let Some(mut acceptor) = Acceptor::new(listening) else { return };
         loop {
             let mut client = acceptor.next(&self.admission).await;
             let active = *self.active.borrow();
@@ -101,7 +101,7 @@ impl<H: Here> Reception<H> {
                 continue;
             }
             // It does not log in here: the active watches that, and counts it there.
-            client.place.logged_in();
+            client.place.passed_on();
             let bring = Arc::clone(&self).bring(listener.unwrap_or(LOCAL_LISTENER), client);
             self.links.streams().spawn(bring);
         }
@@ -131,7 +131,7 @@ impl<H: Here> Reception<H> {
             // It may trust whoever comes, because only this machine can.
             return refuse("the listener here is on loopback, and the client is not");
         }
-        let Some(place) = admit(&self.admission, address) else { return };
+        let Some(place) = admit(&self.admission, address).await else { return };
         let socket = ClientSocket::Relayed(stream);
         self.here.serve(Accepted { socket, address, kind: kind.clone(), place }).await;
     }
@@ -153,7 +153,7 @@ impl<H: Here> Reception<H> {
                 }
                 Err(error) => Err(error),
             },
-            ClientSocket::Local(socket) => match UnixStream::from_std(socket) {
+            ClientSocket::Local { socket, .. } => match UnixStream::from_std(socket) {
                 Ok(socket) => joined(socket, &mut stream).await,
                 Err(error) => Err(error),
             },

@@ -31,7 +31,7 @@ const DAY_S: u64 = 86_400;
 
 /// What is to be told about a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Expiry {
+pub(crate) enum Expiry {
     Far,
     /// In so many days.
     Near(u64),
@@ -108,7 +108,7 @@ pub(super) fn tell_expiry(papers: &Papers, before: Option<Told>) -> Told {
 }
 
 /// What is to be told of a certificate that expires at `at` (seconds since 1970).
-fn expiry(at: i64) -> Expiry {
+pub(crate) fn expiry(at: i64) -> Expiry {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     expiry_at(at, now)
 }

@@ -56,6 +56,8 @@ pub(crate) enum End {
     Orderly,
     /// The socket broke or the protocol was violated.
     Lost,
+    /// It had not logged in, and others waited for its place.
+    GaveWay,
 }
 
 /// How a connection came in.
@@ -146,7 +148,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
     /// Runs until the connection is over, then tells the node.
     pub(crate) async fn run(mut self) -> End {
         let end = std::future::poll_fn(|context| self.poll(context)).await;
-        self.door.disconnect(self.id, end == End::Lost);
+        self.door.disconnect(self.id, end != End::Orderly);
         if self.front.is_finished() && self.is_flushed() && !self.end_of_input {
             // Everything but the socket and its place is given back before.
             let ConnectionTask { socket, place, .. } = self;
@@ -160,6 +162,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<End> {
         for _ in 0..ROUNDS_MAX {
             let now = self.clock.now();
+            if self.gate.is_some() && self.place.poll_gives_way(context) {
+                return Poll::Ready(End::GaveWay);
+            }
             let mut progress = self.poll_login(context, now);
             progress |= self.poll_input(context, now);
             progress |= self.step_node(now);
@@ -258,10 +263,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             self.comparing = Some(Box::pin(comparison.answer()));
         }
         if self.front.is_logged_in() {
+            gate.welcomed();
             self.place.logged_in();
             self.gate = None;
         } else if self.front.is_finished() {
             gate.refused();
+        } else if gate.was_tried() {
+            self.place.spoke();
         }
     }
 

@@ -3,28 +3,31 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use socket2::{Domain, Socket, Type};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::mpsc;
-use tokio::task::LocalSet;
+use tokio::task::{JoinSet, LocalSet};
 use tokio_rustls::TlsAcceptor;
-use towline_admin::catalogue::{ACCEPT_FAILED, TLS_FAILED, TOO_MANY_CONNECTIONS};
+use towline_admin::catalogue::{
+    ACCEPT_FAILED, LOCAL_REFUSED, LOGIN_GAVE_WAY, TLS_FAILED, TOO_MANY_CONNECTIONS,
+};
 use towline_node::{Elsewhere, Front, FrontOptions};
 
-use super::admission::{Admission, Place};
-use super::connection::{ConnectionTask, Entrance};
+use super::admission::{Admission, Admitted, Place};
+use super::connection::{ConnectionTask, End, Entrance};
+use super::local::{LocalAccess, LocalRight};
 use super::tls::TlsSettings;
 use crate::door::Door;
 use crate::identity::{Doorman, Peer};
 use crate::link::LinkStream;
-use crate::logging::log;
+use crate::logging::{log, log_seldom};
 
 /// Connections served before the sockets are asked again which of them have something: a busy
 /// producer must not keep a consumer's credit waiting.
@@ -48,7 +51,7 @@ pub(crate) enum Listening {
     /// TCP, perhaps with TLS.
     Tcp(std::net::TcpListener, ListenerKind),
     /// The local socket in the data folder.
-    Local(std::os::unix::net::UnixListener, ListenerKind),
+    Local(std::os::unix::net::UnixListener, ListenerKind, LocalAccess),
 }
 
 /// Connections that wait to be accepted at a floating address: as many as elsewhere, which is what the
@@ -84,7 +87,7 @@ impl Listening {
     /// TLS, and who may come in.
     pub(crate) fn kind(&self) -> &ListenerKind {
         match self {
-            Listening::Tcp(_, kind) | Listening::Local(_, kind) => kind,
+            Listening::Tcp(_, kind) | Listening::Local(_, kind, _) => kind,
         }
     }
 
@@ -96,8 +99,12 @@ impl Listening {
         }
     }
 
-    /// Binds the local socket; only this user may open it.
-    pub(crate) fn local(path: &Path, kind: ListenerKind) -> io::Result<Listening> {
+    /// Binds the local socket, open to those to whom `access` gives it.
+    pub(crate) fn local(
+        path: &Path,
+        kind: ListenerKind,
+        access: LocalAccess,
+    ) -> io::Result<Listening> {
         // The lock on the data folder is ours, so a socket that is there is a dead one.
         match std::fs::remove_file(path) {
             Ok(()) => {}
@@ -105,9 +112,9 @@ impl Listening {
             Err(error) => return Err(error),
         }
         let listener = std::os::unix::net::UnixListener::bind(path)?;
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+        access.open_to(path)?;
         listener.set_nonblocking(true)?;
-        Ok(Listening::Local(listener, kind))
+        Ok(Listening::Local(listener, kind, access))
     }
 }
 
@@ -125,7 +132,12 @@ pub(crate) enum ClientSocket {
     /// Directly.
     Tcp(std::net::TcpStream),
     /// On the local socket.
-    Local(std::os::unix::net::UnixStream),
+    Local {
+        /// The socket.
+        socket: std::os::unix::net::UnixStream,
+        /// It is the user that runs this process, or root.
+        owner: bool,
+    },
     /// From another instance of the group, to which the client came.
     Relayed(LinkStream),
 }
@@ -159,7 +171,7 @@ impl IoThreads {
 
     /// Accepts on `listening` until the returned future is dropped.
     pub(crate) async fn accept(&self, listening: Listening, admission: Arc<Admission>) {
-        let Some(acceptor) = Acceptor::new(listening) else { return };
+        let Some(mut acceptor) = Acceptor::new(listening) else { return };
         loop {
             let accepted = acceptor.next(&admission).await;
             if !self.serve(accepted).await {
@@ -182,11 +194,13 @@ impl IoThreads {
 pub(crate) struct Acceptor {
     socket: AcceptingSocket,
     kind: ListenerKind,
+    /// Clients that wait for a place.
+    waiting: JoinSet<Option<Accepted>>,
 }
 
 enum AcceptingSocket {
     Tcp(TcpListener),
-    Local(UnixListener),
+    Local(UnixListener, LocalAccess),
 }
 
 impl Acceptor {
@@ -196,12 +210,13 @@ impl Acceptor {
             Listening::Tcp(listener, kind) => {
                 (TcpListener::from_std(listener).map(AcceptingSocket::Tcp), kind)
             }
-            Listening::Local(listener, kind) => {
-                (UnixListener::from_std(listener).map(AcceptingSocket::Local), kind)
+            Listening::Local(listener, kind, access) => {
+                let socket = UnixListener::from_std(listener);
+                (socket.map(|socket| AcceptingSocket::Local(socket, access)), kind)
             }
         };
         match socket {
-            Ok(socket) => Some(Acceptor { socket, kind }),
+            Ok(socket) => Some(Acceptor { socket, kind, waiting: JoinSet::new() }),
             Err(error) => {
                 log(&ACCEPT_FAILED, &[&error.to_string()]);
                 None
@@ -210,49 +225,94 @@ impl Acceptor {
     }
 
     /// The next client for whom there is a place.
-    pub(crate) async fn next(&self, admission: &Arc<Admission>) -> Accepted {
+    pub(crate) async fn next(&mut self, admission: &Arc<Admission>) -> Accepted {
         loop {
-            match self.accept(admission).await {
-                Ok(Some(accepted)) => return accepted,
+            let came = tokio::select! {
+                came = self.socket.accept() => came,
+                Some(waited) = self.waiting.join_next() => match waited {
+                    Ok(Some(accepted)) => return accepted,
+                    Ok(None) | Err(_) => continue,
+                },
+            };
+            match came {
+                Ok(Some((socket, address))) => {
+                    if let Some(accepted) = self.admit(admission, socket, address) {
+                        return accepted;
+                    }
+                }
                 Ok(None) => {}
                 Err(error) => {
                     // Most often no descriptor is left: accepting again at once would only spin.
-                    log(&ACCEPT_FAILED, &[&error.to_string()]);
+                    log_seldom(&ACCEPT_FAILED, &[&error.to_string()]);
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
             }
         }
     }
 
-    async fn accept(&self, admission: &Arc<Admission>) -> io::Result<Option<Accepted>> {
+    /// A client that may come in now; one that must wait does so elsewhere.
+    fn admit(
+        &mut self,
+        admission: &Arc<Admission>,
+        socket: ClientSocket,
+        address: Option<IpAddr>,
+    ) -> Option<Accepted> {
         let kind = self.kind.clone();
-        match &self.socket {
-            AcceptingSocket::Tcp(listener) => {
-                let (socket, address) = listener.accept().await?;
-                let address = Some(address.ip());
-                let Some(place) = admit(admission, address) else { return Ok(None) };
-                let socket = ClientSocket::Tcp(socket.into_std()?);
-                Ok(Some(Accepted { socket, address, kind, place }))
+        match admission.admit(address) {
+            Ok(Admitted::Now(place)) => Some(Accepted { socket, address, kind, place }),
+            Ok(Admitted::Later(waiting)) => {
+                self.waiting.spawn(async move {
+                    let place = waiting.place().await?;
+                    Some(Accepted { socket, address, kind, place })
+                });
+                None
             }
-            AcceptingSocket::Local(listener) => {
-                let (socket, _) = listener.accept().await?;
-                let Some(place) = admit(admission, None) else { return Ok(None) };
-                let socket = ClientSocket::Local(socket.into_std()?);
-                Ok(Some(Accepted { socket, address: None, kind, place }))
+            Err(limit) => {
+                refused(address, limit);
+                None
             }
         }
     }
 }
 
-/// A place for a client from `address` (`None`: the local socket); that there is none is told.
-pub(crate) fn admit(admission: &Arc<Admission>, address: Option<IpAddr>) -> Option<Place> {
+impl AcceptingSocket {
+    /// A client that came; `None` when it may not.
+    async fn accept(&self) -> io::Result<Option<(ClientSocket, Option<IpAddr>)>> {
+        match self {
+            AcceptingSocket::Tcp(listener) => {
+                let (socket, address) = listener.accept().await?;
+                Ok(Some((ClientSocket::Tcp(socket.into_std()?), Some(address.ip()))))
+            }
+            AcceptingSocket::Local(listener, access) => {
+                let (socket, _) = listener.accept().await?;
+                let uid = socket.peer_cred()?.uid();
+                let right = access.right_of(uid);
+                if right == LocalRight::None {
+                    log_seldom(&LOCAL_REFUSED, &[&uid.to_string()]);
+                    return Ok(None);
+                }
+                let (socket, owner) = (socket.into_std()?, right == LocalRight::Owner);
+                Ok(Some((ClientSocket::Local { socket, owner }, None)))
+            }
+        }
+    }
+}
+
+/// A place for a client from `address` (`None`: the local socket), which may take a while; that there
+/// is none is told.
+pub(crate) async fn admit(admission: &Arc<Admission>, address: Option<IpAddr>) -> Option<Place> {
     match admission.admit(address) {
-        Ok(place) => Some(place),
+        Ok(Admitted::Now(place)) => Some(place),
+        Ok(Admitted::Later(waiting)) => waiting.place().await,
         Err(limit) => {
-            log(&TOO_MANY_CONNECTIONS, &[&called(address), limit]);
+            refused(address, limit);
             None
         }
     }
+}
+
+fn refused(address: Option<IpAddr>, limit: &str) {
+    log_seldom(&TOO_MANY_CONNECTIONS, &[&called(address), limit]);
 }
 
 /// A client's address, for people.
@@ -261,7 +321,7 @@ pub(crate) fn called(address: Option<IpAddr>) -> String {
 }
 
 async fn serve(mut accepted: mpsc::Receiver<Accepted>, door: Arc<Door>) {
-    let mut tasks = tokio::task::JoinSet::new();
+    let mut tasks = JoinSet::new();
     loop {
         tokio::select! {
             next = accepted.recv() => match next {
@@ -285,57 +345,70 @@ async fn serve_one(accepted: Accepted, door: Arc<Door>) {
             Ok(socket) => {
                 let tuned = socket.set_nodelay(true);
                 if tuned.is_ok() {
-                    enter(socket, address, kind, place, door).await;
+                    enter(socket, (address, false), kind, place, door).await;
                 }
                 tuned
             }
             Err(error) => Err(error),
         },
-        ClientSocket::Local(socket) => match UnixStream::from_std(socket) {
+        ClientSocket::Local { socket, owner } => match UnixStream::from_std(socket) {
             Ok(socket) => {
-                enter(socket, address, kind, place, door).await;
+                enter(socket, (address, owner), kind, place, door).await;
                 Ok(())
             }
             Err(error) => Err(error),
         },
+        // From the local socket of another machine, it is nobody's owner here.
         ClientSocket::Relayed(mut stream) => {
             let settled = stream.settle();
             if settled.is_ok() {
-                enter(stream, address, kind, place, door).await;
+                enter(stream, (address, false), kind, place, door).await;
             }
             settled
         }
     };
     if let Err(error) = served {
-        log(&ACCEPT_FAILED, &[&error.to_string()]);
+        log_seldom(&ACCEPT_FAILED, &[&error.to_string()]);
     }
 }
 
 /// Shakes hands in TLS if the listener has it, then serves the client to its end.
 async fn enter<S>(
     socket: S,
-    address: Option<IpAddr>,
+    (address, owner): (Option<IpAddr>, bool),
     kind: ListenerKind,
-    place: Place,
+    mut place: Place,
     door: Arc<Door>,
 ) where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let Some(address) = address else {
-        return run(socket, Peer::Local, &kind, place, door).await;
+        return run(socket, Peer::Local { owner }, &kind, place, door).await;
     };
-    let Some(settings) = &kind.tls else {
+    let Some(tls) = &kind.tls else {
         let peer = Peer::Tcp { address, tls_identity: None, encrypted: false };
         return run(socket, peer, &kind, place, door).await;
     };
-    let handshake = TlsAcceptor::from(Arc::clone(settings)).accept(socket);
-    let shaken = tokio::time::timeout(kind.doorman.login_timeout(), handshake).await;
+    let handshake = TlsAcceptor::from(tls.current()).accept(socket);
+    let handshake = tokio::time::timeout(kind.doorman.login_timeout(), handshake);
+    let gives_way = std::future::poll_fn(|context| match place.poll_gives_way(context) {
+        true => Poll::Ready(()),
+        false => Poll::Pending,
+    });
+    let shaken = tokio::select! {
+        shaken = handshake => shaken,
+        () = gives_way => return gave_way(address),
+    };
     let socket = match shaken.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
         Ok(socket) => socket,
-        Err(error) => return log(&TLS_FAILED, &[&address.to_string(), &error.to_string()]),
+        Err(error) => return log_seldom(&TLS_FAILED, &[&address.to_string(), &error.to_string()]),
     };
     let tls_identity = crate::identity::certificate_name(socket.get_ref().1.peer_certificates());
     run(socket, Peer::Tcp { address, tls_identity, encrypted: true }, &kind, place, door).await;
+}
+
+fn gave_way(address: IpAddr) {
+    log_seldom(&LOGIN_GAVE_WAY, &[&address.to_string()]);
 }
 
 async fn run<S>(socket: S, peer: Peer, kind: &ListenerKind, place: Place, door: Arc<Door>)
@@ -347,5 +420,10 @@ where
     let options = kind.doorman.front_options(&peer, &gate);
     let options = FrontOptions { elsewhere: kind.elsewhere.clone(), ..options };
     let front = Front::new(options, door.clock().now());
-    ConnectionTask::new(socket, front, id, Entrance { place, gate }, door, outbox).run().await;
+    let task = ConnectionTask::new(socket, front, id, Entrance { place, gate }, door, outbox);
+    if task.run().await == End::GaveWay
+        && let Peer::Tcp { address, .. } = peer
+    {
+        gave_way(address);
+    }
 }

@@ -5,16 +5,18 @@ mod arrivals;
 mod comparing;
 mod connection;
 mod listener;
+mod local;
 pub(crate) mod scratch;
 #[cfg(test)]
 mod tests;
 mod tls;
 
-pub(crate) use admission::Admission;
+pub(crate) use admission::{Admission, LOCAL_CONNECTIONS_MAX};
 pub(crate) use arrivals::Arrivals;
 pub(crate) use comparing::Comparing;
 pub(crate) use listener::{
     Accepted, Acceptor, ClientSocket, IoThreads, ListenerKind, Listening, admit, bind_floating,
     called,
 };
-pub(crate) use tls::server_settings;
+pub(crate) use local::LocalAccess;
+pub(crate) use tls::{ListenerTls, server_settings};

@@ -25,7 +25,7 @@ use towline_amqp::sasl::ClientLogin;
 use towline_amqp::{ClientOptions, Connection, Event};
 use towline_node::Front;
 
-use super::admission::Admission;
+use super::admission::{Admission, Admitted};
 use super::connection::{ConnectionTask, End, Entrance};
 use crate::attempts::Attempts;
 use crate::clock::Clock;
@@ -67,7 +67,7 @@ impl Bench {
         let address = "127.0.0.1:0".parse().unwrap();
         let listener = ListenerConfig { allow_anonymous: true, ..ListenerConfig::plain(address) };
         let doorman = Doorman::new("QM1", &listener, &limits, &users, &Arc::<Attempts>::default());
-        let admission = Admission::new(limits);
+        let admission = Admission::new(limits, usize::MAX);
         Bench { door, users, doorman: doorman.unwrap(), admission, _folder: folder }
     }
 
@@ -78,7 +78,9 @@ impl Bench {
     {
         let address = IpAddr::from([127, 0, 0, 1]);
         let peer = Peer::Tcp { address, tls_identity: None, encrypted: false };
-        let place = self.admission.admit(Some(address)).unwrap();
+        let Ok(Admitted::Now(place)) = self.admission.admit(Some(address)) else {
+            panic!("there is no place")
+        };
         let (id, outbox) = self.door.connect();
         let gate = self.doorman.gate(&peer, self.door.clock());
         let front = Front::new(self.doorman.front_options(&peer, &gate), self.door.clock().now());

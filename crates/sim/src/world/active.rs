@@ -170,7 +170,8 @@ impl World {
     }
 
     fn administer(&mut self, at: At, text: &str) {
-        let request = Request::Admin { token: 0, kind: "mqsc".into(), text: text.into() };
+        let request =
+            Request::Admin { token: 0, kind: "mqsc".into(), text: text.into(), owner: true };
         let requests = &mut vec![request];
         self.step(at, Input::Requests { connection: ADMINISTRATOR, requests });
     }

@@ -10,7 +10,7 @@ use crate::attempts::Attempts;
 use crate::config::{LimitsConfig, ListenerConfig};
 use crate::identity::Doorman;
 use crate::link::relay::{Here, Reception, Where};
-use crate::net::{self, Accepted, Admission, ClientSocket, ListenerKind, Listening};
+use crate::net::{self, Accepted, Admission, ClientSocket, ListenerKind, Listening, LocalAccess};
 use crate::users::Users;
 
 /// Hands clients to the test.
@@ -48,7 +48,7 @@ impl Desk {
         let (active, watched) = watch::channel(Where::Nobody);
         let (counter, clients) = mpsc::unbounded_channel();
         let limits = LimitsConfig { connections_max, logins_pending_max: 1, ..Default::default() };
-        let admission = Admission::new(limits);
+        let admission = Admission::new(limits, usize::MAX);
         let here = Arc::new(Counter(counter));
         let reception = Reception::new(links.clone(), watched, here, admission.clone());
         Desk { links, recorder, reception, active, clients, admission }
@@ -82,7 +82,8 @@ impl Desk {
 
     async fn relayed_client(&mut self) -> (LinkStream, Accepted) {
         let mut client = self.clients.recv().await.unwrap();
-        let local = ClientSocket::Local(std::os::unix::net::UnixStream::pair().unwrap().0);
+        let socket = std::os::unix::net::UnixStream::pair().unwrap().0;
+        let local = ClientSocket::Local { socket, owner: false };
         match std::mem::replace(&mut client.socket, local) {
             ClientSocket::Relayed(mut stream) => {
                 stream.settle().unwrap();
@@ -240,7 +241,8 @@ fn the_local_socket_is_relayed_too() {
     run(async {
         let (replica, mut active) = (Desk::new(&bench, 0, 10), Desk::new(&bench, 1, 10));
         let path = bench.folder.path().join("t.sock");
-        let listening = Listening::local(&path, kind()).unwrap();
+        let listening =
+            Listening::local(&path, kind(), LocalAccess::of_process(None).unwrap()).unwrap();
         tokio::spawn(Arc::clone(&replica.reception).serve(None, listening));
         replica.active.send(Where::At(1)).unwrap();
         let mut client = tokio::net::UnixStream::connect(&path).await.unwrap();
@@ -272,16 +274,18 @@ fn the_active_serves_a_relayed_client_as_one_of_its_own_plain_or_tls() {
     )
     .unwrap();
     let io = Arc::new(net::IoThreads::start(1, &opened.door).unwrap());
-    let admission = Admission::new(LimitsConfig::default());
+    let admission = Admission::new(LimitsConfig::default(), usize::MAX);
     let (_active, watched) = watch::channel(Where::Here);
     let reception = Reception::new(Arc::new(b), watched, io, admission.clone());
     let paper = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
-    let key = rustls::pki_types::PrivateKeyDer::try_from(paper.signing_key.serialize_der());
-    let server = rustls::ServerConfig::builder()
-        .with_no_client_auth()
-        .with_single_cert(vec![paper.cert.der().clone()], key.unwrap())
-        .unwrap();
-    let kinds = [kind(), ListenerKind { tls: Some(Arc::new(server)), ..kind() }];
+    let files = ["server.pem", "server.key"].map(|name| bench.folder.path().join(name));
+    fs::write(&files[0], paper.cert.pem()).unwrap();
+    fs::write(&files[1], paper.signing_key.serialize_pem()).unwrap();
+    let [certificate, private_key] = files.map(Some);
+    let plain = ListenerConfig::plain("127.0.0.1:0".parse().unwrap());
+    let listener = ListenerConfig { certificate, private_key, ..plain };
+    let tls = net::server_settings(&listener).unwrap();
+    let kinds = [kind(), ListenerKind { tls, ..kind() }];
     let mut roots = rustls::RootCertStore::empty();
     roots.add(paper.cert.der().clone()).unwrap();
     let trusting = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();

@@ -1,0 +1,199 @@
+//! What can change while the queue manager runs: users and administrators, certificates of listeners,
+//! folders of backups, the log level. Read again on SIGHUP; certificates also when their files change.
+//!
+//! Not here: who asks for it; certificates between instances (`link::rotation`).
+//!
+//! Invariant: what cannot be used leaves in force what was read before, and is told.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use towline_admin::catalogue::{
+    LISTENER_CERTIFICATE_EXPIRED, LISTENER_CERTIFICATE_EXPIRES, LISTENER_CERTIFICATE_READ,
+    LISTENER_CERTIFICATE_UNREADABLE, RELOAD_FAILED, RELOAD_LATER, RELOADED,
+};
+
+use crate::backup::Folders;
+use crate::config::{Config, UsersConfig};
+use crate::link::{Expiry, expiry};
+use crate::logging::{log, set_level};
+use crate::net::ListenerTls;
+use crate::users::Users;
+
+/// Between two looks at the files of certificates.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// Between two warnings that a certificate expires.
+const WARN_EVERY: Duration = Duration::from_secs(86_400);
+
+/// See the module. Shared by all that need what it has.
+pub(crate) struct Reload {
+    file: Option<PathBuf>,
+    /// The configuration as it was last read and taken.
+    in_force: Mutex<Config>,
+    pub(crate) users: Arc<Users>,
+    pub(crate) folders: Arc<Folders>,
+    listeners: Mutex<Vec<Arc<ListenerTls>>>,
+}
+
+impl Reload {
+    /// Of the configuration `config` as it stands in `file`, before the command line added to it.
+    ///
+    /// # Errors
+    /// What is wrong with the users file.
+    pub(crate) fn new(file: Option<PathBuf>, config: &Config) -> Result<Arc<Reload>, String> {
+        let users = Arc::new(Users::read(&config.users)?);
+        let folders = Arc::new(Folders::new(&config.backup.folders));
+        let (in_force, listeners) = (Mutex::new(config.clone()), Mutex::default());
+        Ok(Arc::new(Reload { file, in_force, users, folders, listeners }))
+    }
+
+    /// Looks after the certificates of one more listener. Tells at once if they expire.
+    pub(crate) fn watch(&self, tls: &Arc<ListenerTls>) {
+        tell_expiry(tls);
+        self.listeners.lock().push(Arc::clone(tls));
+    }
+
+    /// Reads everything again on another thread, and tells what changed.
+    pub(crate) fn soon(self: &Arc<Self>) {
+        let this = Arc::clone(self);
+        drop(tokio::task::spawn_blocking(move || this.now()));
+    }
+
+    /// Reads everything again, and tells what changed.
+    pub(crate) fn now(&self) {
+        let mut changed = self.configuration();
+        let failed = |why: String| log(&RELOAD_FAILED, &[&why]);
+        let users = self.in_force.lock().users.clone();
+        match self.users.reload(&users) {
+            Ok((count, true)) => changed.push(format!("users ({count})")),
+            Ok((_, false)) => {}
+            Err(why) => failed(why),
+        }
+        for tls in self.listeners.lock().iter() {
+            match tls.reload() {
+                Ok(true) => changed.push(format!(
+                    "certificate of {}, valid until {}",
+                    tls.address(),
+                    tls.expires().1
+                )),
+                Ok(false) => {}
+                Err(why) => failed(why),
+            }
+        }
+        if changed.is_empty() {
+            changed.push("nothing has changed".into());
+        }
+        log(&RELOADED, &[&changed.join("; ")]);
+    }
+
+    /// Takes from the configuration file what can change now. What did.
+    fn configuration(&self) -> Vec<String> {
+        let mut changed = Vec::new();
+        let Some(file) = &self.file else { return changed };
+        let new = match Config::read(file) {
+            Ok(new) => new,
+            Err(why) => {
+                log(&RELOAD_FAILED, &[&format!("{}: {why}", file.display())]);
+                return changed;
+            }
+        };
+        let mut now = self.in_force.lock();
+        let later = later(&now, &new);
+        if !later.is_empty() {
+            log(&RELOAD_LATER, &[&later.join(", ")]);
+        }
+        if now.users.administrators != new.users.administrators {
+            changed.push("administrators".into());
+        }
+        // Without a file at the start, listeners were opened for clients without a name.
+        let file = now.users.file.as_ref().and(new.users.file.clone());
+        let file = file.or_else(|| now.users.file.clone());
+        let administrators = new.users.administrators;
+        now.users = UsersConfig { file, administrators, ..now.users.clone() };
+        if now.backup != new.backup {
+            self.folders.set(&new.backup.folders);
+            changed.push("backup.folders".into());
+        }
+        now.backup = new.backup;
+        if now.logging != new.logging {
+            match set_level(new.logging.level.as_deref()) {
+                Ok(()) => changed.push("logging.level".into()),
+                Err(why) => log(&RELOAD_FAILED, &[&why]),
+            }
+        }
+        now.logging = new.logging;
+        changed
+    }
+
+    /// Looks once at the certificates of all listeners.
+    fn look(&self, told: &mut Vec<String>) {
+        for tls in self.listeners.lock().iter() {
+            let address = tls.address();
+            match tls.reload() {
+                Ok(true) => log(&LISTENER_CERTIFICATE_READ, &[&address, &tls.expires().1]),
+                Ok(false) => {}
+                Err(why) => {
+                    let why = format!("{address}: {why}");
+                    if !told.contains(&why) {
+                        log(&LISTENER_CERTIFICATE_UNREADABLE, &[&address, &why]);
+                        told.push(why);
+                    }
+                    continue;
+                }
+            }
+            told.retain(|why| !why.starts_with(&format!("{address}: ")));
+        }
+    }
+}
+
+/// Tables of the file that differ and cannot change now.
+fn later(now: &Config, new: &Config) -> Vec<&'static str> {
+    let users = |config: &Config| (config.users.file.is_some(), config.users.local_group.clone());
+    let tables = [
+        ("[queue_manager]", now.queue_manager != new.queue_manager),
+        ("[[listener]]", now.listener != new.listener),
+        ("[[auto_define]]", now.auto_define != new.auto_define),
+        ("[log]", now.log != new.log),
+        ("[limits]", now.limits != new.limits),
+        ("[shared]", now.shared != new.shared),
+        ("[users]", users(now) != users(new)),
+        ("[group]", now.group != new.group),
+    ];
+    tables.iter().filter(|(_, differs)| *differs).map(|(name, _)| *name).collect()
+}
+
+/// Looks at the files of certificates every few seconds, and tells each day which expire.
+pub(crate) async fn watch(reload: Arc<Reload>) {
+    let (mut told, mut since) = (Vec::new(), Duration::ZERO);
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        since += LOOK_EVERY;
+        let (this, mut before) = (Arc::clone(&reload), std::mem::take(&mut told));
+        let tell = since >= WARN_EVERY;
+        // A disk that does not answer must not keep clients waiting.
+        let looked = tokio::task::spawn_blocking(move || {
+            this.look(&mut before);
+            if tell {
+                this.listeners.lock().iter().for_each(|tls| tell_expiry(tls));
+            }
+            before
+        });
+        told = looked.await.unwrap_or_default();
+        if tell {
+            since = Duration::ZERO;
+        }
+    }
+}
+
+fn tell_expiry(tls: &ListenerTls) {
+    let (address, (at, time)) = (tls.address(), tls.expires());
+    match expiry(at) {
+        Expiry::Far => {}
+        Expiry::Near(days) => {
+            log(&LISTENER_CERTIFICATE_EXPIRES, &[&address, &days.to_string(), &time]);
+        }
+        Expiry::Over => log(&LISTENER_CERTIFICATE_EXPIRED, &[&address, &time]),
+    }
+}
