@@ -10,7 +10,8 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use towline_admin::catalogue::{
-    BODY_UNREADABLE, DISK_FULL, LOG_FULL, LOG_HAS_ROOM, LOG_LOW, LOG_WRITE_FAILED, PAGE_DAMAGED,
+    BODY_UNREADABLE, DISK_FULL, LOG_EXTENT_REFUSED, LOG_FULL, LOG_HAS_ROOM, LOG_LOW,
+    LOG_WRITE_FAILED, PAGE_DAMAGED,
 };
 use towline_core::{ConnectionId, MessageSequence, PageRequest, QueueId};
 use towline_log::{Listener, Log, LogError, Space};
@@ -408,6 +409,10 @@ impl Listener for Door {
             log(&LOG_WRITE_FAILED, &[&error.to_string()]);
             std::process::exit(crate::EXIT_LOG_FAILED);
         }
+    }
+
+    fn hindered(&self, error: &LogError) {
+        log(&LOG_EXTENT_REFUSED, &[&error.to_string()]);
     }
 
     fn space(&self, space: Space) {

@@ -96,7 +96,7 @@ entries! {
          that wait, or give the log more room.";
     HOUSEKEEPING_FAILED = "TWL2013E" "Room of the recovery log cannot be given back: {reason}.",
         "An image could not be written or an extent not be reused. Nothing is lost, but the log \
-         grows. Most often the disk is full. It is tried again every second.";
+         grows. Most often the disk is full. It is tried again every second, and said once a minute.";
     BODY_UNREADABLE = "TWL2014E" "A message cannot be read from the recovery log: {reason}.",
         "The disk does not give back what was written. Stop the queue manager, run \
          'towline log verify', and restore the extent that it names from a copy.";
@@ -126,6 +126,13 @@ entries! {
         "A large unit of work has its messages in the log before it commits. When the log is nearly \
          full, the unit that began there first is rolled back, and its client is told (TWL5041E). \
          Commit more often, or give the log more room.";
+    LOG_LEFT_OVER = "TWL2040W" "Older extents were left in the recovery log: {finding}.",
+        "A call that was to give them back had failed. They are given back when no message in them \
+         lives; nothing is to be done. If extents were removed by hand, messages in those are gone: \
+         see TWL2014E.";
+    LOG_EXTENT_REFUSED = "TWL2041E" "No further extent of the recovery log can be made: {reason}.",
+        "It is tried again five times a second. What is ready is used first, then puts are refused. \
+         Nothing acknowledged is lost. Look at the rights of the log folder and at the disk.";
 
     LOGIN_REFUSED = "TWL3003W" "Login from {address} as '{user}' with {mechanism} was refused.",
         "Wrong password, unknown user, or not welcome here without one. The client cannot see which \

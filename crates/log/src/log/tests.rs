@@ -1,6 +1,7 @@
 //! What a running log promises.
 
 mod faults;
+mod names;
 
 use std::sync::Arc;
 

@@ -69,8 +69,11 @@ pub(crate) fn run(
     users: &Arc<Users>,
     clock: Clock,
 ) -> Result<(), RunError> {
-    let refused =
-        |error| RunError::Start { name: args.name.clone(), data: args.data.clone(), error };
+    let refused = |error| RunError::Start {
+        name: args.name.as_str().into(),
+        data: args.data.as_path().into(),
+        error,
+    };
     let about = (config, group);
     // First of all: the connections of the process before this one are closed, and their clients heard
     // it, because the address was still there.
