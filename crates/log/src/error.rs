@@ -9,6 +9,8 @@ use std::path::PathBuf;
 
 use towline_types::Lsn;
 
+use crate::coverage::Coverage;
+
 /// A failure of the log or of the disk under it. Text is for people; programs match the variant.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -113,8 +115,15 @@ pub enum Damage {
     ExtentSequence,
     /// A file of no length, or shorter than its header.
     ExtentLength,
-    /// An extent between others is not there.
-    ExtentMissing,
+    /// An extent between others is not there, and an older one is needed.
+    ExtentMissing(Coverage),
+    /// The extent in which reading begins, as the image says, is not there.
+    ImageExtentMissing(Coverage),
+    /// Something says that there was a log, and no extent is there.
+    NoExtents(Coverage),
+    /// Extents that no image needs lie before a gap: a call that was to let one go failed. They go when
+    /// no message in them lives.
+    LeftOver(Coverage),
     /// The log ends before the position of its newest image.
     EndsBeforeImage,
     /// The log's beginning was reclaimed, and no readable image says what was in it.
@@ -134,6 +143,37 @@ pub enum Damage {
 }
 
 impl Damage {
+    /// Which extents there are, where one is missing.
+    #[must_use]
+    pub const fn coverage(self) -> Option<Coverage> {
+        match self {
+            Damage::ExtentMissing(coverage)
+            | Damage::ImageExtentMissing(coverage)
+            | Damage::NoExtents(coverage)
+            | Damage::LeftOver(coverage) => Some(coverage),
+            Damage::Batch
+            | Damage::Chain
+            | Damage::Unreadable
+            | Damage::ExtentHeader
+            | Damage::ExtentSequence
+            | Damage::ExtentLength
+            | Damage::EndsBeforeImage
+            | Damage::ImageMissing
+            | Damage::Image
+            | Damage::ImageUnreadable
+            | Damage::Page
+            | Damage::PagesOverlap
+            | Damage::Records
+            | Damage::TornTail => None,
+        }
+    }
+
+    /// Whether the log can be used as it is, and nothing that was acknowledged is lost.
+    #[must_use]
+    pub const fn is_harmless(self) -> bool {
+        matches!(self, Damage::TornTail | Damage::LeftOver(_))
+    }
+
     /// One line for people.
     #[must_use]
     pub const fn text(self) -> &'static str {
@@ -146,11 +186,14 @@ impl Damage {
                 "the file holds another extent than its name says (old copy?)"
             }
             Damage::ExtentLength => "the file is empty or too short",
-            Damage::ExtentMissing => "an extent is missing",
+            Damage::ExtentMissing(_) => "an extent between others is missing",
+            Damage::ImageExtentMissing(_) => "the extent that the image needs first is missing",
+            Damage::NoExtents(_) => "there was a log here, and all of its extents are gone",
+            Damage::LeftOver(_) => "older extents that no image needs were left behind a gap",
             Damage::EndsBeforeImage => "the log ends before its newest image (old copy?)",
             Damage::ImageMissing => {
                 "the log's beginning is gone and no whole image covers it: put the image files \
-                 back, or restore a backup"
+                 back; or restore a backup, or in a group run 'towline instance replace'"
             }
             Damage::Image => "the image is damaged",
             Damage::ImageUnreadable => "the disk does not give the image back",
@@ -167,11 +210,19 @@ impl fmt::Display for Finding {
         let Finding { file, offset, lsn, what, .. } = self;
         if *lsn == Lsn::ZERO {
             // The page file has no positions, and nothing of the log lies at the first one.
-            return write!(out, "{file} at offset {offset}: {}", what.text());
+            write!(out, "{file} at offset {offset}: {}", what.text())?;
+        } else {
+            write!(out, "{file} at offset {offset} ({lsn}): {}", what.text())?;
         }
-        write!(out, "{file} at offset {offset} ({lsn}): {}", what.text())
+        let Some(coverage) = what.coverage() else { return Ok(()) };
+        write!(out, " ({coverage})")?;
+        if what.is_harmless() { Ok(()) } else { write!(out, "; {WAY_OUT}") }
     }
 }
+
+/// What to do when extents are gone.
+const WAY_OUT: &str = "put the files back if they are somewhere; if not, restore a backup, or in a \
+                       group run 'towline instance replace' here";
 
 impl fmt::Display for LogError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -3,9 +3,10 @@
 //! Not here: making files (`keeper`), recycling them (`reclaim`), reading them.
 //!
 //! Invariants: extents from `first` to `current` hold log, without gap, those in `ready` follow;
-//! `current` is where batches are opened; `position` is a multiple of 4 KiB inside it, or its end.
+//! `current` is where batches are opened; `position` is a multiple of 4 KiB inside it, or its end; at
+//! most one extent is not filled to its end, and it is the last of `current` and `ready`; an extent that is being let go stays counted until its file is gone.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::{fmt, io};
@@ -87,15 +88,27 @@ impl fmt::Debug for Extent {
     }
 }
 
+/// An extent behind the newest.
+#[derive(Debug)]
+pub(crate) struct Ready {
+    pub(crate) extent: Arc<Extent>,
+    /// Its end, but for one that was the newest when the end of the log was cut off.
+    pub(crate) filled_to: u64,
+}
+
 /// All extents of a running log.
 #[derive(Debug)]
 pub(crate) struct Extents {
     pub(crate) extent_bytes: u64,
     /// The oldest that holds log.
     pub(crate) first: u64,
+    /// Extents before a gap before `first`, which no image needs: let go when no body in them lives.
+    pub(crate) below: BTreeSet<u64>,
+    /// The one that is being let go.
+    pub(crate) leaving: Option<u64>,
     /// The newest.
     pub(crate) current: Arc<Extent>,
-    pub(crate) ready: VecDeque<Arc<Extent>>,
+    pub(crate) ready: VecDeque<Ready>,
     /// Names of files to be used again.
     pub(crate) spares: Vec<String>,
     /// Whether the keeper is giving a spare a new header.
@@ -104,6 +117,8 @@ pub(crate) struct Extents {
     pub(crate) position: u64,
     /// Up to where the newest holding extent was filled with zeros or written once.
     pub(crate) filled_to: u64,
+    /// The disk has no room for the rest of the extent that is not filled.
+    pub(crate) fill_refused: bool,
     /// How many extents `log_bytes_max` allows.
     pub(crate) count_max: u64,
     /// How many more files the disk had room for when it was last asked.
@@ -132,7 +147,7 @@ impl Extents {
         if need <= self.extent_bytes - self.position {
             return match self.filled_to.checked_sub(self.position) {
                 Some(limit) if limit >= need => Room::Here { limit },
-                Some(_) | None => Room::Wait,
+                Some(_) | None => self.room_when_filled(),
             };
         }
         self.room_behind()
@@ -142,7 +157,7 @@ impl Extents {
     fn room_behind(&self) -> Room {
         if self.filled_to < self.extent_bytes {
             // An extent that is left has its full length: recovery counts on it.
-            Room::Wait
+            self.room_when_filled()
         } else if !self.ready.is_empty() {
             Room::Next
         } else if self.more_extents() > 0 {
@@ -152,6 +167,11 @@ impl Extents {
         }
     }
 
+    /// What is to be done about an extent that is not filled yet.
+    fn room_when_filled(&self) -> Room {
+        if self.fill_refused { Room::Nowhere } else { Room::Wait }
+    }
+
     /// Whether a batch of `bytes` bytes can be put at this extent and offset, which lie at the
     /// position or at the beginning of the next extent.
     pub(crate) fn room_at(&self, (sequence, offset): (u64, u64), bytes: u64) -> Room {
@@ -159,7 +179,7 @@ impl Extents {
             assert_eq!(offset, self.position, "a batch goes where the one before it ends");
             return match self.filled_to.checked_sub(offset) {
                 Some(limit) if limit >= bytes => Room::Here { limit },
-                Some(_) | None => Room::Wait,
+                Some(_) | None => self.room_when_filled(),
             };
         }
         assert_eq!(sequence, self.current.sequence + 1, "extents follow each other");
@@ -170,29 +190,86 @@ impl Extents {
     /// again; or of this one.
     pub(crate) fn go_back(&mut self, to: Arc<Extent>, behind: Vec<Arc<Extent>>, position: u64) {
         assert!(position <= self.extent_bytes, "the position is inside the extent");
-        if to.sequence < self.current.sequence {
-            assert_eq!(self.filled_to, self.extent_bytes, "an extent was left whole");
-        }
         assert!(to.sequence >= self.first, "the log is there from its first extent on");
+        let left = self.current.sequence;
+        if to.sequence < left {
+            let left_filled_to = std::mem::replace(&mut self.filled_to, self.extent_bytes);
+            for extent in behind.into_iter().rev() {
+                // Only the newest may not be whole: the keeper goes on with it.
+                let is_newest = extent.sequence == left;
+                let filled_to = if is_newest { left_filled_to } else { self.extent_bytes };
+                self.ready.push_front(Ready { extent, filled_to });
+            }
+        }
         self.current = to;
         self.position = position;
-        for extent in behind.into_iter().rev() {
-            self.ready.push_front(extent);
-        }
-        let next = self.ready.front().map_or(self.current.sequence + 1, |next| next.sequence);
+        let next = self.ready.front().map_or(left + 1, |next| next.extent.sequence);
         assert_eq!(next, self.current.sequence + 1, "extents follow each other");
     }
 
     /// Goes on in the next extent.
     pub(crate) fn advance(&mut self) {
+        assert_eq!(self.filled_to, self.extent_bytes, "an extent is left whole");
         let next = self.ready.pop_front();
         assert!(next.is_some(), "an extent is ready");
         if let Some(next) = next {
-            assert_eq!(next.sequence, self.current.sequence + 1, "extents follow each other");
-            self.current = next;
+            assert_eq!(
+                next.extent.sequence,
+                self.current.sequence + 1,
+                "extents follow each other"
+            );
+            self.current = next.extent;
             self.position = EXTENT_HEADER_BYTES as u64;
-            self.filled_to = self.extent_bytes;
+            self.filled_to = next.filled_to;
         }
+    }
+
+    /// The extent that is to be filled, and from where on.
+    pub(crate) fn unfilled(&self) -> Option<(Arc<Extent>, u64)> {
+        let newest = self.ready.back().map(|ready| (&ready.extent, ready.filled_to));
+        let (extent, filled_to) = newest.unwrap_or((&self.current, self.filled_to));
+        (filled_to < self.extent_bytes).then(|| (Arc::clone(extent), filled_to))
+    }
+
+    /// An extent was filled from `from` to `to`.
+    pub(crate) fn filled(&mut self, sequence: u64, from: u64, to: u64) {
+        let ready = self.ready.iter_mut().find(|ready| ready.extent.sequence == sequence);
+        let filled_to = match ready {
+            Some(ready) => &mut ready.filled_to,
+            None => {
+                assert_eq!(sequence, self.current.sequence, "what is filled is not let go");
+                &mut self.filled_to
+            }
+        };
+        assert_eq!(*filled_to, from, "only the keeper fills");
+        *filled_to = to;
+        self.fill_refused = false;
+    }
+
+    /// The oldest extent, if it lies before `first_needed`: it counts as being let go until
+    /// [`Extents::left`] or [`Extents::stays`], and is not read meanwhile.
+    pub(crate) fn leave(&mut self, first_needed: u64) -> Option<u64> {
+        assert!(self.leaving.is_none(), "extents go one after the other");
+        let oldest = self.below.first().copied().unwrap_or(self.first);
+        if oldest < first_needed && oldest < self.current.sequence {
+            self.leaving = Some(oldest);
+        }
+        self.leaving
+    }
+
+    /// The extent that was being let go is gone; its file is `spare` if it was kept.
+    pub(crate) fn left(&mut self, spare: Option<String>) {
+        let Some(sequence) = self.leaving.take() else { return };
+        if !self.below.remove(&sequence) {
+            assert_eq!(sequence, self.first, "the oldest goes first");
+            self.first += 1;
+        }
+        self.spares.extend(spare);
+    }
+
+    /// The extent that was to be let go is still there.
+    pub(crate) fn stays(&mut self) {
+        self.leaving = None;
     }
 
     /// Sequence of the extent that is made ready next.
@@ -207,12 +284,13 @@ impl Extents {
 
     /// Whether an extent holds log.
     pub(crate) fn holds(&self, sequence: u64) -> bool {
-        (self.first..=self.current.sequence).contains(&sequence)
+        let is_there = (self.first..=self.current.sequence).contains(&sequence);
+        (is_there || self.below.contains(&sequence)) && self.leaving != Some(sequence)
     }
 
     /// Files of extent size that are there.
     pub(crate) fn count(&self) -> u64 {
-        self.holding() + self.ready.len() as u64 + self.reusable()
+        self.holding() + (self.below.len() + self.ready.len()) as u64 + self.reusable()
     }
 
     fn reusable(&self) -> u64 {
@@ -227,7 +305,13 @@ impl Extents {
 
     /// Bytes that are ready to be written.
     pub(crate) fn bytes_held(&self) -> u64 {
-        self.extent_bytes - self.position + self.ready.len() as u64 * self.extent_bytes
+        if self.fill_refused && self.filled_to < self.extent_bytes {
+            // What is ready behind it cannot be gone on to.
+            return self.filled_to.saturating_sub(self.position);
+        }
+        let whole =
+            |ready: &Ready| if self.fill_refused { ready.filled_to } else { self.extent_bytes };
+        self.extent_bytes - self.position + self.ready.iter().map(whole).sum::<u64>()
     }
 
     /// Whether another extent should be made ready: the reserve and a whole extent are held.
@@ -237,8 +321,8 @@ impl Extents {
 
     /// How much room there is.
     pub(crate) fn space(&self) -> Space {
-        let bytes =
-            self.bytes_held().saturating_add(self.more_extents().saturating_mul(self.extent_bytes));
+        let more = if self.fill_refused { 0 } else { self.more_extents() };
+        let bytes = self.bytes_held().saturating_add(more.saturating_mul(self.extent_bytes));
         if bytes <= self.reserve_bytes {
             Space::Full
         } else if bytes < self.reserve_bytes + self.extent_bytes {

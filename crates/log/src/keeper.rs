@@ -6,8 +6,10 @@
 //! is used again and again. Not here: letting extents go (`reclaim`).
 //!
 //! Invariants: an extent gets its name `extent-...` only when its header and all of it are synced;
-//! zeros are only written where no batch may have been opened (beyond `filled_to`); the keeper
-//! never calls the listener about room, because the listener may append and so wait for the keeper.
+//! zeros are only written where no batch may have been opened (beyond `filled_to`); a file that is not
+//! log yet may fail in any way, and another is made later, but a failed sync of names, or of an extent
+//! that holds batches, ends the log; the keeper never calls the listener about room, because the
+//! listener may append and so wait for the keeper.
 
 use std::io;
 use std::sync::{Arc, PoisonError};
@@ -16,8 +18,9 @@ use std::time::Duration;
 use crate::block::Aligned;
 use crate::disk::{Disk, DiskFile};
 use crate::error::{LogError, is_full};
-use crate::extents::{Extent, Space};
+use crate::extents::{Extent, Ready, Space};
 use crate::format::{EXTENT_HEADER_BYTES, ExtentHeader, LogId, extent_name, size};
+use crate::image;
 use crate::shared::{Phase, Shared, wait};
 use crate::writer::fail;
 
@@ -29,7 +32,7 @@ const RETRY: Duration = Duration::from_millis(200);
 pub(crate) const NEW_NAME: &str = "new";
 
 enum Chore {
-    /// Fill the newest extent from here on.
+    /// Fill this extent from here on.
     Fill(Arc<Extent>, u64),
     /// Make the next extent ready, from the spare if there is one.
     Prepare {
@@ -39,26 +42,36 @@ enum Chore {
     Stop,
 }
 
+/// Why a chore was not done.
+enum Failure {
+    /// Nothing of the log is touched: the same may go well later.
+    Again(io::Error),
+    /// What is on the disk is not known: the log ends.
+    Final(io::Error),
+    /// The log ended.
+    Ended,
+}
+
 /// Body of the keeper thread.
 pub(crate) fn run(shared: &Arc<Shared>) {
     let mut refused = false;
+    let mut told = None;
     loop {
         let result = match next(shared, &mut refused) {
             Chore::Fill(extent, from) => fill(shared, &extent, from),
-            Chore::Prepare { sequence, spare } => {
-                let prepared = prepare_next(shared, sequence, spare.as_deref());
-                refused = prepared.as_ref().is_err_and(is_full);
-                if refused {
-                    take_back(shared, spare);
-                    Ok(())
-                } else {
-                    prepared
-                }
-            }
+            Chore::Prepare { sequence, spare } => prepare_next(shared, sequence, spare),
             Chore::Stop => return,
         };
-        if let Err(error) = result {
-            fail(shared, &LogError::io("make an extent ready", NEW_NAME, error));
+        match result {
+            Ok(()) => (refused, told) = (false, None),
+            Err(Failure::Again(error)) => {
+                refused = true;
+                refuse(shared, error, &mut told);
+            }
+            Err(Failure::Final(error)) => {
+                fail(shared, &LogError::io("make an extent ready", NEW_NAME, error));
+            }
+            Err(Failure::Ended) => {}
         }
     }
 }
@@ -69,7 +82,11 @@ pub(crate) fn tell(shared: &Arc<Shared>) {
     let mut told = Space::Ample;
     let mut state = shared.state();
     while !state.is_ending() {
-        if state.space == told {
+        if let Some(error) = state.hindrance.take() {
+            drop(state);
+            shared.listener.hindered(&error);
+            state = shared.state();
+        } else if state.space == told {
             state = wait(&shared.teller, state);
         } else {
             told = state.space;
@@ -80,12 +97,17 @@ pub(crate) fn tell(shared: &Arc<Shared>) {
     }
 }
 
-/// Enters that the disk has no room for another extent.
-fn take_back(shared: &Shared, spare: Option<String>) {
+/// Enters that the disk gives no further extent, or no more of the newest one. Why is told when it is
+/// not that the disk is full, and not what was told last.
+fn refuse(shared: &Shared, error: io::Error, told: &mut Option<io::ErrorKind>) {
     let mut state = shared.state();
     state.extents.disk_room = 0;
-    state.extents.spares.extend(spare);
-    state.extents.recycling = false;
+    state.extents.fill_refused = state.extents.unfilled().is_some();
+    if !is_full(&error) && *told != Some(error.kind()) {
+        *told = Some(error.kind());
+        state.hindrance = Some(LogError::io("make an extent ready", NEW_NAME, error));
+        shared.teller.notify_one();
+    }
     shared.wake_appenders(&state);
 }
 
@@ -96,10 +118,10 @@ fn next(shared: &Shared, refused: &mut bool) -> Chore {
             Phase::Stopped | Phase::Failed => return Chore::Stop,
             Phase::Running | Phase::Closing => {}
         }
-        if state.extents.filled_to < state.extents.extent_bytes {
-            return Chore::Fill(Arc::clone(&state.extents.current), state.extents.filled_to);
-        }
         if !*refused {
+            if let Some((extent, from)) = state.extents.unfilled() {
+                return Chore::Fill(extent, from);
+            }
             let disk_room = shared.disk.free_bytes() / state.extents.extent_bytes;
             if disk_room < state.extents.disk_room {
                 // Somebody may wait for an extent that will not come after all.
@@ -128,65 +150,95 @@ fn next(shared: &Shared, refused: &mut bool) -> Chore {
     }
 }
 
-/// Fills a piece of the newest extent; batches follow into it.
-fn fill(shared: &Shared, extent: &Extent, from: u64) -> io::Result<()> {
+/// Fills a piece of the newest extent; batches follow into it. Where that came with a copy, or from a
+/// backup, the room for it was not set aside yet.
+fn fill(shared: &Shared, extent: &Extent, from: u64) -> Result<(), Failure> {
     let extent_bytes = shared.options.extent_bytes;
     let to = extent_bytes.min(from + FILL_BYTES);
-    extent.file.write_at(Aligned::zeroed(size(to - from)).bytes(), from)?;
-    extent.file.sync_data()?;
-    let mut state = shared.state();
-    if state.extents.current.sequence == extent.sequence {
-        assert_eq!(state.extents.filled_to, from, "only the keeper fills");
-        state.extents.filled_to = to;
+    let file = extent.file.as_ref();
+    file.reserve(extent_bytes).map_err(Failure::Again)?;
+    if let Err(error) = file.write_at(Aligned::zeroed(size(to - from)).bytes(), from) {
+        if !is_full(&error) {
+            return Err(Failure::Final(error));
+        }
+        // Some of it may be there, and a start wants whole blocks. When this fails too, it is written
+        // over soon.
+        drop(file.cut(from));
+        return Err(Failure::Again(error));
     }
+    // It may say that a batch beside it was not written: never tried again.
+    file.sync_data().map_err(Failure::Final)?;
+    let mut state = shared.state();
+    state.extents.filled(extent.sequence, from, to);
     shared.wake_appenders(&state);
     Ok(())
 }
 
-fn prepare_next(shared: &Shared, sequence: u64, spare: Option<&str>) -> io::Result<()> {
+fn prepare_next(shared: &Shared, sequence: u64, spare: Option<String>) -> Result<(), Failure> {
     let header =
         ExtentHeader { log_id: shared.log_id, sequence, extent_bytes: shared.options.extent_bytes };
     let disk = shared.disk.as_ref();
+    let is_new = spare.is_none();
     let file = match spare {
-        Some(spare) => recycle(disk, spare, header)?,
+        Some(spare) => {
+            let recycled = recycle(disk, &spare, header);
+            recycled.map_err(|error| take_back(shared, spare, error))?
+        }
         None => {
-            let made = make(disk, header, header.extent_bytes, &|| shared.state().is_ending());
-            match made {
+            let is_ending = || shared.state().is_ending();
+            match make(disk, header, header.extent_bytes, &is_ending) {
                 Ok(Some(file)) => file,
-                Ok(None) => return Ok(()),
+                Ok(None) => return Err(Failure::Ended),
                 Err(error) => {
-                    // What was made so far must not take the room that is wanting.
-                    disk.remove(NEW_NAME).or_else(ignore_absent)?;
-                    return Err(error);
+                    // What was made so far must not take the room that is wanting. When it cannot be
+                    // removed, the next try empties it.
+                    drop(disk.remove(NEW_NAME));
+                    return Err(Failure::Again(error));
                 }
             }
         }
     };
+    // Whether the name is there is not known when this fails, nor by trying again.
+    image::sync_names(shared).map_err(|_| Failure::Ended)?;
     let mut state = shared.state();
-    assert_eq!(state.extents.next_sequence(), sequence, "only the keeper makes extents ready");
-    state.extents.ready.push_back(Arc::new(Extent::made(sequence, file)));
-    if spare.is_none() {
+    let extents = &mut state.extents;
+    assert_eq!(extents.next_sequence(), sequence, "only the keeper makes extents ready");
+    let (extent, filled_to) = (Arc::new(Extent::made(sequence, file)), extents.extent_bytes);
+    extents.ready.push_back(Ready { extent, filled_to });
+    if is_new {
         // What it took is not there a second time; the disk is asked again soon.
-        state.extents.disk_room = state.extents.disk_room.saturating_sub(1);
+        extents.disk_room = extents.disk_room.saturating_sub(1);
     }
-    state.extents.recycling = false;
+    extents.recycling = false;
     shared.wake_appenders(&state);
     Ok(())
 }
 
+/// A spare could not be used. On a full disk it is kept for later: its room is what there is. Otherwise
+/// it goes, so that another file is tried; one that cannot be removed either is found by the next start.
+fn take_back(shared: &Shared, spare: String, error: io::Error) -> Failure {
+    let is_kept = is_full(&error);
+    if !is_kept {
+        drop(shared.disk.remove(&spare));
+    }
+    let mut state = shared.state();
+    state.extents.recycling = false;
+    state.extents.spares.extend(is_kept.then_some(spare));
+    Failure::Again(error)
+}
+
 /// Gives a used file of full length a new header and name. What else is in it is worthless: it
-/// carries other positions.
+/// carries other positions. The name is not synced yet.
 fn recycle(disk: &dyn Disk, spare: &str, header: ExtentHeader) -> io::Result<Arc<dyn DiskFile>> {
     let file = disk.open(spare)?;
     write_header(file.as_ref(), header)?;
     file.sync_data()?;
     disk.rename(spare, &extent_name(header.sequence))?;
-    disk.sync_names()?;
     Ok(file)
 }
 
-/// Makes an extent whose first `filled` bytes are written. `None` when `is_ending` says so between
-/// two pieces.
+/// Makes an extent whose first `filled` bytes are written; its name is not synced yet. `None` when
+/// `is_ending` says so between two pieces.
 pub(crate) fn make(
     disk: &dyn Disk,
     header: ExtentHeader,
@@ -208,7 +260,6 @@ pub(crate) fn make(
     write_header(file.as_ref(), header)?;
     file.sync_data()?;
     disk.rename(NEW_NAME, &extent_name(header.sequence))?;
-    disk.sync_names()?;
     Ok(Some(file))
 }
 
@@ -221,10 +272,6 @@ fn write_header(file: &dyn DiskFile, header: ExtentHeader) -> io::Result<()> {
 /// Which log a new extent belongs to, for the first one.
 pub(crate) fn first_header(log_id: LogId, extent_bytes: u64) -> ExtentHeader {
     ExtentHeader { log_id, sequence: 0, extent_bytes }
-}
-
-fn ignore_absent(error: io::Error) -> io::Result<()> {
-    if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ pub mod backup;
 mod batch;
 mod block;
 mod cache;
+mod coverage;
 pub mod disk;
 mod error;
 mod extents;
@@ -52,6 +53,7 @@ pub mod times;
 mod writer;
 
 pub use append::Appender;
+pub use coverage::Coverage;
 pub use disk::{DelayDisk, Disk, DiskFile, FileSystem, LinuxDisk, MemoryDisk};
 pub use error::{Damage, Finding, LogError};
 pub use format::{FORMAT_VERSION, LogId};

@@ -47,6 +47,9 @@ pub trait Listener: Send + Sync {
     /// The room changed. The log begins as [`Space::Ample`]. A change that is over before it could
     /// be told is not told.
     fn space(&self, space: Space);
+    /// No further extent can be made, for another reason than a full disk; it is tried again five times
+    /// a second, and nothing is lost. Told once until it went well. Called as `space` is.
+    fn hindered(&self, _error: &LogError) {}
 }
 
 /// A running log. A cheap handle: clones share one log; the last one dropped stops its threads

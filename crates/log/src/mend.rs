@@ -14,6 +14,7 @@ use towline_types::Lsn;
 
 use crate::backup::{Backup, BackupError};
 use crate::block::Aligned;
+use crate::coverage::Coverage;
 use crate::disk::{Disk, DiskFile, LinuxDisk};
 use crate::error::{Damage, Finding, LogError};
 use crate::format::{
@@ -135,7 +136,7 @@ impl Mender<'_> {
                 }
                 Damage::ExtentHeader
             } else {
-                Damage::ExtentMissing
+                Damage::ExtentMissing(Coverage::of(folder.extents.iter().copied(), None))
             };
             let lsn = Lsn(sequence.saturating_mul(self.identity.extent_bytes));
             let file = extent_name(sequence);

@@ -13,7 +13,7 @@ use crate::error::{Damage, Finding, LogError};
 use crate::format::{BATCH_HEADER_BYTES, BLOCK_BYTES, image_name};
 use crate::image::{self, Loaded};
 use crate::record::{Kind, Records};
-use crate::recover::files::{Files, Folder};
+use crate::recover::files::{Files, Folder, Images, no_extents};
 use crate::recover::finding;
 use crate::recover::scan::{Place, Scan};
 use crate::recover::table::{self, TailVerdict};
@@ -113,10 +113,11 @@ pub struct VerifyReport {
 }
 
 impl VerifyReport {
-    /// Whether nothing but a torn tail was found: the log can be started, nothing durable is lost.
+    /// Whether nothing but a torn tail was found, or extents that no image needs: the log can be
+    /// started, nothing durable is lost.
     #[must_use]
     pub fn is_sound(&self) -> bool {
-        self.findings.iter().all(|finding| finding.what == Damage::TornTail)
+        self.findings.iter().all(|finding| finding.what.is_harmless())
     }
 }
 
@@ -140,9 +141,19 @@ pub fn dump_disk(
     show: &mut dyn FnMut(Item<'_>),
 ) -> Result<(), LogError> {
     let folder = Folder::list(disk.as_ref())?;
-    let Some(mut files) = Files::of(disk, &folder)? else { return Ok(()) };
-    files.check(disk.as_ref(), ..)?;
+    let Some(mut files) = Files::of(disk, &folder)? else {
+        return if folder.held_log() { Err(no_extents(&folder)) } else { Ok(()) };
+    };
     let log_id = files.identity().log_id;
+    let newest = Images::load(disk.as_ref(), &folder, log_id, Lsn(u64::MAX))?.newest;
+    let lacking = files.cover(newest.map(|(header, _)| header)).err();
+    if let Some(LogError::Damaged(finding)) = lacking {
+        show(Item::Finding(&finding));
+    }
+    if let Some(finding) = files.left_over() {
+        show(Item::Finding(&finding));
+    }
+    files.check(disk.as_ref(), ..)?;
     let mut last_image = None;
     for &at in &folder.images {
         match image::load(disk.as_ref(), at)? {

@@ -2,9 +2,13 @@
 //!
 //! Not here: who needs what (the node says so, and `hold`); making spares into extents again (`keeper`).
 //!
-//! Invariants: extents go oldest first and each one durably before the next, so that what is left
-//! after a crash has no gap; what the older of the kept images needs stays, so that it can be used
-//! when the newer one cannot.
+//! Invariants: extents go oldest first and each one durably before the next, and where the log begins
+//! moves only when the file is gone: so what is left after a crash, or after a call that failed, has no
+//! gap, and what could not be let go is tried again. What the older of the kept images needs stays, so
+//! that it can be used when the newer one cannot. Only one call lets extents go at a time
+//! (`housekeeping` is held), and no body is read from the extent that goes.
+
+use std::io;
 
 use towline_types::Lsn;
 
@@ -34,17 +38,16 @@ pub(crate) fn reclaim(shared: &Shared, keep_from: Lsn) -> Result<(), LogError> {
         needed = needed.min(held);
     }
     let first_needed = needed.0 / shared.options.extent_bytes;
-    while let Some((sequence, keep_file)) = take_oldest(shared, first_needed) {
-        let name = extent_name(sequence);
-        let spare = spare_name(sequence);
-        let disk = shared.disk.as_ref();
+    while let Some(sequence) = leave(shared, first_needed) {
         shared.handles.forget(sequence);
-        let gone = if keep_file { disk.rename(&name, &spare) } else { disk.remove(&name) };
-        gone.map_err(|e| LogError::io("let an extent go", &name, e))?;
-        sync_names(shared)?;
+        let gone = let_go(shared, sequence).and_then(|spare| sync_names(shared).map(|()| spare));
         let mut state = shared.state();
-        if keep_file {
-            state.extents.spares.push(spare);
+        match gone {
+            Ok(spare) => state.extents.left(spare),
+            Err(error) => {
+                state.extents.stays();
+                return Err(error);
+            }
         }
         shared.wake_appenders(&state);
         shared.keeper.notify_one();
@@ -52,16 +55,35 @@ pub(crate) fn reclaim(shared: &Shared, keep_from: Lsn) -> Result<(), LogError> {
     Ok(())
 }
 
-/// Takes the oldest extent out of those that hold log, if nobody needs it; and whether its file is
-/// worth keeping.
-fn take_oldest(shared: &Shared, first_needed: u64) -> Option<(u64, bool)> {
-    let spares_max = if shared.options.recycle_extents { SPARES_MAX } else { 0 };
-    let mut state = shared.state();
-    let extents = &mut state.extents;
-    let oldest = extents.first;
-    if oldest >= first_needed || oldest == extents.current.sequence {
-        return None;
+/// The oldest extent, if nobody needs it. From now on nobody reads it; what the node said that it
+/// needs lies behind it.
+fn leave(shared: &Shared, first_needed: u64) -> Option<u64> {
+    shared.state().extents.leave(first_needed)
+}
+
+/// Gives the file of an extent another name, which is returned, or removes it. A file system that is
+/// full may refuse a name and allow a removal.
+fn let_go(shared: &Shared, sequence: u64) -> Result<Option<String>, LogError> {
+    let disk = shared.disk.as_ref();
+    let name = extent_name(sequence);
+    if is_worth_keeping(shared, sequence) {
+        let spare = spare_name(sequence);
+        if disk.rename(&name, &spare).is_ok() {
+            return Ok(Some(spare));
+        }
     }
-    extents.first += 1;
-    Some((oldest, extents.spares.len() < spares_max))
+    match disk.remove(&name) {
+        Ok(()) => Ok(None),
+        // Removed by somebody else, or by a call that failed and yet was carried out.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(LogError::io("let an extent go", &name, error)),
+    }
+}
+
+/// Whether the file is to be used again. One below a gap was never looked at.
+fn is_worth_keeping(shared: &Shared, sequence: u64) -> bool {
+    let spares_max = if shared.options.recycle_extents { SPARES_MAX } else { 0 };
+    let state = shared.state();
+    let extents = &state.extents;
+    sequence >= extents.first && extents.spares.len() < spares_max
 }

@@ -182,18 +182,18 @@ impl Recovery {
         options.check()?;
         let mut folder = Folder::list(disk.as_ref())?;
         if folder.extents.is_empty() {
-            if let Some(at) = folder.images.last() {
-                let sequence = at.0.saturating_sub(1) / options.extent_bytes;
-                return Err(files::missing(sequence, options.extent_bytes));
+            if folder.held_log() {
+                return Err(files::no_extents(&folder));
             }
             let header = keeper::first_header(new_log_id, options.extent_bytes);
             let filled = FIRST_FILL_BYTES.min(options.extent_bytes);
             keeper::make(disk.as_ref(), header, filled, &|| false)
+                .and_then(|_| disk.sync_names())
                 .map_err(|e| LogError::io("make the first extent", &disk.name(), e))?;
             folder = Folder::list(disk.as_ref())?;
         }
         let Some(files) = Files::of(&disk, &folder)? else {
-            return Err(files::missing(0, options.extent_bytes));
+            return Err(files::no_extents(&folder));
         };
         options.extent_bytes = files.identity().extent_bytes;
         options.check()?;
@@ -227,16 +227,8 @@ impl Recovery {
 
     /// Checks that the log is there from the image on, and the files in which it is.
     fn check_covered(&mut self) -> Result<(), LogError> {
-        let first_read = self.first_read();
-        self.check_files(first_read)?;
-        if self.files.length(first_read).is_some() {
-            return Ok(());
-        }
-        let bytes = self.options.extent_bytes;
-        if self.image.is_some() && first_read > self.files.last() {
-            return Err(files::missing(first_read, bytes));
-        }
-        Err(beginning_is_gone(self.files.first(), bytes))
+        self.files.cover(self.image.as_ref().map(|(header, _)| *header))?;
+        self.check_files(self.first_read())
     }
 
     fn check_files(&mut self, from: u64) -> Result<(), LogError> {
@@ -346,6 +338,8 @@ impl Recovery {
                     let bytes = self.options.extent_bytes;
                     return Err(ReplayError::Log(beginning_is_gone(self.files.first(), bytes)));
                 }
+                // A message may live in what lies before a gap, and be rebuilt from there alone.
+                self.files.check_no_gap().map_err(ReplayError::Log)?;
                 self.check_files(self.files.first()).map_err(ReplayError::Log)?;
                 (Scan::new(&self.files, self.files.first()), Lsn::ZERO)
             }
@@ -385,6 +379,7 @@ impl Recovery {
         self.failed = repaired.is_err();
         report.syncs = repaired.map_err(ReplayError::Log)?;
         report.syncing = began.elapsed();
+        self.findings.extend(self.files.left_over());
         self.seen = seen;
         self.tail = Some(Tail { place, link, end, batch_bytes });
         progress.end();

@@ -18,6 +18,7 @@ use crate::batch::Batch;
 use crate::block::Aligned;
 use crate::cache::Cache;
 use crate::disk::Disk;
+use crate::error::LogError;
 use crate::extents::{Extents, Room};
 use crate::format::{BATCH_HEADER_BYTES, EXTENT_HEADER_BYTES, LogId, padded, size};
 use crate::handles::Handles;
@@ -164,6 +165,8 @@ pub(crate) struct State {
     pub(crate) extents: Extents,
     /// How much room the keeper last saw; the listener is told.
     pub(crate) space: Space,
+    /// Why no further extent can be made, until the listener was told.
+    pub(crate) hindrance: Option<LogError>,
     /// Buffers to be used again.
     pub(crate) pool: Vec<Vec<u8>>,
 }

@@ -33,6 +33,7 @@ struct Seen {
     failures: Vec<String>,
     durable_after_failure: bool,
     spaces: Vec<Space>,
+    hindrances: usize,
 }
 
 impl Watch {
@@ -86,6 +87,10 @@ impl Watch {
         }
     }
 
+    pub(crate) fn hindrances(&self) -> usize {
+        hold(&self.seen).hindrances
+    }
+
     pub(crate) fn durable(&self) -> Vec<Lsn> {
         hold(&self.seen).durable.clone()
     }
@@ -120,6 +125,10 @@ impl Listener for Watch {
     fn failed(&self, error: &LogError) {
         hold(&self.seen).failures.push(error.to_string());
         self.changed.notify_all();
+    }
+
+    fn hindered(&self, _error: &LogError) {
+        hold(&self.seen).hindrances += 1;
     }
 
     fn space(&self, space: Space) {

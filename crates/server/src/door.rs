@@ -10,8 +10,8 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use towline_admin::catalogue::{
-    BODY_UNREADABLE, DISK_FULL, LOG_FULL, LOG_HAS_ROOM, LOG_LOW, LOG_WRITE_FAILED,
-    MESSAGE_SET_ASIDE, MESSAGE_STAYS_DAMAGED, PAGE_DAMAGED,
+    BODY_UNREADABLE, DISK_FULL, LOG_EXTENT_REFUSED, LOG_FULL, LOG_HAS_ROOM, LOG_LOW,
+    LOG_WRITE_FAILED, MESSAGE_SET_ASIDE, MESSAGE_STAYS_DAMAGED, PAGE_DAMAGED,
 };
 use towline_core::{
     ConnectionId, ConsumerId, MessageSequence, PageRequest, QueueId, SetAside, Unreadable,
@@ -432,6 +432,10 @@ impl Listener for Door {
             log(&LOG_WRITE_FAILED, &[&error.to_string()]);
             std::process::exit(crate::EXIT_LOG_FAILED);
         }
+    }
+
+    fn hindered(&self, error: &LogError) {
+        log(&LOG_EXTENT_REFUSED, &[&error.to_string()]);
     }
 
     fn space(&self, space: Space) {

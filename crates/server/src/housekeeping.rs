@@ -203,7 +203,7 @@ pub(crate) async fn reclaim(door: Arc<Door>, images: Arc<Images>, policy: Policy
                 carried = upto;
                 match taken {
                     Ok(now) => last = now,
-                    Err(error) => say(&HOUSEKEEPING_FAILED, &[&error.to_string()]),
+                    Err(error) => last.refused(&error),
                 }
             }
             Err(error) => say(&HOUSEKEEPING_FAILED, &[&error.to_string()]),
@@ -227,12 +227,29 @@ fn note_time(door: &Door, images: &Images) {
 pub(crate) struct LastImage {
     at: Lsn,
     taken: Instant,
+    /// Extents may be there that could not be let go: by the last call, or by the process before.
+    owes: bool,
+    /// When it was said last that something was refused, since it last went well.
+    said: Option<Instant>,
 }
 
+/// How often it is said that room cannot be given back, while that is tried each second.
+const SAY_AGAIN: Duration = Duration::from_secs(60);
+
 impl LastImage {
+    /// An image, or letting extents go, was refused: it is tried again at the next look.
+    pub(crate) fn refused(&mut self, error: &LogError) {
+        self.owes = true;
+        if self.said.is_none_or(|said| said.elapsed() >= SAY_AGAIN) {
+            self.said = Some(Instant::now());
+            say(&HOUSEKEEPING_FAILED, &[&error.to_string()]);
+        }
+    }
+
     /// As it is at the start of a process.
     pub(crate) fn begin(log: &Log) -> LastImage {
-        LastImage { at: log.image_at().unwrap_or(Lsn::ZERO), taken: Instant::now() }
+        let at = log.image_at().unwrap_or(Lsn::ZERO);
+        LastImage { at, taken: Instant::now(), owes: true, said: None }
     }
 }
 
@@ -254,9 +271,12 @@ pub(crate) fn image_if_due(
     // Where there is no room, an image is what makes it.
     let pressed = log.space() != Space::Ample;
     let due = length >= policy.log_bytes || old || (pressed && length > 0);
-    let mut now = LastImage { at, ..last };
-    if due && let Some(taken) = images.take(door)? {
-        now = LastImage { at: taken.at, taken: Instant::now() };
+    let mut now = LastImage { at, owes: false, said: None, ..last };
+    let taken = if due { images.take(door)? } else { None };
+    match taken {
+        Some(taken) => (now.at, now.taken) = (taken.at, Instant::now()),
+        None if last.owes => images.reclaim(door)?,
+        None => {}
     }
     if pressed && log.images().len() > 1 {
         images.keep_only_the_newest(door)?;

@@ -217,7 +217,9 @@ impl Images {
     pub(crate) fn reclaim(&self, door: &impl Stand) -> Result<(), LogError> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let keep_from = door.look(|instance| instance.keep_from());
-        door.log().reclaim(keep_from)
+        // A replica may have applied what is not durable here yet.
+        let log = door.log();
+        log.reclaim(keep_from.min(log.durable()))
     }
 
     /// Yields how many pages it took, and the length of the image.

@@ -30,9 +30,9 @@ pub enum RunError {
     /// The data folder cannot be started from.
     Start {
         /// The queue manager.
-        name: String,
+        name: Box<str>,
         /// Which folder.
-        data: PathBuf,
+        data: Box<std::path::Path>,
         /// Why.
         error: StartError,
     },
@@ -116,7 +116,8 @@ mod tests {
     use super::*;
 
     fn start(error: StartError) -> String {
-        RunError::Start { name: "QM1".into(), data: "d".into(), error }.to_string()
+        RunError::Start { name: "QM1".into(), data: std::path::Path::new("d").into(), error }
+            .to_string()
     }
 
     #[test]

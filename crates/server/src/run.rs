@@ -106,7 +106,11 @@ pub fn run(args: &RunArgs) -> Result<(), RunError> {
     let home = shared_folder::enter(args, &mut config)?;
     let start::Opened { door, fetches, page_requests, chores, images } =
         start::open(&args.name, &home, &config, args.log_sync_delay, clock).map_err(|error| {
-            RunError::Start { name: args.name.clone(), data: args.data.clone(), error }
+            RunError::Start {
+                name: args.name.as_str().into(),
+                data: args.data.as_path().into(),
+                error,
+            }
         })?;
     home.settle();
     fetcher::start(fetches, Arc::clone(&door)).map_err(RunError::System)?;

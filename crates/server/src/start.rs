@@ -8,8 +8,8 @@ use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use towline_admin::catalogue::{
-    HOUSEKEEPING_FAILED, MENDED, PAGE_WRITE_FAILED, REBUILDING, RECOVERY_ENDED, RECOVERY_GOES_ON,
-    STARTING, TAIL_CUT,
+    HOUSEKEEPING_FAILED, LOG_LEFT_OVER, MENDED, PAGE_WRITE_FAILED, REBUILDING, RECOVERY_ENDED,
+    RECOVERY_GOES_ON, STARTING, TAIL_CUT,
 };
 use towline_admin::status::RestartStatus;
 use towline_core::{AutoDefine, Limits, PageRequest, Pages as Trust};
@@ -424,6 +424,7 @@ fn tell(report: &Report, took: Duration) {
     for finding in &report.findings {
         let entry = match finding.what {
             Damage::TornTail => &TAIL_CUT,
+            Damage::LeftOver(_) => &LOG_LEFT_OVER,
             _ => &MENDED,
         };
         log(entry, &[&finding.to_string()]);

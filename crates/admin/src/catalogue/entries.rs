@@ -121,7 +121,7 @@ entries! {
          that wait, or give the log more room.";
     HOUSEKEEPING_FAILED = "TWL2013E" "Room of the recovery log cannot be given back: {reason}.",
         "An image could not be written or an extent not be reused. Nothing is lost, but the log \
-         grows. Most often the disk is full. It is tried again every second.";
+         grows. Most often the disk is full. It is tried again every second, and said once a minute.";
     BODY_UNREADABLE = "TWL2014E" "A message cannot be read from the recovery log: {reason}.",
         "Reading failed in a way that may pass, most often because the process has no file handles \
          left. The message stays in its queue, and the client that was to get it is told.";
@@ -151,6 +151,13 @@ entries! {
         "A large unit of work has its messages in the log before it commits. When the log is nearly \
          full, the unit that began there first is rolled back, and its client is told (TWL5041E). \
          Commit more often, or give the log more room.";
+    LOG_LEFT_OVER = "TWL2040W" "Older extents were left in the recovery log: {finding}.",
+        "A call that was to give them back had failed. They are given back when no message in them \
+         lives; nothing is to be done. If extents were removed by hand, messages in those are gone: \
+         see TWL2014E.";
+    LOG_EXTENT_REFUSED = "TWL2041E" "No further extent of the recovery log can be made: {reason}.",
+        "It is tried again five times a second. What is ready is used first, then puts are refused. \
+         Nothing acknowledged is lost. Look at the rights of the log folder and at the disk.";
     MESSAGE_SET_ASIDE = "TWL2050E" "A message of queue {queue} cannot be read and was moved to the dead-letter queue: {reason}.",
         "The disk does not give back what was written. Consumers go on with the next message. The \
          dead-letter queue has a note with the reason message-damaged; the content is there again \

@@ -7,6 +7,7 @@ use towline_types::Lsn;
 use crate::disk::{Disk, Fault, FaultOn, MemoryDisk};
 use crate::error::LogError;
 use crate::extents::Space;
+use crate::format::{BLOCK_BYTES, extent_name, size};
 use crate::log::{Log, Urgency};
 use crate::options::{EXTENT_BYTES_MIN, Options};
 use crate::testing::{Record, Watch, append, image, recover, start};
@@ -135,4 +136,75 @@ fn a_body_in_a_reclaimed_extent_is_gone() {
     image(&log, log.durable(), b"");
     log.reclaim(log.durable()).unwrap();
     assert!(matches!(log.read(location), Err(LogError::Gone { lsn }) if lsn == location.lsn));
+}
+
+/// A log whose newest extent came with a copy or from a backup: as long as what is in it. Its end.
+fn copied(disk: &MemoryDisk) -> Lsn {
+    let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+    let watch = Watch::new();
+    let log = start(&shared, Options::small(), &watch);
+    let mut end = Lsn::ZERO;
+    while end.0 < 2 * EXTENT_BYTES_MIN + 30_000 {
+        end = append(&log, &[vec![1; 20_000]], Urgency::Forced).1;
+        watch.wait_durable(end);
+    }
+    drop(log);
+    for sequence in 3..9 {
+        drop(disk.remove(&extent_name(sequence)));
+    }
+    let length = size(end.0 % EXTENT_BYTES_MIN).next_multiple_of(BLOCK_BYTES);
+    disk.change(&extent_name(2), |file| file.truncate(length));
+    end
+}
+
+#[test]
+fn a_disk_that_is_full_while_the_newest_extent_is_filled_is_no_room_and_no_failure() {
+    // Where room can be set aside, and where only the write tells that there is none.
+    for by_write in [false, true] {
+        let disk = MemoryDisk::new();
+        let end = copied(&disk);
+        let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+        let watch = Watch::new();
+        let used: usize = disk.files().values().map(Vec::len).sum();
+        if by_write {
+            let (prefix, error) = (extent_name(2), std::io::ErrorKind::StorageFull);
+            let fault = Fault { on: FaultOn::Write, prefix, after: 0, times: u64::MAX, error };
+            disk.inject(fault);
+        } else {
+            disk.set_capacity(Some(used as u64));
+        }
+        let log = start(&shared, Options::small(), &watch);
+        watch.wait_space(Space::Full);
+        assert_eq!(log.durable(), end);
+        assert!(matches!(try_append(&log, 7), Err(LogError::Full)));
+        disk.set_capacity(None);
+        disk.heal();
+        watch.wait_space(Space::Ample);
+        for byte in 0..30 {
+            let (_, end) = try_append(&log, byte).unwrap();
+            watch.wait_durable(end);
+        }
+        assert_eq!(watch.failures(), 0);
+        drop(log);
+        let (_, report, found) = recover(&shared, Options::small()).unwrap();
+        assert!(report.findings.is_empty() && found.len() > 30);
+    }
+}
+
+#[test]
+fn a_further_extent_that_cannot_be_made_is_told_once_and_tried_again() {
+    let disk = MemoryDisk::new();
+    let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+    let watch = Watch::new();
+    let (recovery, _, _) = recover(&shared, Options::small()).unwrap();
+    let (on, error) = (FaultOn::Create, std::io::ErrorKind::PermissionDenied);
+    disk.inject(Fault { on, prefix: String::new(), after: 0, times: 3, error });
+    let log = recovery.start(Arc::clone(&watch) as Arc<dyn crate::Listener>).unwrap();
+    watch.wait_space(Space::Full);
+    watch.wait_space(Space::Ample);
+    assert_eq!(watch.hindrances(), 1);
+    for _ in 0..30 {
+        watch.wait_durable(append(&log, &[vec![1; 20_000]], Urgency::Forced).1);
+    }
+    assert_eq!((watch.failures(), watch.hindrances()), (0, 1));
 }

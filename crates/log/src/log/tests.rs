@@ -2,6 +2,7 @@
 
 mod bodies;
 mod faults;
+mod names;
 
 use std::sync::Arc;
 

@@ -1,5 +1,6 @@
 //! What the log of an instance of a group promises.
 
+mod back;
 mod crash;
 mod group;
 mod places;

@@ -14,8 +14,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use towline_types::Lsn;
 
+use super::beginning_is_gone;
 use super::table::{self, FileFacts, FileVerdict, Header, Length};
 use crate::block::Aligned;
+use crate::coverage::Coverage;
 use crate::disk::{Disk, DiskFile};
 use crate::error::{Damage, Finding, LogError};
 use crate::format::{
@@ -25,6 +27,8 @@ use crate::format::{
 use crate::handles::{Handles, Identity};
 use crate::image::{self, Loaded, NEW_IMAGE_NAME};
 use crate::keeper::NEW_NAME;
+use crate::pages::PAGES_NAME;
+use crate::times::TIMES_NAME;
 
 /// Name of a file that says: this folder is being filled from a backup.
 pub(crate) const RESTORING_NAME: &str = "restoring";
@@ -39,6 +43,8 @@ pub(crate) struct Folder {
     pub(crate) spares: Vec<(String, u64)>,
     /// Half-made files that a crash left.
     pub(crate) leftovers: Vec<String>,
+    /// Whether a file is there that only a running log makes, and makes after its first extent.
+    pub(crate) has_company: bool,
 }
 
 /// A log's extents.
@@ -47,6 +53,10 @@ pub(crate) struct Files {
     /// Lengths by sequence. Those before the images are taken to be whole until they are read: to
     /// look at each would make a start as long as the log.
     pub(crate) lengths: BTreeMap<u64, u64>,
+    /// Those that lie before a gap and that no image needs, see [`Files::cover`].
+    pub(crate) below: BTreeMap<u64, u64>,
+    /// The extent in which reading begins.
+    needed: Option<u64>,
 }
 
 impl Folder {
@@ -69,10 +79,17 @@ impl Folder {
                 return Err(LogError::Restoring { folder: disk.name() });
             } else if name == NEW_NAME || name == NEW_IMAGE_NAME {
                 folder.leftovers.push(name);
+            } else {
+                folder.has_company |= name == PAGES_NAME || name == TIMES_NAME;
             }
         }
         folder.images.sort_unstable();
         Ok(folder)
+    }
+
+    /// Whether there was a log, as far as files beside its extents tell.
+    pub(crate) fn held_log(&self) -> bool {
+        self.has_company || !self.images.is_empty() || !self.spares.is_empty()
     }
 }
 
@@ -115,7 +132,78 @@ impl Files {
             };
             lengths.insert(sequence, length);
         }
-        Ok(Some(Files { handles, lengths }))
+        Ok(Some(Files { handles, lengths, below: BTreeMap::new(), needed: None }))
+    }
+
+    /// Enters where reading begins, and sees that the log is there from there on, as far as names tell.
+    /// What lies before a gap before that is no part of the log then: a call that was to let an extent
+    /// go failed, and those behind it went. Whether a message in them lives is not known here, so they
+    /// stay until they are let go.
+    ///
+    /// # Errors
+    /// [`LogError::Damaged`]: the first extent that would be read is missing, or an older one between.
+    pub(crate) fn cover(&mut self, image: Option<ImageHeader>) -> Result<(), LogError> {
+        let extent_bytes = self.identity().extent_bytes;
+        let Some(image) = image else {
+            let is_there = self.lengths.contains_key(&0);
+            return if is_there {
+                Ok(())
+            } else {
+                Err(beginning_is_gone(self.first(), extent_bytes))
+            };
+        };
+        let needed = image.needs().0 / extent_bytes;
+        self.needed = Some(needed);
+        let first = self.first_without_gap();
+        if first <= needed {
+            let newer = self.lengths.split_off(&first);
+            self.below.append(&mut self.lengths);
+            self.lengths = newer;
+        }
+        if self.lengths.contains_key(&needed) {
+            return Ok(());
+        }
+        let coverage = self.coverage();
+        let what = match self.below.contains_key(&needed) {
+            true => Damage::ExtentMissing(coverage),
+            false => Damage::ImageExtentMissing(coverage),
+        };
+        Err(refused(needed, extent_bytes, what))
+    }
+
+    /// The oldest extent from which on none is missing.
+    fn first_without_gap(&self) -> u64 {
+        let mut first = self.last();
+        for &sequence in self.lengths.keys().rev().skip(1) {
+            if sequence + 1 != first {
+                break;
+            }
+            first = sequence;
+        }
+        first
+    }
+
+    /// Which extents there are.
+    fn coverage(&self) -> Coverage {
+        Coverage::of(self.below.keys().chain(self.lengths.keys()).copied(), self.needed)
+    }
+
+    /// The finding that extents lie before a gap, if there are such.
+    pub(crate) fn left_over(&self) -> Option<Finding> {
+        let (&sequence, _) = self.below.first_key_value()?;
+        let (what, offset) = (Damage::LeftOver(self.coverage()), 0);
+        let lsn = Lsn(sequence.saturating_mul(self.identity().extent_bytes));
+        Some(Finding { file: extent_name(sequence), extent: sequence, offset, lsn, what })
+    }
+
+    /// That all of the log that is there can be read from its beginning on.
+    ///
+    /// # Errors
+    /// [`LogError::Damaged`], when some of it lies before a gap.
+    pub(crate) fn check_no_gap(&self) -> Result<(), LogError> {
+        let Some((last, _)) = self.below.last_key_value() else { return Ok(()) };
+        let what = Damage::ExtentMissing(self.coverage());
+        Err(refused(last + 1, self.identity().extent_bytes, what))
     }
 
     /// Checks that the extents follow each other, and the length of each; and the headers of those
@@ -129,6 +217,7 @@ impl Files {
         with_headers: impl RangeBounds<u64>,
     ) -> Result<(), LogError> {
         let identity = self.handles.identity();
+        let coverage = self.coverage();
         let last = self.lengths.last_key_value().map(|(sequence, _)| *sequence);
         let mut expected = None;
         for (&sequence, length) in &mut self.lengths {
@@ -150,7 +239,9 @@ impl Files {
                 }
             }
             if expected.is_some_and(|expected| expected != sequence) {
-                return Err(missing(expected.unwrap_or_default(), identity.extent_bytes));
+                let missing = expected.unwrap_or_default();
+                let what = Damage::ExtentMissing(coverage);
+                return Err(refused(missing, identity.extent_bytes, what));
             }
             expected = Some(sequence + 1);
         }
@@ -191,9 +282,12 @@ impl Files {
     }
 }
 
-/// The finding that an extent between others, or before an image, is not there.
-pub(crate) fn missing(sequence: u64, extent_bytes: u64) -> LogError {
-    refused(sequence, extent_bytes, Damage::ExtentMissing)
+/// The finding that there is no extent, and was one: at the newest image, when there is one.
+pub(crate) fn no_extents(folder: &Folder) -> LogError {
+    let lsn = folder.images.last().copied().unwrap_or(Lsn::ZERO);
+    let file = folder.images.last().map_or_else(|| extent_name(0), |at| image_name(*at));
+    let what = Damage::NoExtents(Coverage::of(std::iter::empty(), None));
+    LogError::Damaged(Finding { file, extent: 0, offset: 0, lsn, what })
 }
 
 fn refused(sequence: u64, extent_bytes: u64, what: Damage) -> LogError {

@@ -18,7 +18,7 @@ use super::{Recovery, Tail};
 use crate::block::Aligned;
 use crate::cache::Cache;
 use crate::error::LogError;
-use crate::extents::{Extent, Extents, Space};
+use crate::extents::{Extent, Extents, Ready, Space};
 use crate::format::{BLOCK_BYTES, extent_name, image_name};
 use crate::histogram::Written;
 use crate::image;
@@ -180,6 +180,7 @@ impl Recovery {
             appenders_waiting: 0,
             extents,
             space: Space::Ample,
+            hindrance: None,
             pool: Vec::new(),
         };
         Ok(Shared {
@@ -230,17 +231,21 @@ impl Recovery {
         };
         let current = open(tail.place.sequence)?;
         let behind = self.files.lengths.range(tail.place.sequence + 1..);
-        let ready: Result<_, LogError> = behind.map(|(sequence, _)| open(*sequence)).collect();
+        let ready = |sequence| Ok(Ready { extent: open(sequence)?, filled_to: extent_bytes });
+        let ready: Result<_, LogError> = behind.map(|(sequence, _)| ready(*sequence)).collect();
         let length = self.files.length(current.sequence).unwrap_or(0);
         Ok(Extents {
             extent_bytes,
             first: self.files.first(),
+            below: self.files.below.keys().copied().collect(),
+            leaving: None,
             current,
             ready: ready?,
             spares: self.folder.spares.iter().map(|(name, _)| name.clone()).collect(),
             recycling: false,
             position: tail.place.offset,
             filled_to: length.max(tail.place.offset).min(extent_bytes),
+            fill_refused: false,
             count_max: self.options.log_bytes_max / extent_bytes,
             disk_room: self.disk.free_bytes() / extent_bytes,
             reserve_bytes: self.options.reserve_bytes,

@@ -557,6 +557,10 @@ impl Listener for Driver {
         std::process::exit(crate::EXIT_LOG_FAILED);
     }
 
+    fn hindered(&self, error: &LogError) {
+        say(&towline_admin::catalogue::LOG_EXTENT_REFUSED, &[&error.to_string()]);
+    }
+
     fn space(&self, space: Space) {
         if let Some(door) = self.door.get() {
             door.space(space);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use towline_admin::catalogue::{GROUP_CANNOT_APPLY, HOUSEKEEPING_FAILED};
+use towline_admin::catalogue::GROUP_CANNOT_APPLY;
 use towline_log::{Log, LogError, Pages, RunStream};
 use towline_node::{Instance, Restart};
 use towline_types::{Batch, BatchPlace, Time};
@@ -141,7 +141,7 @@ impl Replica {
             }
             match housekeeping::image_if_due(self, images, policy, last) {
                 Ok(now) => last = now,
-                Err(error) => say(&HOUSEKEEPING_FAILED, &[&error.to_string()]),
+                Err(error) => last.refused(&error),
             }
             forget_old_places(&self.driver);
         }

@@ -69,8 +69,11 @@ pub(crate) fn run(
     clock: Clock,
     signals: &Signals,
 ) -> Result<(), RunError> {
-    let refused =
-        |error| RunError::Start { name: args.name.clone(), data: args.data.clone(), error };
+    let refused = |error| RunError::Start {
+        name: args.name.as_str().into(),
+        data: args.data.as_path().into(),
+        error,
+    };
     let wrong = |why: String| RunError::Config { file: args.config.clone(), error: why.into() };
     let (config, group) = about;
     let (this, _) = group.own().map_err(wrong)?;

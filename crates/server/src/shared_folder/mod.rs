@@ -164,8 +164,11 @@ fn reserve_bytes(config: &Config) -> u64 {
 /// # Errors
 /// Somebody else uses it, and this process was not told to stand by; the operating system.
 pub(crate) fn enter(args: &RunArgs, config: &mut Config) -> Result<Home, RunError> {
-    let refused =
-        |error| RunError::Start { name: args.name.clone(), data: args.data.clone(), error };
+    let refused = |error| RunError::Start {
+        name: args.name.as_str().into(),
+        data: args.data.as_path().into(),
+        error,
+    };
     let data = args.data.clone();
     make_folder(&data).map_err(|error| refused(StartError::Folder(error)))?;
     let shared = is_shared(&data).map_err(|error| refused(StartError::Folder(error)))?;
@@ -313,7 +316,7 @@ impl Entry<'_> {
     }
 
     fn refused(&self, error: StartError) -> RunError {
-        RunError::Start { name: self.args.name.clone(), data: self.data.into(), error }
+        RunError::Start { name: self.args.name.clone().into(), data: self.data.into(), error }
     }
 }
 

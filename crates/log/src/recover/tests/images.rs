@@ -70,7 +70,14 @@ fn what_lies_before_the_image_may_be_damaged_and_is_found_when_it_is_read() {
     // A missing one is seen by its name, a short one when it is read.
     let gone = copy(&disk);
     gone.remove(&extent_name(1)).unwrap();
-    assert_eq!(damage_of(recover(&shared(&gone), Options::small())).what, Damage::ExtentMissing);
+    let (_, report, records) = recover(&shared(&copy(&gone)), Options::small()).unwrap();
+    let found = &report.findings[0];
+    assert!(matches!((found.extent, found.what), (0, Damage::LeftOver(_))), "{found}");
+    assert_eq!(records.as_slice(), &written.records[81..]);
+    let Err(ReplayError::Log(LogError::Damaged(found))) = replay(&gone, Begin::Oldest) else {
+        panic!("extent 1 is missing");
+    };
+    assert!(matches!((found.extent, found.what), (1, Damage::ExtentMissing(_))), "{found}");
     disk.change(&extent_name(0), |file| file[20] ^= 1);
     disk.change(&extent_name(1), |file| file.truncate(100_000));
     replay(&copy(&disk), Begin::Image).unwrap();
