@@ -1,5 +1,7 @@
 //! The bench on which client and instance stand.
 
+mod raw;
+
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,8 +12,8 @@ use towline_amqp::codec::{Map, Value};
 use towline_amqp::sasl::{Claim, ClientLogin, Mechanism, ScramCredentials};
 use towline_amqp::sections::Sections;
 use towline_amqp::types::{
-    Coordinator, Declare, DeliveryState, Discharge, LinkTarget, Role, SaslCode, Source, Target,
-    TxnId,
+    Coordinator, Declare, DeliveryState, Discharge, Error, LinkTarget, Role, SaslCode, Source,
+    Target, TxnId,
 };
 use towline_amqp::types::{CoordinatorCommand, ReceiverSettleMode, SenderSettleMode};
 use towline_amqp::{
