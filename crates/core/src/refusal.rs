@@ -25,6 +25,8 @@ pub enum Refusal {
     MessageTooLong { queue: Option<String>, bytes: u64, bytes_max: u64 },
     /// The queue is open for exclusive input, or is NOSHARE and in use.
     QueueInUse(String),
+    /// A temporary queue: only the connection that made it may consume from it.
+    BelongsToOther(String),
     /// Too many messages in one unit of work (MAXUMSGS).
     UnitTooManyMessages { messages_max: u32 },
     /// Too many bytes in one unit of work.
@@ -115,6 +117,10 @@ impl fmt::Display for Refusal {
                 write_too_long(out, queue.as_deref(), *bytes, *bytes_max)
             }
             R::QueueInUse(name) => write!(out, "queue '{name}' is in use by an exclusive consumer"),
+            R::BelongsToOther(name) => write!(
+                out,
+                "temporary queue '{name}' belongs to another connection; only that one may consume"
+            ),
             R::UnitTooManyMessages { .. }
             | R::UnitTooLarge { .. }
             | R::UnitTooOld { .. }

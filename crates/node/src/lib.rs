@@ -19,7 +19,7 @@ mod request;
 mod restart;
 mod selection;
 
-pub use front::{Elsewhere, Front, FrontOptions, Logins};
+pub use front::{Elsewhere, Front, FrontOptions, Logins, SOLE_CONNECTION};
 pub use instance::{
     Chore, ChoreTicket, Fetch, FetchTicket, ImagePlan, Input, Instance, OldBody, Outbound, Routed,
 };

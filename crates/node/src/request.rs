@@ -35,6 +35,8 @@ pub enum Request {
         user: Option<String>,
         /// From where.
         address: String,
+        /// It wants to be the only one of its container id, and waits for the answer.
+        sole: bool,
     },
     /// Attach a link on which messages arrive.
     OpenProducer {
@@ -147,6 +149,11 @@ pub enum PutTo {
 /// One thing that a connection is told.
 #[derive(Debug)]
 pub enum Response {
+    /// Answers a `Connected` that wanted to be the only one.
+    Connected {
+        /// False: another connection has its container id.
+        sole: bool,
+    },
     /// Answers `OpenProducer`.
     ProducerOpened {
         /// Which link.

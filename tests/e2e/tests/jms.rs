@@ -93,6 +93,11 @@ fn no_way_leads_to_a_topic() -> Try {
 }
 
 #[test]
+fn a_client_id_is_used_by_one_connection_at_a_time() -> Try {
+    passes("client_id")
+}
+
+#[test]
 fn put_disabled_refuses_puts() -> Try {
     passes_on("DEFINE QLOCAL('NOPUT') PUT(DISABLED)", "put_inhibited", &["NOPUT"])
 }

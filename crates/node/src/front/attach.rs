@@ -13,7 +13,7 @@ use towline_core::{ConsumerId, Refusal};
 use towline_types::limits;
 
 use super::links::{LinkUse, Opening};
-use super::{Front, NOBODY, error, refused, topics};
+use super::{Front, NOBODY, dynamic, error, refused, topics};
 use crate::request::{ConsumerOpened, LinkToken, ProducerOpened, Request, Terminus};
 
 /// Address of the administration node.
@@ -80,6 +80,7 @@ impl Front {
         };
         let address = target.address.as_deref();
         check_topic(&target.capabilities, address)?;
+        dynamic::check(&target.dynamic_node_properties)?;
         let rejects = attached
             .source
             .as_deref()
@@ -117,6 +118,7 @@ impl Front {
         };
         let address = source.address.as_deref();
         check_topic(&source.capabilities, address)?;
+        dynamic::check(&source.dynamic_node_properties)?;
         if let Some(what) = topics::subscription(&attached, source) {
             return Err(topics::unsupported(what));
         }
@@ -275,6 +277,7 @@ impl Front {
         if let Some(address) = address.filter(|_| target.dynamic || target.address.is_none()) {
             target.address = Some(Arc::from(address));
         }
+        target.dynamic_node_properties = dynamic::promised(target.dynamic);
         let reply = AttachReply {
             source: attached.source,
             target: Some(Box::new(LinkTarget::Target(target))),
@@ -294,6 +297,7 @@ impl Front {
             address: Some(
                 wanted.address.clone().filter(|_| !wanted.dynamic).unwrap_or(Arc::from(address)),
             ),
+            dynamic_node_properties: dynamic::promised(wanted.dynamic),
             filter: supported_filters(&wanted.filter),
             default_outcome: Some(AmqpOutcome::Released),
             outcomes: OUTCOMES.into_iter().collect(),

@@ -85,9 +85,15 @@ impl Instance {
                 let (who, what) = ((connection, token), (kind.as_str(), text.as_str()));
                 self.administer(now, who, what, journal, out);
             }
-            Request::Connected { container, user, address } => {
-                let connected = Connected { container, user, address };
-                self.connections.insert(connection, connected);
+            Request::Connected { container, user, address, sole } => {
+                let entered = self.containers.enter(&container, sole);
+                if entered {
+                    let connected = Connected { container, user, address };
+                    self.connections.insert(connection, connected);
+                }
+                if sole {
+                    self.answer(caller, Response::Connected { sole: entered }, out);
+                }
             }
             Request::Disconnect { lost } => self.disconnect(caller, lost, out),
         }
@@ -341,7 +347,9 @@ impl Instance {
         self.rules.disconnect(caller.now, connection, lost, &mut self.decision);
         self.carry_out_for(caller, None, out);
         self.holdings.doomed.take(connection);
-        self.connections.remove(&connection);
+        if let Some(gone) = self.connections.remove(&connection) {
+            self.containers.leave(&gone.container);
+        }
     }
 
     fn carry_out_for(

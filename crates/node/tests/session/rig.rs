@@ -17,12 +17,13 @@ use towline_amqp::types::{
 };
 use towline_amqp::types::{CoordinatorCommand, ReceiverSettleMode, SenderSettleMode};
 use towline_amqp::{
-    AttachRequest, ClientOptions, Connection, Event, IncomingId, LinkId, Outgoing, ServerOptions,
-    SessionId, Transfer, coordinator,
+    AttachRequest, Attached, ClientOptions, Connection, Event, IncomingId, LinkId, Outgoing,
+    ServerOptions, SessionId, Transfer, coordinator,
 };
 use towline_core::{Body, ConnectionId, Durability, Fact, Limits, record};
 use towline_node::{
     Front, FrontOptions, Input, Instance, Journal, Logins, Outbound, Request, Response, Restart,
+    SOLE_CONNECTION,
 };
 use towline_types::{BodyLocation, Lsn, Payload, Time};
 
@@ -248,6 +249,10 @@ impl Rig {
     }
 
     pub(crate) fn connect(&mut self) -> Client {
+        self.connect_with(ClientOptions::default())
+    }
+
+    fn connect_with(&mut self, client: ClientOptions) -> Client {
         self.connections += 1;
         let machine = ServerOptions {
             sasl_mechanisms: vec![Mechanism::Anonymous],
@@ -261,8 +266,7 @@ impl Rig {
             default_model: Arc::from("SYSTEM.DEFAULT.MODEL.QUEUE"),
             elsewhere: None,
         };
-        let client =
-            ClientOptions { login: Some(ClientLogin::Anonymous), ..ClientOptions::default() };
+        let client = ClientOptions { login: Some(ClientLogin::Anonymous), ..client };
         let mut machine = Connection::client(client, self.now);
         let front = Front::new(options, self.now);
         let session = machine.begin().unwrap();
@@ -441,20 +445,6 @@ impl Rig {
         let state = Some(DeliveryState::Transactional { txn_id: *unit, outcome: None });
         let outgoing = Outgoing { content: text.encode(), state, ..Outgoing::default() };
         client.machine.send(link, key, outgoing);
-        self.exchange(client);
-    }
-
-    /// A message that is not one, inside a unit of work.
-    pub(crate) fn send_malformed_in(
-        &mut self,
-        client: &mut Client,
-        link: LinkId,
-        key: u64,
-        unit: &TxnId,
-    ) {
-        let state = Some(DeliveryState::Transactional { txn_id: *unit, outcome: None });
-        let content = Payload::from(Bytes::from_static(b"\x00\x53\x77\xff"));
-        client.machine.send(link, key, Outgoing { content, state, ..Outgoing::default() });
         self.exchange(client);
     }
 

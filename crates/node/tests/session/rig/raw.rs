@@ -28,6 +28,42 @@ impl Rig {
         link
     }
 
+    /// A client with this container id, which asks to be the only one of it or does not.
+    pub(crate) fn connect_as(&mut self, container: &str, sole: bool) -> Client {
+        let wishes: &[&str] = if sole { &[SOLE_CONNECTION] } else { &[] };
+        self.connect_with(ClientOptions {
+            container_id: Arc::from(container),
+            desired_capabilities: wishes.iter().copied().collect(),
+            ..ClientOptions::default()
+        })
+    }
+
+    /// Why the server closed the connection, if it did.
+    pub(crate) fn closing(client: &Client) -> Option<Error> {
+        client.events.iter().find_map(|event| match event {
+            Event::Closed { error, .. } => Some(error.clone().expect("a reason")),
+            _ => None,
+        })
+    }
+
+    /// What the server's open frame says beside its limits.
+    pub(crate) fn open_properties(client: &Client) -> &Map {
+        let opened = client.events.iter().find_map(|event| match event {
+            Event::Opened(opened) => Some(&opened.properties),
+            _ => None,
+        });
+        opened.expect("an open frame")
+    }
+
+    /// The answer to the attach.
+    pub(crate) fn answer(client: &Client, link: LinkId) -> &Attached {
+        let answer = client.events.iter().find_map(|event| match event {
+            Event::Attached(attached) if attached.link == link => Some(attached),
+            _ => None,
+        });
+        answer.expect("an attach")
+    }
+
     pub(crate) fn anonymous_sender(&mut self, client: &mut Client) -> LinkId {
         self.any_link(client, Role::Sender, |_| {})
     }
@@ -50,6 +86,20 @@ impl Rig {
         outgoing: Outgoing,
     ) {
         client.machine.send(link, key, outgoing);
+        self.exchange(client);
+    }
+
+    /// A message that is not one, inside a unit of work.
+    pub(crate) fn send_malformed_in(
+        &mut self,
+        client: &mut Client,
+        link: LinkId,
+        key: u64,
+        unit: &TxnId,
+    ) {
+        let state = Some(DeliveryState::Transactional { txn_id: *unit, outcome: None });
+        let content = Payload::from(Bytes::from_static(b"\x00\x53\x77\xff"));
+        client.machine.send(link, key, Outgoing { content, state, ..Outgoing::default() });
         self.exchange(client);
     }
 
