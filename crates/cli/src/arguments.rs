@@ -39,6 +39,8 @@ pub(crate) enum Command {
     Get(Get),
     /// Look at messages: they stay in the queue
     Browse(Browse),
+    /// Move messages from one queue to another, whole and in units of work
+    Move(Move),
     /// Show what a queue manager is doing
     Status(Status),
     /// Make another instance of a group the active one
@@ -331,6 +333,26 @@ pub(crate) struct Browse {
     /// Look at so many messages at most [default: all]
     #[arg(long, value_name = "N")]
     pub(crate) count: Option<u64>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Move {
+    /// Queue to take from: NAME or queue://NAME
+    pub(crate) source: String,
+    /// Queue to put on: NAME or queue://NAME
+    pub(crate) target: String,
+    /// Move so many messages at most [default: all that there are]
+    #[arg(long, value_name = "N")]
+    pub(crate) count: Option<u64>,
+    /// Only messages that a JMS selector lets through
+    #[arg(long)]
+    pub(crate) selector: Option<String>,
+    /// Commit each N messages as a unit of work
+    #[arg(long, value_name = "N", default_value_t = 100,
+          value_parser = clap::value_parser!(u64).range(1..=crate::move_messages::BATCH_MAX))]
+    pub(crate) transaction: u64,
+    #[command(flatten)]
+    pub(crate) reach: Reach,
 }
 
 #[derive(Args, Debug)]

@@ -17,6 +17,7 @@ mod get;
 mod group;
 mod image;
 mod log;
+mod move_messages;
 mod mqsc;
 mod process;
 mod progress;
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
         Command::Put(arguments) => (arguments.reach.json, put::run(&arguments)),
         Command::Get(arguments) => (arguments.take.reach.json, get::get(&arguments)),
         Command::Browse(arguments) => (arguments.take.reach.json, get::browse(&arguments)),
+        Command::Move(arguments) => (arguments.reach.json, move_messages::run(&arguments)),
         Command::Status(arguments) => (arguments.reach.json, status::run(&arguments)),
         Command::Switch(arguments) => (arguments.here.json, group::switch(&arguments)),
         Command::Stop(arguments) => (arguments.here.json, stop::run(&arguments)),

@@ -120,6 +120,61 @@ fn lines_are_put_and_got_in_units_of_work() {
 }
 
 #[test]
+fn messages_are_moved_whole_in_units_and_chosen_by_selector_and_count() {
+    let daemon = Daemon::start();
+    let (from, to) = ("DEV.QUEUE.1", "DEV.QUEUE.2");
+    for (number, colour) in ["red", "blue", "red", "red"].iter().enumerate() {
+        let (body, colour) = (format!("m{number}"), format!("colour={colour}"));
+        let chosen =
+            ["put", from, &body, "-p", &colour, "--correlation-id", "c", "--priority", "7"];
+        daemon.text(&chosen);
+    }
+    let selector = ["--selector", "colour = 'red'", "--count", "2", "--transaction", "1"];
+    let moved = daemon.text(&[&["move", from, to][..], &selector].concat());
+    assert_eq!(moved, format!("2 messages moved from {from} to {to}\n"));
+    let seen = daemon.json(&["browse", to]);
+    let bodies: Vec<_> = seen.iter().map(|message| message["body"].as_str().unwrap()).collect();
+    assert_eq!(bodies, ["m0", "m2"]);
+    for message in &seen {
+        assert_eq!(message["properties"]["colour"], "red");
+        assert_eq!(message["correlation_id"], "c");
+        assert_eq!(message["priority"], 7);
+        assert_eq!(message["persistent"], true);
+    }
+    let moved = daemon.json(&["move", from, to]);
+    assert_eq!(moved[0]["moved"], 2);
+    daemon.run(&["move", from, to]).code(3);
+    assert_eq!(daemon.text(&["get", to, "--all"]), "m0\nm2\nm1\nm3\n");
+}
+
+#[test]
+fn a_target_that_takes_no_more_keeps_the_rest_on_the_source_without_a_backout() {
+    let daemon = Daemon::start();
+    daemon.text(&["mqsc", "-c", "DEFINE QLOCAL(SMALL) MAXDEPTH(3)"]);
+    let lines = "1\n2\n3\n4\n5\n";
+    let put = ["put", "DEV.QUEUE.1", "--lines", "--data", daemon.data()];
+    towline(&put).write_stdin(lines).assert().success();
+    let assert = daemon.run(&["move", "DEV.QUEUE.1", "SMALL"]).code(1);
+    let error = String::from_utf8(assert.get_output().stderr.clone()).unwrap();
+    assert!(error.contains("3 messages moved before that"), "{error}");
+    assert_eq!(daemon.text(&["get", "SMALL", "--all"]), "1\n2\n3\n");
+    let left = daemon.json(&["get", "DEV.QUEUE.1", "--all"]);
+    let bodies: Vec<_> = left.iter().map(|message| message["body"].as_str().unwrap()).collect();
+    assert_eq!(bodies, ["4", "5"]);
+    assert!(left.iter().all(|message| message["delivery_count"].as_u64().unwrap_or(0) == 0));
+}
+
+#[test]
+fn a_queue_is_not_moved_onto_itself_by_its_alias() {
+    let daemon = Daemon::start();
+    daemon.text(&["mqsc", "-c", "DEFINE QALIAS(OTHER.NAME) TARGET(DEV.QUEUE.1)"]);
+    daemon.text(&["put", "DEV.QUEUE.1", "stays"]);
+    daemon.run(&["move", "DEV.QUEUE.1", "OTHER.NAME"]).code(2);
+    daemon.run(&["move", "queue://DEV.QUEUE.1", "DEV.QUEUE.1"]).code(2);
+    assert_eq!(daemon.text(&["get", "DEV.QUEUE.1"]), "stays\n");
+}
+
+#[test]
 fn files_go_in_and_come_out_byte_for_byte() {
     let daemon = Daemon::start();
     let file = daemon.folder.path().join("body");

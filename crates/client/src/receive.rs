@@ -49,7 +49,7 @@ pub struct Receiver {
 #[derive(Clone, Debug)]
 pub struct Delivery {
     id: IncomingId,
-    payload: Payload,
+    pub(crate) payload: Payload,
 }
 
 impl Delivery {

@@ -9,6 +9,7 @@ use towline_types::Payload;
 use crate::client::Client;
 use crate::error::Error;
 use crate::message::Message;
+use crate::receive::Delivery;
 use crate::unit::Unit;
 
 /// A link on which messages leave us.
@@ -44,6 +45,21 @@ impl Client {
         let state =
             unit.map(|unit| DeliveryState::Transactional { txn_id: unit.id, outcome: None });
         self.send_payload(sender.link, message.encode(), state)
+    }
+
+    /// Sends what came, byte for byte, to another queue; otherwise as [`Client::send`].
+    ///
+    /// # Errors
+    /// Also when a message before was refused.
+    pub fn send_again(
+        &mut self,
+        sender: Sender,
+        delivery: &Delivery,
+        unit: Option<&Unit>,
+    ) -> Result<(), Error> {
+        let state =
+            unit.map(|unit| DeliveryState::Transactional { txn_id: unit.id, outcome: None });
+        self.send_payload(sender.link, delivery.payload.clone(), state)
     }
 
     pub(crate) fn send_payload(

@@ -64,6 +64,8 @@ pub struct Recovery {
     opened: Duration,
     seen: Seen,
     tail: Option<Tail>,
+    /// A repair or a sync failed: what is on the disk is not known, and trying again proves nothing.
+    failed: bool,
 }
 
 /// Where the log goes on.
@@ -127,6 +129,10 @@ pub struct Report {
     pub waiting: Duration,
     /// Looking behind the end of the log, and cutting off what was torn.
     pub judging: Duration,
+    /// Making durable what was found: syncs of extents, and one of the folder,
+    pub syncs: u64,
+    /// and how long they took with what was put away.
+    pub syncing: Duration,
 }
 
 /// Why replay ended early.
@@ -206,6 +212,7 @@ impl Recovery {
             opened: Duration::ZERO,
             seen: Seen::default(),
             tail: None,
+            failed: false,
         };
         recovery.check_covered()?;
         recovery.opened = began.elapsed();
@@ -316,7 +323,8 @@ impl Recovery {
     /// place if that may help. `progress` is told the bytes of log done and (at most) to do, when 64 MiB or 100 ms have passed and at the end.
     ///
     /// # Errors
-    /// [`ReplayError`]: damage before the tail, with the place of it. Nothing was changed.
+    /// [`ReplayError`]: damage before the tail, with the place of it. Nothing was changed. Or that what
+    /// was found could not be made durable: then it is not known what is on the disk.
     ///
     /// # Panics
     /// When called again after it went well.
@@ -327,6 +335,9 @@ impl Recovery {
         progress: impl FnMut(u64, u64),
     ) -> Result<Report, ReplayError<E>> {
         assert!(self.tail.is_none(), "a log is replayed once");
+        if self.failed {
+            return Err(ReplayError::Log(LogError::Failed));
+        }
         let began = Instant::now();
         let (mut scan, upto) = match begin {
             Begin::Image => self.scan_from_image().map_err(ReplayError::Log)?,
@@ -339,6 +350,7 @@ impl Recovery {
                 (Scan::new(&self.files, self.files.first()), Lsn::ZERO)
             }
         };
+        let first = scan.place.sequence;
         let mut seen = self.seen.begin(scan.begun());
         let mut progress = Progress::new(scan.lsn(scan.place), &self.files, progress);
         let mut report = Report { opening: self.opened, ..Report::default() };
@@ -356,24 +368,29 @@ impl Recovery {
         let (link, batch_bytes) = (scan.link.unwrap_or(Link::ROOT), scan.batch_bytes);
         let lsn = scan.lsn(place);
         drop(scan);
-        match table::judge_tail(facts) {
+        let ghosts = match table::judge_tail(facts) {
             TailVerdict::Refuse(what) => {
                 let finding = finding(place, lsn, what);
                 return Err(ReplayError::Log(LogError::Damaged(finding)));
             }
-            TailVerdict::End => self.repair(place, &[]).map_err(ReplayError::Log)?,
+            TailVerdict::End => Vec::new(),
             TailVerdict::Cut => {
                 self.findings.push(finding(place, lsn, Damage::TornTail));
-                self.repair(place, &ghosts).map_err(ReplayError::Log)?;
+                ghosts
             }
-        }
+        };
+        report.judging = began.elapsed();
+        let began = Instant::now();
+        let repaired = self.repair(first, place, &ghosts);
+        self.failed = repaired.is_err();
+        report.syncs = repaired.map_err(ReplayError::Log)?;
+        report.syncing = began.elapsed();
         self.seen = seen;
         self.tail = Some(Tail { place, link, end, batch_bytes });
         progress.end();
         report.tail = end;
         report.findings.clone_from(&self.findings);
         (report.reads, report.bytes_read, report.waiting) = (cost.reads, cost.bytes, cost.waited);
-        report.judging = began.elapsed();
         Ok(report)
     }
 

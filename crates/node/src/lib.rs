@@ -29,3 +29,4 @@ pub use request::{
     Terminus,
 };
 pub use restart::{Restart, RestartError};
+pub use selection::front_of_chunks;

@@ -1,40 +1,82 @@
 //! Selectors over AMQP messages: the rules ask whether a message passes, this looks into its content.
+//!
+//! A selector sees what stands before the body. Of a body in chunks only so many are read as hold
+//! that: nearly always the first, more where application properties are longer than one.
 
 use std::collections::{HashMap, VecDeque};
 
+use bytes::Bytes;
 use towline_amqp::sections::{Properties as AmqpProperties, PropertyValue, Sections};
 use towline_core::selector::{Properties, Selector, Value};
 use towline_core::{Body, Candidate, Filter, Match, Selection};
-use towline_types::Payload;
+use towline_types::{BodyLocation, Payload, limits};
 
 use crate::instance::FetchTicket;
 use crate::journal::Journal;
 
 /// Bodies kept after they were fetched for a selector.
 const FETCHED_MAX: usize = 64;
+/// Bytes of these bodies together; the newest is kept however long it is.
+const FETCHED_BYTES_MAX: usize = FETCHED_MAX * limits::BODY_CHUNK_BYTES;
 
 /// Bodies that were fetched from the log for a selector, the oldest given up first.
 #[derive(Debug, Default)]
 pub(crate) struct Contents {
     fetched: HashMap<FetchTicket, Option<Payload>>,
     order: VecDeque<FetchTicket>,
+    bytes: usize,
 }
 
 impl Contents {
     /// `None`: the body cannot be read; the message passes no filter.
     pub(crate) fn arrived(&mut self, ticket: FetchTicket, content: Option<Payload>) {
-        if self.fetched.insert(ticket, content).is_none() {
-            self.order.push_back(ticket);
+        self.bytes += bytes_of(content.as_ref());
+        match self.fetched.insert(ticket, content) {
+            Some(before) => self.bytes -= bytes_of(before.as_ref()),
+            None => self.order.push_back(ticket),
         }
-        while self.order.len() > FETCHED_MAX {
-            if let Some(oldest) = self.order.pop_front() {
-                self.fetched.remove(&oldest);
+        while self.order.len() > FETCHED_MAX
+            || (self.bytes > FETCHED_BYTES_MAX && self.order.len() > 1)
+        {
+            let Some(oldest) = self.order.pop_front() else { return };
+            if let Some(content) = self.fetched.remove(&oldest) {
+                self.bytes -= bytes_of(content.as_ref());
             }
         }
     }
 
     pub(crate) fn selection<'a>(&'a self, journal: &'a dyn Journal) -> MessageSelection<'a> {
         MessageSelection { contents: self, journal }
+    }
+}
+
+fn bytes_of(content: Option<&Payload>) -> usize {
+    content.map_or(0, Payload::len)
+}
+
+/// The chunks of a body, from the first on, that hold all that a selector sees: read one by one, the
+/// number doubled until it is enough.
+///
+/// # Errors
+/// As `read`.
+pub fn front_of_chunks<E>(
+    chunks: &[BodyLocation],
+    mut read: impl FnMut(BodyLocation) -> Result<Bytes, E>,
+) -> Result<Payload, E> {
+    let mut front = Payload::Empty;
+    let (mut taken, mut wanted) = (0, 1);
+    loop {
+        for chunk in chunks.iter().take(wanted).skip(taken) {
+            front.push(read(*chunk)?);
+        }
+        if wanted >= chunks.len() {
+            return Ok(front);
+        }
+        let whole = front.to_contiguous();
+        if !matches!(Sections::scan_front(&whole, true), Ok(None)) {
+            return Ok(Payload::from(whole));
+        }
+        (taken, wanted) = (wanted, wanted * 2);
     }
 }
 
@@ -50,9 +92,8 @@ impl MessageSelection<'_> {
             Body::Memory(bytes) => Some(Payload::from(bytes.clone())),
             Body::Incoming(payload) => Some(payload.clone()),
             Body::Log(location) => self.journal.resident(*location).map(Payload::from),
-            // The sections that selectors look at are in front; the first chunk holds them.
             Body::Chunks(chunks) => {
-                chunks.first().and_then(|at| self.journal.resident(*at)).map(Payload::from)
+                front_of_chunks(chunks, |chunk| self.journal.resident(chunk).ok_or(())).ok()
             }
             Body::Announced { .. } => None,
         };
@@ -84,7 +125,8 @@ impl Selection for MessageSelection<'_> {
             Found::Elsewhere => return Match::NeedContent,
             Found::Unreadable => return Match::No,
         };
-        let Ok(sections) = Sections::scan(&content) else { return Match::No };
+        // Whether there is more behind the body's beginning does not matter.
+        let Ok(Some(sections)) = Sections::scan_front(&content, false) else { return Match::No };
         let Ok(properties) = sections.properties(&content) else { return Match::No };
         let message = SelectedMessage {
             content: &content,

@@ -10,7 +10,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 use towline_core::Body;
+use towline_log::{Log, LogError};
 use towline_node::Fetch;
+use towline_types::Payload;
 
 use crate::bodies;
 use crate::door::Door;
@@ -40,12 +42,12 @@ pub(crate) fn start(receiver: Receiver<Fetch>, door: Arc<Door>) -> std::io::Resu
     std::thread::Builder::new().name("fetch".into()).spawn(move || {
         let log = door.log();
         for fetch in receiver {
-            let mut read = bodies::read(&log, &first_part(fetch.body.clone()));
+            let mut read = read_front(&log, &fetch.body);
             if read.is_err() {
                 // It may have been logged again meanwhile: once more, where it is now.
                 match door.look(|instance| instance.body_of_fetch(fetch.ticket)) {
                     Some(body) if body != fetch.body => {
-                        read = bodies::read(&log, &first_part(body));
+                        read = read_front(&log, &body);
                     }
                     Some(_) | None => {}
                 }
@@ -62,14 +64,12 @@ pub(crate) fn start(receiver: Receiver<Fetch>, door: Arc<Door>) -> std::io::Resu
     })
 }
 
-/// A selector looks at the sections in front: the first chunk of a large body holds them.
-fn first_part(body: Body) -> Body {
+/// A selector looks at the sections in front: of a large body only the chunks that hold them are
+/// read.
+fn read_front(log: &Log, body: &Body) -> Result<Payload, LogError> {
     match body {
-        Body::Chunks(chunks) => match chunks.first() {
-            Some(first) => Body::Log(*first),
-            None => Body::Chunks(chunks),
-        },
-        other => other,
+        Body::Chunks(chunks) => towline_node::front_of_chunks(chunks, |chunk| log.read(chunk)),
+        other => bodies::read(log, other),
     }
 }
 

@@ -36,6 +36,7 @@ mod random;
 mod refused;
 mod run;
 mod shared_folder;
+mod signals;
 mod start;
 mod status;
 mod users;

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use towline_admin::catalogue::{
     ENDED, ENDING_NOW, FATAL, HOUSEKEEPING_FAILED, LISTENING, NOBODY_READS, QUIESCING, READY,
@@ -20,6 +19,7 @@ use crate::images::Images;
 use crate::logging::log;
 use crate::net::{Admission, IoThreads, ListenerKind, Listening, bind_floating, server_settings};
 use crate::refused::RunError;
+use crate::signals::{Event, Signals};
 use crate::users::Users;
 use crate::{clerk, defaults, fetcher, hint, housekeeping, logging, pager, shared_folder, start};
 
@@ -54,6 +54,8 @@ pub struct RunArgs {
 /// # Errors
 /// When it cannot start; see [`RunError`].
 pub fn run(args: &RunArgs) -> Result<(), RunError> {
+    // Before there is another thread.
+    let signals = Signals::take().map_err(RunError::System)?;
     let clock = Clock::start();
     logging::start();
     tell_of_panics(&args.name);
@@ -79,8 +81,9 @@ pub fn run(args: &RunArgs) -> Result<(), RunError> {
                        instances with a folder each: choose one";
             return Err(refused(ConfigError::from(why.to_owned())));
         }
-        return crate::group::run(args, &config, group, &users, clock);
+        return crate::group::run(args, (&config, group), &users, clock, &signals);
     }
+    signals.starting(&args.name);
     let home = shared_folder::enter(args, &mut config)?;
     let start::Opened { door, fetches, page_requests, chores, images } =
         start::open(&args.name, &home, &config, args.log_sync_delay, clock).map_err(|error| {
@@ -97,7 +100,7 @@ pub fn run(args: &RunArgs) -> Result<(), RunError> {
         .max_blocking_threads(2)
         .build()
         .map_err(RunError::System)?;
-    let served = runtime.block_on(serve(args, &config, &users, (&door, &images)));
+    let served = runtime.block_on(serve(args, &config, &users, (&door, &images, &signals)));
     if let Err(error) = images.take(door.as_ref()) {
         // The next start reads a longer tail.
         log(&HOUSEKEEPING_FAILED, &[&error.to_string()]);
@@ -113,10 +116,9 @@ async fn serve(
     args: &RunArgs,
     config: &Config,
     users: &Arc<Users>,
-    (door, images): (&Arc<Door>, &Arc<Images>),
+    (door, images, signals): (&Arc<Door>, &Arc<Images>, &Signals),
 ) -> Result<(), RunError> {
-    let mut terminate = signal(SignalKind::terminate()).map_err(RunError::System)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(RunError::System)?;
+    signals.serving();
     let io = IoThreads::start(io_threads(config), door).map_err(RunError::System)?;
     let io = Arc::new(io);
     let admission = Admission::new(config.limits.clone());
@@ -146,17 +148,14 @@ async fn serve(
     door.load_first_pages();
     door.set_listeners(addresses.clone());
     welcome(args, &addresses, door.clock(), false);
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
+    until_stop(signals).await;
     log(&QUIESCING, &[&args.name]);
     accepting.abort_all();
     let in_order = tokio::select! {
         in_order = quiesce(door, &admission) => in_order,
-        _ = terminate.recv() => false,
-        _ = interrupt.recv() => false,
+        () = until_stop(signals) => false,
     };
+    signals.ending(&args.name);
     if !in_order {
         log(&ENDING_NOW, &[&args.name]);
     }
@@ -166,6 +165,16 @@ async fn serve(
         tracing::debug!(%error, "the local socket was gone");
     }
     Ok(())
+}
+
+/// Waits for a signal that wants an end.
+async fn until_stop(signals: &Signals) {
+    loop {
+        match signals.next().await {
+            Event::Stop => return,
+            Event::Reload => tracing::info!("SIGHUP: what changed is read at the next start"),
+        }
+    }
 }
 
 /// Listens where the configuration says; on the socket that came from the program before, if one did.

@@ -434,7 +434,11 @@ pub(crate) fn make_folder(folder: &Path) -> std::io::Result<()> {
         None => return Ok(()),
     };
     if folder.is_dir() {
-        return Ok(());
+        // The process that made it may have been killed before it synced the name.
+        return match sync_folder(parent) {
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Ok(()),
+            synced => synced,
+        };
     }
     make_folder(parent)?;
     match std::fs::DirBuilder::new().mode(0o700).create(folder) {

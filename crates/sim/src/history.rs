@@ -60,14 +60,21 @@ pub(crate) struct Unit {
 /// Which of a producer's messages come in one order.
 type Stream = (usize, usize, u8);
 
+/// The newest messages of a stream that the active instance of one term delivered.
+#[derive(Clone, Copy, Debug, Default)]
+struct Newest {
+    of_any: Option<usize>,
+    of_persistent: Option<usize>,
+}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     pub(crate) puts: Vec<Put>,
     pub(crate) gets: Vec<Get>,
     pub(crate) units: Vec<Unit>,
-    /// Newest message of each stream that was ever delivered.
-    newest: BTreeMap<Stream, usize>,
+    /// Newest message that was delivered, of each stream and in each term.
+    newest: BTreeMap<(Stream, u64), Newest>,
     /// Who holds which message: process and connection.
     held: BTreeMap<usize, (u64, u64)>,
     /// Connections that are gone.
@@ -262,13 +269,7 @@ impl History {
                 return Err(format!("message {number} was delivered after it was got"));
             }
         }
-        let stream = (put.client, put.queue, put.priority);
-        let fresh = !put.delivered;
-        let newest = self.newest.entry(stream).or_insert(number);
-        if fresh && number < *newest {
-            return Err(format!("message {number} was delivered behind {newest}, put later"));
-        }
-        *newest = number.max(*newest);
+        self.follows_in_order(speaker.term, number)?;
         self.puts[number].delivered = true;
         if self.ended.contains(&connection) {
             return Ok(number);
@@ -280,6 +281,35 @@ impl History {
             }
             _ => Ok(number),
         }
+    }
+
+    /// A message that was not delivered before comes behind all of its stream that were put earlier.
+    ///
+    /// Compared are the deliveries of one term, and persistent messages with those of earlier terms:
+    /// a deposed active instance may still deliver what only it has, a non-persistent message, while
+    /// its successor is ahead, and the successor knows nothing of that message.
+    fn follows_in_order(&mut self, term: u64, number: usize) -> Result<(), Broken> {
+        let put = &self.puts[number];
+        let stream = (put.client, put.queue, put.priority);
+        let until_now = self.newest.range((stream, 0)..=(stream, term));
+        let before =
+            until_now.filter_map(
+                |((_, at), newest)| {
+                    if *at == term { newest.of_any } else { newest.of_persistent }
+                },
+            );
+        match before.max() {
+            Some(newest) if !put.delivered && number < newest => {
+                return Err(format!("message {number} was delivered behind {newest}, put later"));
+            }
+            _ => {}
+        }
+        let newest = self.newest.entry((stream, term)).or_default();
+        newest.of_any = newest.of_any.max(Some(number));
+        if put.persistent {
+            newest.of_persistent = newest.of_persistent.max(Some(number));
+        }
+        Ok(())
     }
 
     /// What was refused, rolled back or not yet committed must not be seen.

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use serde_json::json;
 use towline_e2e::Try;
 use towline_e2e::chance::Chance;
 use towline_e2e::group::{Group, Instance, THREE};
@@ -102,7 +103,7 @@ fn an_instance_that_is_told_to_end_while_it_begins_again_ends_in_order() -> Try 
         let lost = || group.site(isolated).log().matches("TWL4204W").count();
         let before = lost();
         group.net()?.isolate(isolated);
-        // It says so, lets its clients go, and begins again: for a moment nobody waits for signals.
+        // It says so, lets its clients go, and begins again: for a moment nothing waits for signals.
         wait::until_true("the end of its time", GO_ON_MAX, || lost() > before)?;
         wait::pause(Duration::from_millis(chance.within(0, 200)));
         group.daemon(isolated)?.terminate()?;
@@ -112,6 +113,28 @@ fn an_instance_that_is_told_to_end_while_it_begins_again_ends_in_order() -> Try 
         group.start(isolated)?;
     }
     group.until_whole()?;
+    Ok(())
+}
+
+#[test]
+fn no_sigterm_is_lost_whenever_it_comes_while_a_process_executes_itself() -> Try {
+    const ROUNDS: u32 = 60;
+    let mut chance = Chance::announced("SIGTERM around the execution");
+    let mut group = Group::formed()?;
+    let one = group.until_whole()?;
+    // Alone, so that it neither hands over nor follows: what is left is the way through execve(2).
+    for other in others(one) {
+        group.kill(other)?;
+    }
+    for round in 0..ROUNDS {
+        group.ask(one, &json!({ "do": "restart" }))?;
+        // Half of them early, where the old program ends; the rest over the whole of the next start.
+        let longest = if round % 2 == 0 { 20_000 } else { 200_000 };
+        wait::pause(Duration::from_micros(chance.within(0, longest)));
+        group.daemon(one)?.terminate()?;
+        group.await_end(one).map_err(|error| format!("round {round}: {error}"))?;
+        group.start(one)?;
+    }
     Ok(())
 }
 

@@ -13,6 +13,7 @@
 //!
 //! [`Sections::scan`] finds the sections without copying or looking inside;
 //! [`Sections::scan_checked`] also checks every byte, which a queue manager does once, at put.
+//! [`Sections::scan_front`] needs only as much of a message as stands before its body.
 //! Views ([`Header`], [`Properties`], [`PropertyValue`]) read what they are asked for.
 //! [`MessageBuilder`] writes.
 //!

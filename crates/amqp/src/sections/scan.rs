@@ -167,6 +167,32 @@ impl Sections {
         Ok((scan(&whole, true, 0)?, whole))
     }
 
+    /// Finds the sections in front of the body in the first bytes of a message: all that a selector
+    /// looks at. `more`: the message goes on behind these bytes. `None`: so do those sections.
+    ///
+    /// # Errors
+    /// As [`Sections::scan`], of a message that does not go on.
+    pub fn scan_front(first: &[u8], more: bool) -> Result<Option<Sections>, DecodeError> {
+        let mut sections = Sections::default();
+        let mut reader = Reader::new(first);
+        loop {
+            if reader.is_empty() {
+                return Ok((!more).then_some(sections));
+            }
+            let start = position(first, &reader);
+            match front_section(first, &mut reader) {
+                Ok(Some((code, value))) => {
+                    let end = position(first, &reader);
+                    sections.set(code, Span { start, value, end });
+                }
+                Ok(None) => return Ok(Some(sections)),
+                // What is cut looks like what is wrong; it was whole when it was put.
+                Err(_) if more => return Ok(None),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
     /// Where the content begins: what a queue keeps, without header and delivery annotations.
     #[must_use]
     pub fn content_start(&self) -> usize {
@@ -319,6 +345,18 @@ fn scan(message: &[u8], checked: bool, beyond: usize) -> Result<Sections, Decode
         sections.set(code, Span { start, value, end });
     }
     if beyond == 0 { Ok(sections) } else { Err(DecodeError::UnexpectedEnd) }
+}
+
+/// Steps over one section in front of the body: its code, and where its value is. `None`: here the
+/// body begins, or the footer of a message without one.
+fn front_section(first: &[u8], reader: &mut Reader<'_>) -> Result<Option<(u8, u32)>, DecodeError> {
+    let code = u8::try_from(descriptor(reader)?).map_err(|_| DecodeError::UnknownDescriptor)?;
+    if rank(code)? >= rank(DATA)? {
+        return Ok(None);
+    }
+    let value = position(first, reader);
+    step_over(reader, code, false)?;
+    Ok(Some((code, value)))
 }
 
 fn position(message: &[u8], reader: &Reader<'_>) -> u32 {

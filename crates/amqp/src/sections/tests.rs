@@ -362,6 +362,12 @@ proptest! {
         }
         prop_assert_eq!(sections.data(&bytes).collect::<Vec<_>>(), [&body[..]]);
         let cut = cut.index(bytes.len());
+        let front = Sections { body: None, body_kind: BodyKind::None, footer: None, ..sections };
+        let body_at = sections.body.unwrap().start as usize;
+        let part = Sections::scan_front(&bytes[..cut], true);
+        prop_assert!(matches!(part, Ok(None)) || (part == Ok(Some(front)) && cut > body_at));
+        prop_assert!(part != Ok(None) || cut < body_at + 3, "a body's descriptor is enough");
+        prop_assert_eq!(Sections::scan_front(&bytes, false), Ok(Some(front)));
         if let Ok(part) = Sections::scan(&bytes[..cut]) {
             // Only a cut between two sections leaves sections.
             let ends = [part.header, part.properties, part.application_properties];

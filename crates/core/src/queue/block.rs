@@ -77,8 +77,9 @@ pub(crate) struct Block {
     pub(crate) first: u64,
     pub(crate) live: u32,
     pub(crate) available: u32,
-    /// Facts on their way to the log that need the block here.
-    pub(crate) pins: u32,
+    /// Messages with a fact on its way to the log that needs them here, once for each such fact.
+    /// By message, not as a count: when the block is cut, each half keeps its own.
+    pins: Vec<u64>,
     /// Counts changes of what a page would say.
     pub(crate) version: u32,
     pub(crate) current: bool,
@@ -106,7 +107,7 @@ impl Block {
             first: sheet.entries.first().map_or(0, |entry| entry.sequence),
             live: count(&|entry| entry.state != State::Gone),
             available: count(&|entry| entry.state == State::Available),
-            pins: 0,
+            pins: Vec::new(),
             version: 0,
             current: false,
             came_in: 0,
@@ -123,7 +124,7 @@ impl Block {
             first: outline.first,
             live: outline.live,
             available: outline.live,
-            pins: 0,
+            pins: Vec::new(),
             version: 0,
             current: true,
             came_in: 0,
@@ -196,7 +197,7 @@ impl Block {
             Place::Memory(_) => false,
         };
         self.is_here()
-            && self.pins == 0
+            && self.pins.is_empty()
             && self.live > 0
             && self.available == self.live
             && self.entries().iter().all(in_log)
@@ -207,7 +208,8 @@ impl Block {
     /// # Panics
     /// When no page says what the block holds.
     pub(crate) fn leave(&mut self) -> Option<Arc<Sheet>> {
-        assert!(self.current && self.pins == 0, "a page says what a block holds before it leaves");
+        assert!(self.current, "a page says what a block holds before it leaves");
+        assert!(self.pins.is_empty(), "what a fact on its way needs stays here");
         assert_eq!(self.live, self.available, "what somebody holds stays here");
         let Some(outline) = &self.stored else { unreachable!("a current page is stored") };
         assert_eq!(outline.live, self.live, "a page says all");
@@ -223,9 +225,44 @@ impl Block {
         self.asked = false;
     }
 
+    /// Keeps the block here for the sake of this message.
+    pub(crate) fn pin(&mut self, sequence: u64) {
+        self.pins.push(sequence);
+    }
+
+    /// One fact less needs this message. None may have: replay pins nothing.
+    pub(crate) fn unpin(&mut self, sequence: u64) {
+        if let Some(at) = self.pins.iter().position(|pin| *pin == sequence) {
+            self.pins.swap_remove(at);
+        }
+    }
+
+    /// Whether a fact on its way needs something of it.
+    pub(crate) fn is_pinned(&self) -> bool {
+        !self.pins.is_empty()
+    }
+
+    /// Makes this what it holds, and yields the rest, if it is too long for one block, as the one
+    /// behind it. Each half keeps the pins of its messages, and both go on counting versions where
+    /// this one was: whoever still writes a page of it finds that it says too little.
+    pub(crate) fn refill(&mut self, mut sheet: Sheet) -> Option<Block> {
+        let mut pins = std::mem::take(&mut self.pins);
+        let version = self.version;
+        let rest = (sheet.entries.len() > BLOCK_ENTRIES).then(|| {
+            let entries = sheet.entries.split_off(BLOCK_ENTRIES / 2);
+            let from = entries.first().map_or(0, |entry| entry.sequence);
+            let extras = sheet.extras.split_off(&from);
+            let behind = pins.extract_if(.., |pin| *pin >= from).collect();
+            Block { pins: behind, version, ..Block::of(Sheet { entries, extras }) }
+        });
+        *self = Block { pins, version, ..Block::of(sheet) };
+        rest
+    }
+
     /// Panics when an invariant of the module's description is broken.
     pub(crate) fn audit(&self) {
         let Some(sheet) = &self.sheet else {
+            assert!(self.pins.is_empty(), "what a fact on its way needs stays here");
             let stored = self.stored.as_ref();
             assert!(self.current && stored.is_some_and(|outline| outline.live == self.live));
             assert!(stored.is_some_and(|outline| outline.first == self.first), "first of a page");
@@ -242,6 +279,7 @@ impl Block {
             assert_eq!(known, entry.extra && entry.state != State::Gone, "extras");
         }
         let here = |sequence: &u64| sheet.entries.iter().any(|entry| entry.sequence == *sequence);
+        assert!(self.pins.iter().all(here), "a pin belongs to an entry");
         assert!(sheet.extras.keys().all(here), "an extra belongs to an entry");
     }
 }

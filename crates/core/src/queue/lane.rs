@@ -162,26 +162,14 @@ impl Lane {
             }
             Some(_) | None => sheet.entries.insert(index, entry),
         }
-        let mut sheet = std::mem::take(sheet);
-        let rest = if sheet.entries.len() > BLOCK_ENTRIES {
-            let entries = sheet.entries.split_off(BLOCK_ENTRIES / 2);
-            let from = entries.first().map_or(0, |entry| entry.sequence);
-            let extras = sheet.extras.split_off(&from);
-            Some(Sheet { entries, extras })
-        } else {
-            None
-        };
+        let sheet = std::mem::take(sheet);
         let stored = block.stored.take();
         self.obsolete.extend(stored.map(|outline| outline.page));
-        let (pins, version) = (block.pins, block.version);
-        assert!(pins == 0 || rest.is_none(), "a pinned block is not cut");
-        *block = Block::of(sheet);
-        (block.pins, block.version) = (pins, version);
+        let rest = block.refill(sheet);
         let here = Some(block.first);
         let Some(rest) = rest else {
             return [here.filter(|here| *here != first), None];
         };
-        let rest = Block::of(rest);
         let behind = Some(rest.first);
         self.blocks.insert(at + 1, rest);
         self.census.came();
@@ -311,7 +299,7 @@ impl Lane {
 
     fn forget(&mut self, gone: Option<Block>) {
         let Some(gone) = gone else { return };
-        assert_eq!(gone.pins, 0, "a fact on its way needs this block");
+        assert!(!gone.is_pinned(), "a fact on its way needs this block");
         self.obsolete.extend(gone.stored.as_ref().map(|outline| outline.page));
         if gone.is_here() {
             self.census.went();

@@ -338,17 +338,17 @@ impl Queue {
         })
     }
 
-    /// Keeps the block of a message here while a fact about it is on its way.
+    /// Keeps a message here while a fact about it is on its way.
     pub(crate) fn pin(&mut self, spot: Spot) {
         if let Some(block) = self.block_with(spot) {
-            block.pins += 1;
+            block.pin(spot.sequence);
         }
     }
 
     /// The fact is applied. Replay pins nothing: its pages come before the facts that need them.
     pub(crate) fn unpin(&mut self, spot: Spot) {
         if let Some(block) = self.block_with(spot) {
-            block.pins = block.pins.saturating_sub(1);
+            block.unpin(spot.sequence);
         }
     }
 

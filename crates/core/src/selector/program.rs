@@ -1,8 +1,9 @@
 //! A compiled selector: postfix operations, evaluated on a stack of known height.
 //!
 //! Logic is three-valued (Jakarta Messaging 3.1, 3.8.1.2): unknown is [`Value::Null`]. Comparing
-//! values of unlike type is false; strings and booleans know only `=` and `<>`. Exact numbers wrap
-//! as in Java; an exact division by zero, and arithmetic on what is no number, is unknown.
+//! values of unlike type is false; strings and booleans know only `=` and `<>`. IN and LIKE ask
+//! about strings: of anything else both they and their negations are unknown. Exact numbers wrap as
+//! in Java; an exact division by zero, and arithmetic on what is no number, is unknown.
 
 use std::cmp::Ordering;
 
@@ -204,7 +205,6 @@ impl Op {
             (Op::Negate, Value::Long(value)) => Value::Long(value.wrapping_neg()),
             (Op::Negate, Value::Double(value)) => Value::Double(-value),
             (Op::Keep, Value::Long(_) | Value::Double(_)) => value,
-            (Op::In { .. } | Op::Like { .. }, Value::Null) => Value::Null,
             (Op::In { list, negated }, Value::Text(text)) => {
                 let found = list.binary_search_by(|item| (**item).cmp(text)).is_ok();
                 Value::Boolean(found != *negated)
@@ -212,7 +212,7 @@ impl Op {
             (Op::Like { pattern, negated }, Value::Text(text)) => {
                 Value::Boolean(pattern.matches(text) != *negated)
             }
-            (Op::In { negated, .. } | Op::Like { negated, .. }, _) => Value::Boolean(*negated),
+            // IN and LIKE of what is no string among them: neither in the list nor out of it.
             (_, _) => Value::Null,
         }
     }

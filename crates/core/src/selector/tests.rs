@@ -2,6 +2,8 @@
 
 use super::{IndexKey, Properties, Selector, Value};
 
+mod truth;
+
 struct Message;
 
 impl Properties for Message {
@@ -185,8 +187,6 @@ fn between_in_and_like_follow_the_specification() {
             "under LIKE '\\_%' ESCAPE '\\'",
             "phone NOT LIKE '13%'",
             "color LIKE '%'",
-            "age NOT IN ('17')",
-            "age NOT LIKE '17'",
         ],
     );
     all(
@@ -197,8 +197,6 @@ fn between_in_and_like_follow_the_specification() {
             "color BETWEEN 1 AND 3",
             "color NOT BETWEEN 1 AND 3",
             "color IN ('BLUE')",
-            "age IN ('17')",
-            "age LIKE '17'",
             "phone LIKE '12_3'",
             "word LIKE 'l_s'",
             "word NOT LIKE '%s_'",
@@ -215,6 +213,10 @@ fn between_in_and_like_follow_the_specification() {
             "none NOT IN ('a')",
             "none LIKE 'a'",
             "none NOT LIKE '%'",
+            "age IN ('17')",
+            "age NOT IN ('17')",
+            "age LIKE '17'",
+            "age NOT LIKE '17'",
         ],
     );
 }

@@ -1,5 +1,5 @@
 //! Random histories against a naive model: puts, units, deliveries, settlements, lost connections,
-//! a log that becomes durable bit by bit, crashes and restarts from images.
+//! messages carried forward, a log that becomes durable bit by bit, crashes and restarts from images.
 //!
 //! The model is a flat table of messages. It knows the rules and nothing of how they are kept.
 //! After each step counts agree and the audit passes; each delivery is the first that may be
@@ -13,6 +13,8 @@ use super::rig::{CLIENT, Rig, message, persistent, spec};
 use crate::object::LocalChanges;
 use crate::{ConsumerId, ConsumerSpec, Delivery, Limits, NewMessage, Outcome, PutTarget, UnitId};
 
+mod carries;
+mod crashes;
 mod deletions;
 
 const QUEUES: [&str; 3] = ["Q", "POISON", "DLQ"];
@@ -46,6 +48,8 @@ enum Step {
     Delete { queue: usize },
     Clear { queue: usize },
     Press,
+    Carry { nth: usize },
+    Mix { queue: usize, persistent: u16 },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -84,6 +88,9 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (0..3_usize).prop_map(|queue| Step::Delete { queue }),
         1 => (0..3_usize).prop_map(|queue| Step::Clear { queue }),
         1 => Just(Step::Press),
+        4 => (0..64_usize).prop_map(|nth| Step::Carry { nth }),
+        2 => (0..3_usize, any::<u16>())
+            .prop_map(|(queue, persistent)| Step::Mix { queue, persistent }),
     ]
 }
 
@@ -323,6 +330,8 @@ impl World {
             Step::Delete { queue } => self.delete(queue),
             Step::Clear { queue } => self.clear(queue),
             Step::Press => self.press(),
+            Step::Carry { nth } => self.carry(nth),
+            Step::Mix { queue, persistent } => self.mix(queue, persistent),
         }
         self.check();
     }
@@ -494,63 +503,6 @@ impl World {
             self.happen(effects);
         }
         assert_eq!(self.later.len(), self.rig.waiting());
-    }
-
-    /// The process dies. Of what was written but not known to be durable, a part is there.
-    fn crash(&mut self, keep: usize) {
-        let undurable = self.rig.log.len() - self.rig.durable;
-        let records = self.rig.durable + keep * undurable / 99;
-        let image = self.image.as_ref().map(|(bytes, at, _)| (bytes.as_slice(), *at));
-        let full = self.rig.restart(None, records);
-        let mut again = self.rig.restart(image, records);
-        let (newest, at) = (self.rig.image(), self.rig.durable);
-        let late = self.rig.restart(Some((&newest, at)), records);
-        let whole = self.rig.restart_whole(&newest, at, records);
-        let whole_image = self.image.as_ref().filter(|_| keep.is_multiple_of(2));
-        if let Some((image, at, counts)) = whole_image {
-            again = self.rig.restart_whole(image, *at, records);
-            for (id, row) in &mut self.rows {
-                let known = counts.get(id).copied().unwrap_or(0);
-                row.durable_count = row.durable_count.max(known);
-            }
-        }
-        for (end, effects) in std::mem::take(&mut self.later) {
-            if end <= again.log.len() {
-                self.happen(effects);
-            } else {
-                self.undo_deletions(&effects);
-            }
-        }
-        self.clearing = [0; 3];
-        self.rows.retain(|_, row| row.persistent && row.at != At::OnItsWay);
-        for row in self.rows.values_mut() {
-            row.at = At::Visible;
-            row.count = row.durable_count;
-        }
-        if self.image.as_ref().is_some_and(|(_, at, _)| *at > again.log.len()) {
-            self.image = None;
-        }
-        for other in [&full, &late, &whole] {
-            assert_eq!(other.shares(), again.shares(), "the same bodies live");
-        }
-        assert_eq!(again.core.bodies_in_progress().count(), 0, "uncommitted bodies are given back");
-        late.core.audit();
-        whole.core.audit();
-        full.core.audit();
-        for (queue, name) in QUEUES.iter().enumerate() {
-            if again.core.queue_status(name).is_none() {
-                again.define_with(name, threshold(queue)).unwrap();
-            }
-            let wanted: Vec<String> = self.visible(queue).iter().map(u32::to_string).collect();
-            assert_eq!(again.browse(name), wanted, "exactly what was durable, in order");
-        }
-        again.instant = false;
-        self.rig = again;
-        self.consumers.clear();
-        self.credit.clear();
-        self.unsettled.clear();
-        self.units.clear();
-        self.targets = QUEUES.iter().map(|name| self.rig.open_put(name).unwrap()).collect();
     }
 
     fn check(&mut self) {

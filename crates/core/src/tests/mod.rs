@@ -1,5 +1,6 @@
 //! The rules, each proved by name through the public interface, over a pretended log (`rig`).
 
+mod carried;
 mod deleted;
 mod deliveries;
 mod expiry;

@@ -213,14 +213,18 @@ impl DiskFile for LinuxFile {
 }
 
 fn make_folder(folder: &Path) -> io::Result<()> {
-    if folder.is_dir() {
-        return Ok(());
+    let is_there = folder.is_dir();
+    if !is_there {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     }
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    // The folder's own name must survive a power cut as the files in it do.
-    match folder.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        Some(parent) => File::open(parent)?.sync_all(),
-        None => Ok(()),
+    // The folder's own name must survive a power cut as the files in it do: also when the folder is
+    // there, because the process that made it may have been killed before it synced the name.
+    let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty());
+    match File::open(parent.unwrap_or(Path::new("."))) {
+        Ok(parent) => parent.sync_all(),
+        // Made by another user, in a folder that this one may only pass through.
+        Err(error) if is_there && error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        Err(error) => Err(error),
     }
 }
 

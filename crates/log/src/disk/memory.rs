@@ -33,6 +33,8 @@ pub enum FaultOn {
     Rename,
     /// Syncing the folder.
     SyncNames,
+    /// Any call that changes something on the disk: all of the above but reading and opening.
+    Change,
 }
 
 /// An error to be injected.
@@ -205,6 +207,14 @@ impl MemoryDisk {
     }
 }
 
+impl FaultOn {
+    /// Whether a fault on this strikes a call of that kind.
+    fn strikes(self, call: FaultOn) -> bool {
+        let changes = !matches!(call, FaultOn::Read | FaultOn::Open);
+        self == call || (self == FaultOn::Change && changes)
+    }
+}
+
 impl Inner {
     fn enter(&mut self, operation: Operation) {
         if let Some(journal) = &mut self.journal {
@@ -214,7 +224,7 @@ impl Inner {
 
     fn strike(&mut self, on: FaultOn, name: &str) -> io::Result<()> {
         for fault in &mut self.faults {
-            if fault.on != on || !name.starts_with(&fault.prefix) {
+            if !fault.on.strikes(on) || !name.starts_with(&fault.prefix) {
                 continue;
             }
             if fault.after > 0 {

@@ -2,8 +2,9 @@
 //!
 //! Not here: any judgement. Called only when the whole log was found sound.
 //!
-//! Invariant: of batches only the first block is erased, and only of those behind the tail, which
-//! were never reported durable.
+//! Invariants: of batches only the first block is erased, and only of those behind the tail, which
+//! were never reported durable; what the running log calls durable was synced by this process, content
+//! and names: the one before may have died between a write and its sync.
 
 use std::collections::VecDeque;
 use std::io;
@@ -60,14 +61,36 @@ impl Begins {
 }
 
 impl Recovery {
-    /// Erases batches behind the tail and puts useless files away.
-    pub(super) fn repair(&mut self, tail: Place, ghosts: &[Place]) -> Result<(), LogError> {
+    /// Erases batches behind the tail, makes durable what was found, and puts useless files away.
+    /// `from` is the first extent that was read. Returns how many syncs that took.
+    ///
+    /// A process that is killed leaves its writes with the kernel or in the cache of the disk: they
+    /// are read back as if they were safe, and a power cut takes them. So all that was read is synced
+    /// here before anybody hears that it is durable. That an erased batch is zeros may be such a
+    /// write too (of a process that died while it cut off the end of the log), and the batch would come
+    /// back: so the extents behind the tail are synced as well. What lies before the first extent that
+    /// was read was durable when the image was taken.
+    pub(super) fn repair(
+        &mut self,
+        from: u64,
+        tail: Place,
+        ghosts: &[Place],
+    ) -> Result<u64, LogError> {
         for place in ghosts.iter().chain([&tail]) {
             let name = extent_name(place.sequence);
             self.erase(*place).map_err(|e| LogError::io("cut the torn tail off", &name, e))?;
         }
+        let mut syncs = 0;
+        for &sequence in self.files.lengths.range(from..).map(|(sequence, _)| sequence) {
+            let synced = self.files.file(sequence).and_then(|file| file.sync_data());
+            synced.map_err(|e| LogError::io("sync what was read", &extent_name(sequence), e))?;
+            syncs += 1;
+        }
         let folder = self.disk.name();
-        self.put_files_away(tail).map_err(|e| LogError::io("tidy the log folder", &folder, e))
+        self.put_files_away(tail).map_err(|e| LogError::io("tidy the log folder", &folder, e))?;
+        // Also when nothing was put away: a name that the process before gave may not be safe yet.
+        self.disk.sync_names().map_err(|e| LogError::io("sync the log folder", &folder, e))?;
+        Ok(syncs + 1)
     }
 
     /// Writes zeros over the first block at a place, unless zeros are there.
@@ -83,29 +106,24 @@ impl Recovery {
             return Ok(());
         }
         block.bytes_mut().fill(0);
-        file.write_at(block.bytes(), place.offset)?;
-        file.sync_data()
+        file.write_at(block.bytes(), place.offset)
     }
 
     fn put_files_away(&mut self, tail: Place) -> io::Result<()> {
-        let mut changed = false;
         for name in self.folder.leftovers.drain(..) {
             self.disk.remove(&name)?;
-            changed = true;
         }
         for at in self.damaged_images.drain(..) {
             // Kept under another name, for whoever wants to know what happened to it.
             let name = image_name(at);
             self.disk.rename(&name, &format!("damaged-{name}"))?;
             self.folder.images.retain(|image| *image != at);
-            changed = true;
         }
         // Only spares of full length are of use.
         let extent_bytes = self.options.extent_bytes;
         let useless = |length: u64| length != extent_bytes;
         for (name, _) in self.folder.spares.extract_if(.., |spare| useless(spare.1)) {
             self.disk.remove(&name)?;
-            changed = true;
         }
         // An extent made ready has its full length; one behind the tail that has not is no use.
         let mut behind = self.files.lengths.range(tail.sequence + 1..);
@@ -114,10 +132,9 @@ impl Recovery {
             for (sequence, _) in self.files.lengths.split_off(&first_short).iter().rev() {
                 self.files.handles.forget(*sequence);
                 self.disk.remove(&extent_name(*sequence))?;
-                changed = true;
             }
         }
-        if changed { self.disk.sync_names() } else { Ok(()) }
+        Ok(())
     }
 
     /// The state of the running log.
@@ -209,7 +226,7 @@ impl Recovery {
     fn extents_of(&self, tail: &Tail) -> Result<Extents, LogError> {
         let extent_bytes = self.options.extent_bytes;
         let open = |sequence: u64| -> Result<Arc<Extent>, LogError> {
-            Ok(Arc::new(Extent { sequence, file: self.files.handles.get(sequence)? }))
+            Ok(Arc::new(Extent::found(sequence, self.files.handles.get(sequence)?)))
         };
         let current = open(tail.place.sequence)?;
         let behind = self.files.lengths.range(tail.place.sequence + 1..);

@@ -5,7 +5,9 @@
 
 mod arriving;
 mod asking;
+mod log;
 mod rig;
+mod selection;
 mod text;
 
 use rig::{Got, Rig};

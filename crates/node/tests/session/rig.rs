@@ -2,84 +2,33 @@
 
 mod raw;
 
-use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use towline_admin::status::Status;
 use towline_amqp::codec::{Map, Value};
 use towline_amqp::sasl::{Claim, ClientLogin, Mechanism, ScramCredentials};
 use towline_amqp::sections::Sections;
 use towline_amqp::types::{
-    Coordinator, Declare, DeliveryState, Discharge, Error, LinkTarget, Role, SaslCode, Source,
-    Target, TxnId,
+    Coordinator, Declare, DeliveryState, Discharge, DistributionMode, Error, LinkTarget, Role,
+    SaslCode, Source, Target, TxnId,
 };
 use towline_amqp::types::{CoordinatorCommand, ReceiverSettleMode, SenderSettleMode};
 use towline_amqp::{
     AttachRequest, Attached, ClientOptions, Connection, Event, IncomingId, LinkId, Outgoing,
     ServerOptions, SessionId, Transfer, coordinator,
 };
-use towline_core::{Body, ConnectionId, Durability, Fact, Limits, record};
+use towline_core::{Body, ConnectionId, Limits};
 use towline_node::{
-    Front, FrontOptions, Input, Instance, Journal, Logins, Outbound, Request, Response, Restart,
-    SOLE_CONNECTION,
+    Fetch, Front, FrontOptions, Input, Instance, Logins, Outbound, Request, Response, Restart,
+    SOLE_CONNECTION, front_of_chunks,
 };
-use towline_types::{BodyLocation, Lsn, Payload, Time};
+use towline_types::{Lsn, Payload, Time};
 
+use super::log::MemoryLog;
 use super::text::Text;
 
 const EXTENT_BYTES: u64 = 1 << 20;
-
-/// A log in memory.
-#[derive(Default)]
-struct MemoryLog {
-    records: RefCell<Vec<(Lsn, Vec<u8>)>>,
-    tail: Cell<u64>,
-    durable: Cell<u64>,
-    held: Cell<bool>,
-    full: Cell<bool>,
-}
-
-impl Journal for MemoryLog {
-    fn append(&self, facts: &mut [Fact], _: Durability) -> Option<Lsn> {
-        if self.full.get() {
-            return None;
-        }
-        let count = facts.len();
-        for (index, fact) in facts.iter_mut().enumerate() {
-            let mut bytes = Vec::new();
-            let body_at = record::encode(fact, index + 1 == count, &mut bytes);
-            let at = Lsn(self.tail.get());
-            self.tail.set(at.0 + bytes.len() as u64);
-            if let Some(range) = body_at {
-                let bytes = u32::try_from(range.len()).unwrap();
-                let place = BodyLocation { lsn: at.after(range.start as u64), bytes };
-                match fact {
-                    Fact::Put { message, .. } => message.body = Body::Log(place),
-                    Fact::BodyChunk { chunk, .. } => *chunk = Body::Log(place),
-                    _ => {}
-                }
-            }
-            self.records.borrow_mut().push((at, bytes));
-        }
-        if !self.held.get() {
-            self.durable.set(self.tail.get());
-        }
-        Some(Lsn(self.tail.get()))
-    }
-
-    fn resident(&self, location: BodyLocation) -> Option<Bytes> {
-        let records = self.records.borrow();
-        let (at, bytes) = records.iter().rev().find(|(at, _)| *at <= location.lsn)?;
-        let start = usize::try_from(location.lsn.0 - at.0).unwrap();
-        bytes.get(start..start + location.bytes as usize).map(Bytes::copy_from_slice)
-    }
-
-    fn surroundings(&self, _: Time) -> Status {
-        Status::default()
-    }
-}
 
 struct Anybody;
 
@@ -243,9 +192,28 @@ impl Rig {
         for _ in 0..10 {
             let durable = Lsn(self.log.durable.get());
             self.instance.step(self.now, Input::Durable(durable), &self.log, &mut self.out);
+            self.carry_out_fetches();
         }
         let routed = self.out.routed.drain(..);
         self.waiting.extend(routed.map(|routed| (routed.connection, routed.response)));
+    }
+
+    fn carry_out_fetches(&mut self) {
+        while let Some(Fetch { ticket, body }) = self.out.fetches.pop() {
+            let content = match &body {
+                Body::Chunks(chunks) => {
+                    front_of_chunks(chunks, |chunk| self.log.read(chunk).ok_or(())).ok()
+                }
+                other => Some(self.content(other)),
+            };
+            let input = Input::Content { ticket, content };
+            self.instance.step(self.now, input, &self.log, &mut self.out);
+        }
+    }
+
+    /// No content is in memory from now on.
+    pub(crate) fn forget_contents(&mut self) {
+        self.log.cold.set(true);
     }
 
     pub(crate) fn connect(&mut self) -> Client {
@@ -333,10 +301,10 @@ impl Rig {
     fn content(&self, body: &Body) -> Payload {
         match body {
             Body::Memory(bytes) => Payload::from(bytes.clone()),
-            Body::Log(location) => Payload::from(self.log.resident(*location).unwrap()),
+            Body::Log(location) => Payload::from(self.log.read(*location).unwrap()),
             Body::Chunks(chunks) => {
                 let mut content = Payload::Empty;
-                chunks.iter().for_each(|chunk| content.push(self.log.resident(*chunk).unwrap()));
+                chunks.iter().for_each(|chunk| content.push(self.log.read(*chunk).unwrap()));
                 content
             }
             other => panic!("no content in {other:?}"),
@@ -386,6 +354,18 @@ impl Rig {
         selector: &str,
     ) -> LinkId {
         let link = self.attach(client, Role::Receiver, Ends::selecting(queue, selector));
+        assert_eq!(refusal(client, link), None);
+        link
+    }
+
+    pub(crate) fn selecting_browser(
+        &mut self,
+        client: &mut Client,
+        queue: &str,
+        selector: &str,
+    ) -> LinkId {
+        let ends = Ends::selecting(queue, selector).browsing();
+        let link = self.attach(client, Role::Receiver, ends);
         assert_eq!(refusal(client, link), None);
         link
     }
@@ -534,6 +514,11 @@ impl Ends {
     fn to(queue: &str) -> Ends {
         let target = Target { address: Some(Arc::from(queue)), ..Target::default() };
         Ends { source: Source::default(), target: LinkTarget::Target(target) }
+    }
+
+    fn browsing(mut self) -> Ends {
+        self.source.distribution_mode = Some(DistributionMode::Copy);
+        self
     }
 
     fn from(queue: &str) -> Ends {

@@ -1,7 +1,7 @@
 //! Messages for the tests: a text with what a rule may ask for.
 
 use towline_amqp::codec::Value;
-use towline_amqp::sections::{Header, MessageBuilder};
+use towline_amqp::sections::{Header, MessageBuilder, MessageId, Properties, Sections};
 use towline_types::Payload;
 
 /// A message in the making.
@@ -11,10 +11,19 @@ pub(crate) struct Text {
     /// The message-format of its transfer.
     pub(crate) format: u32,
     properties: Vec<(String, String)>,
+    correlation_id: Option<String>,
+    message_id: Option<String>,
 }
 
 pub(crate) fn message(body: &str) -> Text {
-    Text { body: body.to_owned(), durable: false, format: 0, properties: Vec::new() }
+    Text {
+        body: body.to_owned(),
+        durable: false,
+        format: 0,
+        properties: Vec::new(),
+        correlation_id: None,
+        message_id: None,
+    }
 }
 
 impl Text {
@@ -33,9 +42,33 @@ impl Text {
         self
     }
 
+    pub(crate) fn ids(mut self, correlation_id: &str, message_id: &str) -> Text {
+        self.correlation_id = Some(correlation_id.to_owned());
+        self.message_id = Some(message_id.to_owned());
+        self
+    }
+
+    /// Bytes that a queue keeps of it.
+    pub(crate) fn content_bytes(&self) -> usize {
+        let encoded = self.encode().to_contiguous();
+        encoded.len() - Sections::scan(&encoded).unwrap().content_start()
+    }
+
+    /// Bytes of that which stand before its body.
+    pub(crate) fn front_bytes(&self) -> usize {
+        let encoded = self.encode().to_contiguous();
+        let sections = Sections::scan(&encoded).unwrap();
+        sections.body.unwrap().start as usize - sections.content_start()
+    }
+
     pub(crate) fn encode(&self) -> Payload {
         let header = Header { durable: Some(self.durable), ..Header::default() };
-        let mut builder = MessageBuilder::new().header(header);
+        let properties = Properties {
+            correlation_id: self.correlation_id.as_deref().map(MessageId::String),
+            message_id: self.message_id.as_deref().map(MessageId::String),
+            ..Properties::default()
+        };
+        let mut builder = MessageBuilder::new().header(header).properties(properties);
         for (name, value) in &self.properties {
             builder = builder.application_property(name, Value::String(value));
         }

@@ -5,16 +5,15 @@
 //! listen, see `handed`), the lock on the data folder with them. The floating address stays until the program that begins again takes it away, as the
 //! first thing it does: connections are closed before, and their ends still find the way to the clients.
 //!
-//! Who wants an end meanwhile gets one in order: the signals are blocked first ([`hold_ends`]), a mask and
-//! what came under it outlive the execution of a program, and the next one lets them come when it
-//! listens ([`let_ends_come`]).
+//! Who wants an end meanwhile gets one in order: the thread that takes signals has ended before (see
+//! `signals`), the mask and what comes under it outlive the execution of a program, and the next one
+//! takes it.
 
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use nix::sys::signal::{SigSet, Signal};
 use towline_admin::catalogue::GROUP_CANNOT_BEGIN_AGAIN;
 
 use super::handed::Sockets;
@@ -28,26 +27,6 @@ const COPIES_FAILED: &str = "TOWLINE_COPIES_FAILED";
 /// Whether this process began again.
 pub(crate) fn is_again() -> bool {
     std::env::var_os(MARK).is_some()
-}
-
-/// What an administrator ends a process with.
-fn ends() -> SigSet {
-    [Signal::SIGTERM, Signal::SIGINT].into_iter().collect()
-}
-
-/// From now on signals that want an end wait for the next program, as far as this thread is concerned.
-/// Known gap: other threads may still take one, until the program is executed, and it is forgotten then.
-pub(crate) fn hold_ends() {
-    if let Err(error) = ends().thread_block() {
-        tracing::warn!(%error, "SIGTERM and SIGINT are not blocked");
-    }
-}
-
-/// Somebody listens to signals that want an end: those that waited come now.
-pub(crate) fn let_ends_come() {
-    if let Err(error) = ends().thread_unblock() {
-        tracing::warn!(%error, "SIGTERM and SIGINT are not unblocked");
-    }
 }
 
 /// How many copies of the log could not be had, one after the other, before this process began.

@@ -5,7 +5,6 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 use towline_admin::catalogue::{
@@ -21,7 +20,7 @@ use super::replica::forget_old_places;
 use super::socket::{self, GroupSocket};
 use super::start::{self, Opened};
 use super::status::View;
-use super::{again, copy, elsewhere, holds, preferred, switch};
+use super::{again, agreement, copy, elsewhere, holds, preferred, switch};
 use crate::attempts::Attempts;
 use crate::clock::Clock;
 use crate::config::{Config, GroupConfig};
@@ -35,6 +34,7 @@ use crate::logging::log as say;
 use crate::net::{Admission, ListenerKind, Listening};
 use crate::refused::RunError;
 use crate::run::{LocalEvent, RunArgs, listen, welcome};
+use crate::signals::{self, Signals};
 use crate::users::Users;
 
 /// How long a process that leads no more serves its connections, so that they hear their end.
@@ -64,37 +64,35 @@ enum Event {
 /// When it cannot start; see [`RunError`].
 pub(crate) fn run(
     args: &RunArgs,
-    config: &Config,
-    group: &GroupConfig,
+    about: (&Config, &GroupConfig),
     users: &Arc<Users>,
     clock: Clock,
+    signals: &Signals,
 ) -> Result<(), RunError> {
     let refused =
         |error| RunError::Start { name: args.name.clone(), data: args.data.clone(), error };
-    let about = (config, group);
+    let wrong = |why: String| RunError::Config { file: args.config.clone(), error: why.into() };
+    let (config, group) = about;
+    let (this, _) = group.own().map_err(wrong)?;
     // First of all: the connections of the process before this one are closed, and their clients heard
     // it, because the address was still there.
     let floating = Floating::new(group.floating.clone());
     let sockets = Sockets::of_process();
     floating.clear();
+    signals.starting(&args.name);
     let opened =
-        start::open(&args.name, &args.data, about, args.log_sync_delay, clock).map_err(refused)?;
+        start::open(&args.name, &args.data, (config, group, this), args.log_sync_delay, clock)
+            .map_err(refused)?;
     let opened = Arc::new(opened);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(2)
         .build()
         .map_err(RunError::System)?;
-    let (ended, told) = runtime.block_on(async {
-        let mut told = Told::listen()?;
-        let ended = serve(args, about, users, (&opened, &floating, &sockets)).await?;
-        if let Ended::Again { .. } = ended {
-            again::hold_ends();
-        }
-        Ok((ended, told.come().await))
-    })?;
+    let parts = (&opened, &floating, &sockets);
+    let ended = runtime.block_on(serve(args, about, users, parts, signals))?;
     runtime.shutdown_background();
-    if let (Ended::Again { .. }, true) = (&ended, told) {
+    if matches!(ended, Ended::Again { .. }) && signals.stop() {
         // The program that begins again would not know of it. Nothing of this one is kept, as there.
         floating.let_go();
         say(&ENDED, &[&args.name]);
@@ -132,31 +130,6 @@ impl Ended {
     }
 }
 
-/// Whether somebody wanted an end, also while nobody looked.
-struct Told {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Told {
-    fn listen() -> Result<Told, RunError> {
-        let listen = |kind| signal(kind).map_err(RunError::System);
-        let terminate = listen(SignalKind::terminate())?;
-        Ok(Told { terminate, interrupt: listen(SignalKind::interrupt())? })
-    }
-
-    async fn come(&mut self) -> bool {
-        // What has come is read from its pipe now.
-        tokio::task::yield_now().await;
-        tokio::select! {
-            biased;
-            _ = self.terminate.recv() => true,
-            _ = self.interrupt.recv() => true,
-            () = std::future::ready(()) => false,
-        }
-    }
-}
-
 fn end_in_order(opened: &Opened) {
     let driver = &opened.driver;
     driver.end();
@@ -182,12 +155,9 @@ async fn serve(
     (config, group): (&Config, &GroupConfig),
     users: &Arc<Users>,
     (opened, floating, sockets): (&Arc<Opened>, &Floating, &Sockets),
+    signals: &Signals,
 ) -> Result<Ended, RunError> {
-    let mut terminate = signal(SignalKind::terminate()).map_err(RunError::System)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(RunError::System)?;
-    if again::is_again() {
-        again::let_ends_come();
-    }
+    signals.serving();
     let (events, mut happened) = unbounded_channel();
     let (asks, mut asked) = unbounded_channel();
     let driver = &opened.driver;
@@ -196,7 +166,7 @@ async fn serve(
     let admission = Admission::new(config.limits.clone());
     let listeners = Listeners::bind(args, (config, group), users, sockets)?;
     let names = listeners.urls.clone();
-    let entrance = start_links(args, group, opened, &admission, (&listeners, sockets))?;
+    let entrance = start_links(args, (config, group), opened, &admission, (&listeners, sockets))?;
     sockets.close_others();
     let (mut tasks, mut accepting) = (JoinSet::new(), listeners.accept(&entrance));
     tasks.spawn(preferred::watch(Arc::clone(driver), group.clone(), args.data.clone()));
@@ -209,8 +179,13 @@ async fn serve(
     welcome(args, &names, driver.clock(), again::is_again());
     loop {
         let stop = tokio::select! {
-            _ = terminate.recv() => true,
-            _ = interrupt.recv() => true,
+            told = signals.next() => match told {
+                signals::Event::Stop => true,
+                signals::Event::Reload => {
+                    tracing::info!("SIGHUP: what changed is read at the next start");
+                    false
+                }
+            },
             Some(ask) = asked.recv() => match ask {
                 LocalEvent::Stop => true,
                 LocalEvent::Restart => {
@@ -247,6 +222,7 @@ async fn serve(
             },
         };
         if stop {
+            signals.ending(&args.name);
             leave(args, driver, &mut happened).await;
             return Ok(Ended::InOrder);
         }
@@ -343,15 +319,16 @@ struct Entrance {
 
 fn start_links(
     args: &RunArgs,
-    group: &GroupConfig,
+    (config, group): (&Config, &GroupConfig),
     opened: &Arc<Opened>,
     admission: &Arc<Admission>,
     (listeners, sockets): (&Listeners, &Sockets),
 ) -> Result<Entrance, RunError> {
     let driver = &opened.driver;
-    let this = group.position(&group.instance).unwrap_or(0);
-    let address = group.member.get(this).map(|member| member.address.clone()).unwrap_or_default();
-    let listener = link::bind(&address, |addresses| sockets.take(addresses))
+    let wrong = |why: String| RunError::Config { file: args.config.clone(), error: why.into() };
+    let (this, own) = group.own().map_err(wrong)?;
+    let address = &own.address;
+    let listener = link::bind(address, |addresses| sockets.take(addresses))
         .and_then(|socket| sockets.keep(&socket).map(|()| socket))
         .map_err(|error| RunError::Listen { address: address.clone(), error })?;
     let builds = Arc::new(parking_lot::Mutex::new(vec![String::new(); group.member.len()]));
@@ -363,7 +340,8 @@ fn start_links(
         builds: Arc::clone(&builds),
         view: Arc::clone(&seen),
     };
-    let settings = LinkSettings::of(&args.name, group, this, Some(listener));
+    let terms = agreement::terms(config, group, opened.extent_bytes);
+    let settings = LinkSettings::of(&args.name, (group, terms), this, Some(listener));
     let links = Links::start(settings, Arc::new(inbox));
     let links = Arc::new(links.map_err(|error| RunError::Tls(error.to_string()))?);
     let serving = Arc::new(Serving::default());

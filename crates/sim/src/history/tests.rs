@@ -112,6 +112,39 @@ fn a_producers_messages_come_in_its_order_unless_they_came_before() {
     assert!(deliver(&mut history, first).is_err());
 }
 
+fn put_in_memory(history: &mut History) -> usize {
+    let number = put_in(history, None);
+    history.puts[number].persistent = false;
+    number
+}
+
+fn deliver_in(history: &mut History, term: u64, number: usize) -> Result<usize, Broken> {
+    let speaker = Speaker { term, process: term, ..ACTIVE };
+    history.delivered(speaker, term, 0, &History::content(number, 5))
+}
+
+/// Seed 1882569408777486 of the build 599a557: message 519 was a non-persistent put of the instance that
+/// was deposed after it, and its successor had delivered 553 by then.
+#[test]
+fn what_only_a_deposed_active_has_is_not_compared_with_what_its_successor_delivered() {
+    let mut history = History::default();
+    let (in_memory, persistent) = (put_in_memory(&mut history), acknowledged(&mut history));
+    deliver_in(&mut history, 3, persistent).unwrap();
+    assert_eq!(deliver_in(&mut history, 2, in_memory), Ok(in_memory));
+    // Nor does what it delivers bind the successor.
+    let (older, in_memory) = (acknowledged(&mut history), put_in_memory(&mut history));
+    deliver_in(&mut history, 2, in_memory).unwrap();
+    assert_eq!(deliver_in(&mut history, 3, older), Ok(older));
+}
+
+#[test]
+fn the_order_of_persistent_messages_holds_across_terms() {
+    let mut history = History::default();
+    let (first, second) = (acknowledged(&mut history), acknowledged(&mut history));
+    deliver_in(&mut history, 2, second).unwrap();
+    assert!(deliver_in(&mut history, 3, first).is_err());
+}
+
 #[test]
 fn two_instances_never_acknowledge_in_one_term() {
     let mut history = History::default();

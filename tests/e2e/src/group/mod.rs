@@ -223,7 +223,7 @@ impl Group {
         }
     }
 
-    /// SIGTERM; waits for an end, which is in order unless the instance had hardly begun (again), so that
+    /// SIGTERM; waits for an end, which is in order unless the program had hardly been executed, so that
     /// the signal itself ended it.
     ///
     /// # Errors
@@ -315,7 +315,8 @@ impl Group {
         self.sites.iter_mut().map(Site::keep).collect()
     }
 
-    /// Everything that an instance had on its disk is gone. It must not run.
+    /// Everything that an instance had on its disk is gone, durably: a lost disk is another disk, of
+    /// which a later power cut brings nothing back. The instance must not run.
     ///
     /// # Errors
     /// When it cannot be removed.
@@ -330,7 +331,7 @@ impl Group {
                 fs::remove_file(path)?;
             }
         }
-        Ok(())
+        Ok(fs::File::open(&self.sites[instance].data)?.sync_all()?)
     }
 
     /// The wall clock of an instance is so many seconds ahead from now on, also after its next start.

@@ -2,6 +2,8 @@
 //!
 //! A page becomes durable by a sync of its file; a name by a sync of its folder. A power cut keeps
 //! a random share of the pages and, folder by folder, a random number of the oldest name changes.
+//! A rename across folders is one change, kept or lost in both, and durable by a sync of either: a
+//! file system's journal has it in one transaction.
 //! Not here: permissions, links, times, and anything below a page. Invariant: every name leads to
 //! a node that exists.
 
@@ -82,6 +84,16 @@ enum Change {
     Add(OsString, u64),
     Remove(OsString),
     Rename(OsString, OsString),
+    /// A name came from another folder, or went to one: one change with that of the other folder.
+    Came(OsString, u64, Move),
+    Went(OsString, Move),
+}
+
+/// A rename across folders, as one of the two folders knows it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Move {
+    number: u64,
+    other: u64,
 }
 
 enum Body {
@@ -99,6 +111,7 @@ struct Node {
 pub struct Disk {
     nodes: HashMap<u64, Node>,
     next: u64,
+    next_move: u64,
     bytes_max: u64,
     syncs_fail: bool,
     syncs_lie: bool,
@@ -111,7 +124,8 @@ impl Disk {
     pub fn new(bytes_max: u64) -> Self {
         let root = Node { body: Body::Folder(Folder::default()), mode: 0o040_755 };
         let nodes = HashMap::from([(ROOT, root)]);
-        Self { nodes, next: ROOT + 1, bytes_max, syncs_fail: false, syncs_lie: false, syncs: 0 }
+        let (next, next_move, syncs) = (ROOT + 1, 0, 0);
+        Self { nodes, next, next_move, bytes_max, syncs_fail: false, syncs_lie: false, syncs }
     }
 
     /// Changes the size of the disk; files keep what they have.
@@ -218,8 +232,11 @@ impl Disk {
         if at == to {
             self.folder_mut(at)?.change(Change::Rename(name.into(), new.into()));
         } else {
-            self.folder_mut(to)?.change(Change::Add(new.into(), found.node));
-            self.folder_mut(at)?.change(Change::Remove(name.into()));
+            let number = self.next_move;
+            self.next_move += 1;
+            let (came, went) = (Move { number, other: at }, Move { number, other: to });
+            self.folder_mut(to)?.change(Change::Came(new.into(), found.node, came));
+            self.folder_mut(at)?.change(Change::Went(name.into(), went));
         }
         Ok(())
     }
@@ -297,9 +314,16 @@ impl Disk {
         if self.syncs_fail {
             return Err(No::Broken);
         }
-        let folder = self.folder_mut(number)?;
-        folder.synced = folder.names.clone();
-        folder.changes.clear();
+        let all = self.folder(number)?.changes.len();
+        let mut due = vec![(number, all)];
+        while let Some((number, count)) = due.pop() {
+            for moved in self.folder_mut(number)?.make_durable(count) {
+                let mut other = self.folder(moved.other)?.changes.iter();
+                if let Some(at) = other.position(|change| change.is(moved.number)) {
+                    due.push((moved.other, at + 1));
+                }
+            }
+        }
         Ok(())
     }
 
@@ -307,15 +331,48 @@ impl Disk {
     pub fn cut_power(&mut self, keep_percent: u64, chance: &mut Chance) {
         let mut numbers: Vec<u64> = self.nodes.keys().copied().collect();
         numbers.sort_unstable();
+        let mut kept = BTreeMap::new();
         for number in numbers {
             match self.nodes.get_mut(&number).map(|node| &mut node.body) {
                 Some(Body::File(file)) => file.cut_power(keep_percent, chance),
-                Some(Body::Folder(folder)) => folder.cut_power(keep_percent, chance),
+                Some(Body::Folder(folder)) => {
+                    kept.insert(number, folder.kept_changes(keep_percent, chance));
+                }
                 Some(Body::Special) | None => {}
+            }
+        }
+        self.lose_moves_of_one_side(&mut kept);
+        for (number, count) in kept {
+            if let Ok(folder) = self.folder_mut(number) {
+                folder.cut_power(count);
             }
         }
         let kept = self.reachable(true);
         self.nodes.retain(|number, _| kept.contains(number));
+    }
+
+    /// Takes from the number of changes that each folder keeps until every rename across folders is
+    /// kept by both of its folders or by none.
+    fn lose_moves_of_one_side(&self, kept: &mut BTreeMap<u64, usize>) {
+        loop {
+            let mut torn = None;
+            for (number, count) in &*kept {
+                let changes = self.folder(*number).map_or(&[][..], |folder| &folder.changes);
+                for (at, change) in changes.iter().take(*count).enumerate() {
+                    let Some(moved) = change.moved() else { continue };
+                    let other = self.folder(moved.other).map_or(&[][..], |other| &other.changes);
+                    let there = kept.get(&moved.other).copied().unwrap_or(0);
+                    if !other.iter().take(there).any(|change| change.is(moved.number)) {
+                        torn = Some((*number, at));
+                        break;
+                    }
+                }
+            }
+            match torn {
+                Some((number, at)) => kept.insert(number, at),
+                None => return,
+            };
+        }
     }
 
     fn reserve(&self, number: u64, bytes: u64) -> Result<(), No> {
@@ -375,24 +432,47 @@ impl Folder {
         self.changes.push(change);
     }
 
-    fn cut_power(&mut self, keep_percent: u64, chance: &mut Chance) {
-        for change in std::mem::take(&mut self.changes) {
-            if !chance.percent(keep_percent) {
-                break;
-            }
+    /// The oldest `count` changes cannot be lost any more; the renames across folders among them.
+    fn make_durable(&mut self, count: usize) -> Vec<Move> {
+        let mut moves = Vec::new();
+        for change in self.changes.drain(..count.min(self.changes.len())) {
+            moves.extend(change.moved());
             change.done_to(&mut self.synced);
         }
+        moves
+    }
+
+    /// How many of the oldest changes a power cut leaves.
+    fn kept_changes(&self, keep_percent: u64, chance: &mut Chance) -> usize {
+        self.changes.iter().take_while(|_| chance.percent(keep_percent)).count()
+    }
+
+    fn cut_power(&mut self, kept: usize) {
+        self.make_durable(kept);
+        self.changes.clear();
         self.names = self.synced.clone();
     }
 }
 
 impl Change {
+    /// The rename across folders that this is one side of.
+    fn moved(&self) -> Option<Move> {
+        match self {
+            Change::Came(_, _, moved) | Change::Went(_, moved) => Some(*moved),
+            Change::Add(..) | Change::Remove(_) | Change::Rename(..) => None,
+        }
+    }
+
+    fn is(&self, number: u64) -> bool {
+        self.moved().is_some_and(|moved| moved.number == number)
+    }
+
     fn done_to(self, names: &mut Names) {
         match self {
-            Change::Add(name, node) => {
+            Change::Add(name, node) | Change::Came(name, node, _) => {
                 names.insert(name, node);
             }
-            Change::Remove(name) => {
+            Change::Remove(name) | Change::Went(name, _) => {
                 names.remove(&name);
             }
             Change::Rename(name, new) => {

@@ -1,7 +1,7 @@
 //! The power goes at any moment while an instance receives, cuts off, leads.
 
 use super::*;
-use crate::disk::{CrashPoint, CrashRule};
+use crate::disk::{CrashPoint, CrashRule, Fault, FaultOn};
 use crate::testing::CUT;
 
 /// Set in a note that a call begins that may cut something off; the number of the version is in it.
@@ -163,4 +163,58 @@ fn go_on(found: Instance, random: &mut Random) {
     let found = found.again();
     assert_eq!(found.places, all.iter().map(Batch::place).collect::<Vec<_>>());
     assert_eq!(found.records, streamed(&all));
+}
+
+/// What the group decides arrives in pieces, now and then otherwise than before, until the process is
+/// killed after so many changes of its disk.
+fn live_until_killed(memory: &MemoryDisk, after: u64, random: &mut Random) {
+    let (on, error) = (FaultOn::Change, std::io::ErrorKind::Other);
+    memory.inject(Fault { on, prefix: String::new(), after, times: u64::MAX, error });
+    let Ok(mut recovery) = Recovery::open(disk(memory), Options::small(), LOG_ID) else { return };
+    recovery.keep_places();
+    let watch = Watch::new();
+    let listener = Arc::clone(&watch) as Arc<dyn Listener>;
+    let Ok(log) = recovery.start_following(listener, Arc::new(Outbox::default())) else { return };
+    let mut now: Vec<Batch> = Vec::new();
+    for term in 1..40 {
+        let kept = now.len().saturating_sub(size(random.below(4)));
+        now.truncate(kept);
+        for _ in 0..=random.below(5) {
+            now.push(random_batch(random, last(&now), term));
+        }
+        if log.receive(&now[kept..]).is_err() {
+            return;
+        }
+        if random.below(2) == 0 && !watch.wait_durable_or_failed(last(&now).end) {
+            return;
+        }
+    }
+}
+
+#[test]
+fn what_a_replica_acknowledges_after_it_was_killed_survives_a_power_cut() {
+    let seed = 5;
+    println!("seed {seed}");
+    let mut random = Random(seed);
+    let mut unsynced = 0;
+    for after in 3..250 {
+        let memory = MemoryDisk::recording();
+        live_until_killed(&memory, after, &mut random);
+        memory.heal();
+        let killed = memory.journal();
+        // The batches that it has are acknowledged to the leader from now on.
+        let acknowledged = Instance::start(&memory, Options::small());
+        let journal = memory.journal();
+        for keep_percent in [0, 40] {
+            let rule = CrashRule { keep_percent, unit_bytes: 512, seed: random.next_u64() };
+            let lost =
+                recover(&disk(&killed.crash(CrashPoint(killed.len()), rule)), Options::small());
+            unsynced += u64::from(lost.is_ok_and(|(_, _, lost)| lost != acknowledged.records));
+            let found = journal.crash(CrashPoint(journal.len()), rule);
+            let found = Instance::start(&found, Options::small());
+            assert_eq!(found.places, acknowledged.places, "killed after {after}, {rule:?}");
+        }
+        acknowledged.end();
+    }
+    assert!(unsynced > 10, "without a start in between the power cut would show: {unsynced}");
 }

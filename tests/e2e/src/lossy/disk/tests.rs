@@ -57,6 +57,54 @@ fn an_unsynced_rename_is_undone() {
     assert_eq!(disk.find(ROOT, OsStr::new("b")).unwrap_err(), No::Entry);
 }
 
+/// Two folders below the root, durable, with a durable file `a` in the first.
+fn two_folders() -> (Disk, u64, u64, u64) {
+    let mut disk = Disk::new(1 << 30);
+    let folder = |disk: &mut Disk, name: &str| {
+        disk.make(ROOT, OsStr::new(name), Kind::Folder, 0o040_755).unwrap().node
+    };
+    let (one, other) = (folder(&mut disk, "one"), folder(&mut disk, "other"));
+    let file = disk.make(one, OsStr::new("a"), Kind::File, 0o100_644).unwrap().node;
+    disk.sync_folder(ROOT).unwrap();
+    disk.sync_folder(one).unwrap();
+    (disk, one, other, file)
+}
+
+#[test]
+fn a_rename_across_folders_is_kept_or_lost_in_both() {
+    let (mut kept, mut lost) = (0, 0);
+    for seed in 0..200 {
+        let (mut disk, one, other, file) = two_folders();
+        let a = OsStr::new("a");
+        disk.make(other, OsStr::new("before"), Kind::File, 0o100_644).unwrap();
+        disk.rename(one, a, other, a).unwrap();
+        disk.make(one, OsStr::new("behind"), Kind::File, 0o100_644).unwrap();
+        disk.cut_power(50, &mut Chance::of(seed));
+        let places = [one, other].map(|folder| disk.find(folder, a).map(|look| look.node));
+        match places {
+            [Ok(node), Err(No::Entry)] if node == file => lost += 1,
+            [Err(No::Entry), Ok(node)] if node == file => kept += 1,
+            other => panic!("seed {seed}: the file has other than one name: {other:?}"),
+        }
+    }
+    assert!(kept > 10 && lost > 10, "kept {kept}, lost {lost}");
+}
+
+#[test]
+fn a_sync_of_either_folder_makes_a_rename_across_them_durable() {
+    for synced_folder_is_target in [false, true] {
+        let (mut disk, one, other, file) = two_folders();
+        disk.rename(one, OsStr::new("a"), other, OsStr::new("b")).unwrap();
+        disk.make(other, OsStr::new("behind"), Kind::File, 0o100_644).unwrap();
+        disk.sync_folder(if synced_folder_is_target { other } else { one }).unwrap();
+        disk.cut_power(0, &mut Chance::of(7));
+        assert_eq!(disk.find(one, OsStr::new("a")).unwrap_err(), No::Entry);
+        assert_eq!(disk.find(other, OsStr::new("b")).unwrap().node, file);
+        let behind = disk.find(other, OsStr::new("behind")).is_ok();
+        assert_eq!(behind, synced_folder_is_target, "what came later has its own sync");
+    }
+}
+
 #[test]
 fn truncated_bytes_do_not_come_back_when_the_file_grows() {
     let (mut disk, file) = disk_with_file("a");

@@ -1,0 +1,174 @@
+//! `towline move`: messages from one queue to another, in units of work, with all that they have.
+//!
+//! A batch is put on the target, and only when all of it was taken is it settled on the source; one
+//! commit ends both. So a batch that the target refuses leaves no trace on the source: no backout is
+//! counted. It is then tried message by message, so that what fits is moved.
+//!
+//! Not here: changing a message. Its bytes are put as they came, properties, ids and annotations
+//! (those of a dead letter too) included.
+
+use std::time::Duration;
+
+use towline_admin::ScriptReply;
+use towline_admin::reply::{Attributes, Outcome, Shown};
+use towline_client::{Client, Delivery, Error, Receiver, ReceiverOptions, Sender, Unit};
+
+use crate::arguments::Move;
+use crate::failure::Failure;
+use crate::{progress, show};
+
+/// Messages of a unit of work at most: they are held in memory, and the server bounds a unit.
+pub(crate) const BATCH_MAX: u64 = 1_000;
+
+/// Runs the command.
+pub(crate) fn run(arguments: &Move) -> Result<(), Failure> {
+    let mut client = arguments.reach.connect()?;
+    let (source, target) = (plain(&arguments.source), plain(&arguments.target));
+    if queue_behind(&mut client, source) == queue_behind(&mut client, target) {
+        let what = format!("{source} and {target} are one queue: nothing was moved");
+        return Err(Failure::Usage(what));
+    }
+    let batch = arguments.transaction.clamp(1, BATCH_MAX);
+    let options = ReceiverOptions {
+        browse: false,
+        selector: arguments.selector.clone(),
+        // No more than one unit's messages are held: another consumer gets the others meanwhile.
+        window: u32::try_from(batch).unwrap_or(u32::MAX),
+        total: arguments.count,
+    };
+    let sender = client.sender(target)?;
+    let receiver = client.receiver(source, &options)?;
+    let bar = progress::bar(arguments.count, arguments.reach.json);
+    let mut mover = Mover { client, sender, receiver, moved: 0, bar };
+    let ended = mover.all(batch, arguments.count);
+    mover.bar.finish_and_clear();
+    let Mover { mut client, receiver, moved, .. } = mover;
+    if let Err(error) = ended {
+        let why = Failure::from(error);
+        return Err(Failure::Failed(format!("{}; {} before that", why.reason(), said(moved))));
+    }
+    client.close_receiver(&receiver)?;
+    client.close()?;
+    if arguments.reach.json {
+        let counted = serde_json::json!({ "from": source, "to": target, "moved": moved });
+        show::json(&counted)?;
+    } else if moved > 0 {
+        show::line(&format!("{} from {source} to {target}", said(moved)))?;
+    }
+    if moved == 0 && arguments.count != Some(0) { Err(Failure::NoMessage) } else { Ok(()) }
+}
+
+fn said(moved: u64) -> String {
+    format!("{moved} message{} moved", if moved == 1 { "" } else { "s" })
+}
+
+/// A queue's name without the scheme.
+fn plain(address: &str) -> &str {
+    address.strip_prefix("queue://").unwrap_or(address)
+}
+
+/// The local queue that an alias stands for, else the name itself; also the name when this user may
+/// not ask.
+fn queue_behind(client: &mut Client, name: &str) -> String {
+    let quoted = name.replace('\'', "''");
+    let answer = client.ask_admin("mqsc", &format!("DISPLAY QALIAS('{quoted}') TARGET"));
+    let reply: Option<ScriptReply> =
+        answer.ok().and_then(|answer| serde_json::from_str(&answer.body).ok());
+    let target = reply.and_then(|reply| target_of(&reply));
+    target.unwrap_or_else(|| name.to_owned())
+}
+
+fn target_of(reply: &ScriptReply) -> Option<String> {
+    let shown = reply.replies.first().filter(|reply| reply.outcome == Outcome::Done)?;
+    let Attributes(attributes) = &shown.rows.first()?.attributes;
+    attributes.iter().find_map(|(name, value)| match value {
+        Shown::Text(text) if name == "TARGET" => Some(text.clone()),
+        Shown::Text(_) | Shown::Number(_) | Shown::Flag(_) => None,
+    })
+}
+
+struct Mover {
+    client: Client,
+    sender: Sender,
+    receiver: Receiver,
+    moved: u64,
+    bar: indicatif::ProgressBar,
+}
+
+impl Mover {
+    /// Moves until the source has no more, or `count` were moved.
+    fn all(&mut self, batch: u64, count: Option<u64>) -> Result<(), Error> {
+        loop {
+            let left = count.map_or(batch, |count| count.saturating_sub(self.moved).min(batch));
+            let mut held = Vec::new();
+            while (held.len() as u64) < left {
+                match self.client.receive(&mut self.receiver, Some(Duration::ZERO))? {
+                    Some(delivery) => held.push(delivery),
+                    None => break,
+                }
+            }
+            if held.is_empty() {
+                return Ok(());
+            }
+            self.batch(&held)?;
+        }
+    }
+
+    /// Moves what is held, together or, when the target refuses that, one by one up to what it refuses.
+    fn batch(&mut self, held: &[Delivery]) -> Result<(), Error> {
+        match self.unit(held) {
+            Err(Error::Refused { .. }) if held.len() > 1 => {}
+            Err(refused @ Error::Refused { .. }) => {
+                self.give_back(held)?;
+                return Err(refused);
+            }
+            other => return other,
+        }
+        for (at, delivery) in held.iter().enumerate() {
+            if let Err(error) = self.unit(std::slice::from_ref(delivery)) {
+                if matches!(error, Error::Refused { .. }) {
+                    self.give_back(held.get(at..).unwrap_or_default())?;
+                }
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn give_back(&mut self, held: &[Delivery]) -> Result<(), Error> {
+        held.iter().try_for_each(|delivery| self.client.release(delivery))
+    }
+
+    /// One unit of work. When it is refused, the deliveries are unsettled as before.
+    fn unit(&mut self, held: &[Delivery]) -> Result<(), Error> {
+        let unit = self.client.declare()?;
+        if let Err(error) = self.put(held, &unit) {
+            if matches!(error, Error::Refused { .. }) {
+                self.client.roll_back(unit)?;
+                self.hear_all_refusals(held.len());
+            }
+            return Err(error);
+        }
+        for delivery in held {
+            self.client.accept(delivery, Some(&unit))?;
+        }
+        self.client.commit(unit)?;
+        self.moved = self.moved.saturating_add(held.len() as u64);
+        self.bar.inc(held.len() as u64);
+        Ok(())
+    }
+
+    /// The outcomes of what was put after the refused message must not count for the next unit.
+    fn hear_all_refusals(&mut self, most: usize) {
+        let settled = |mover: &mut Mover| mover.client.settle_to(mover.sender, 0).is_ok();
+        // Each one is told once; a link that ended tells its end for ever.
+        let _ = (0..=most).any(|_| settled(self));
+    }
+
+    fn put(&mut self, held: &[Delivery], unit: &Unit) -> Result<(), Error> {
+        for delivery in held {
+            self.client.send_again(self.sender, delivery, Some(unit))?;
+        }
+        self.client.settle_to(self.sender, 0)
+    }
+}

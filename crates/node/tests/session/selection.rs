@@ -1,0 +1,105 @@
+//! Selectors and keys find a message however long it is, and wherever the sections end that they
+//! look at: a body beyond `BODY_CHUNK_BYTES` is kept in chunks.
+
+use towline_types::limits::BODY_CHUNK_BYTES;
+
+use crate::rig::{Client, Rig};
+use crate::text::{Text, message};
+
+const SELECTORS: [&str; 4] = [
+    "color = 'red'",
+    "JMSCorrelationID = 'ID:c'",
+    "JMSMessageID = 'ID:m' AND color = 'red'",
+    "JMSMessageID = 'ID:m'",
+];
+
+fn red(body: &str) -> Text {
+    message(body).durable().property("color", "red").ids("ID:c", "ID:m")
+}
+
+/// Of which a queue keeps so many bytes.
+fn long(content_bytes: usize) -> Text {
+    let sample = "x".repeat(1_000);
+    let around = red(&sample).content_bytes() - sample.len();
+    let text = red(&"x".repeat(content_bytes - around));
+    assert_eq!(text.content_bytes(), content_bytes);
+    text
+}
+
+/// Whose body begins so many bytes behind the start of what a queue keeps. The property that is
+/// asked for is the last one.
+fn late(front_bytes: usize) -> Text {
+    let filled = |bytes: usize| {
+        message("late")
+            .durable()
+            .property("filler", &"x".repeat(bytes))
+            .property("color", "red")
+            .ids("ID:c", "ID:m")
+    };
+    let around = filled(1_000).front_bytes() - 1_000;
+    let text = filled(front_bytes - around);
+    assert_eq!(text.front_bytes(), front_bytes);
+    text
+}
+
+fn finds(rig: &mut Rig, client: &mut Client, when: &str) {
+    for selector in SELECTORS {
+        let browser = rig.selecting_browser(client, "Q", selector);
+        rig.credit(client, browser, 5);
+        assert_eq!(rig.received_whole(client).len(), 1, "{when}, browsed with {selector}");
+        rig.detach(client, browser);
+        let consumer = rig.selecting_receiver(client, "Q", selector);
+        rig.credit(client, consumer, 5);
+        assert_eq!(rig.received_whole(client).len(), 1, "{when}, got with {selector}");
+        // Closed in order: the message goes back uncounted.
+        rig.detach(client, consumer);
+    }
+    let other = rig.selecting_receiver(client, "Q", "color = 'blue'");
+    rig.credit(client, other, 5);
+    assert_eq!(rig.received_whole(client).len(), 0, "{when}");
+    rig.detach(client, other);
+}
+
+fn found_in_memory_and_on_disk(text: Text, what: &str) {
+    let mut rig = Rig::new();
+    rig.define("Q");
+    rig.mqsc("ALTER QLOCAL('Q') MAXMSGL(8000000)");
+    let mut client = rig.connect();
+    let sender = rig.sender(&mut client, "Q");
+    rig.send(&mut client, sender, 1, text);
+    rig.outcomes(&mut client);
+    finds(&mut rig, &mut client, &format!("{what}, in memory"));
+    rig.forget_contents();
+    finds(&mut rig, &mut client, &format!("{what}, read"));
+    let mut rig = rig.restart();
+    rig.forget_contents();
+    let mut client = rig.connect();
+    finds(&mut rig, &mut client, &format!("{what}, after a restart"));
+}
+
+#[test]
+fn a_message_of_about_one_chunk_is_found_by_selector_and_by_key() {
+    for bytes in [BODY_CHUNK_BYTES - 1, BODY_CHUNK_BYTES, BODY_CHUNK_BYTES + 1] {
+        found_in_memory_and_on_disk(long(bytes), &format!("{bytes} bytes"));
+    }
+}
+
+#[test]
+fn a_message_of_several_chunks_is_found_by_selector_and_by_key() {
+    let bytes = 3 * BODY_CHUNK_BYTES + 7;
+    found_in_memory_and_on_disk(long(bytes), &format!("{bytes} bytes"));
+}
+
+#[test]
+fn a_message_whose_properties_end_at_the_end_of_a_chunk_is_found() {
+    // The body's descriptor is whole, cut, or wholly in the next chunk.
+    for bytes in BODY_CHUNK_BYTES - 3..=BODY_CHUNK_BYTES + 1 {
+        found_in_memory_and_on_disk(late(bytes), &format!("{bytes} bytes before the body"));
+    }
+}
+
+#[test]
+fn a_message_whose_properties_fill_several_chunks_is_found() {
+    let bytes = 3 * BODY_CHUNK_BYTES + 7;
+    found_in_memory_and_on_disk(late(bytes), &format!("{bytes} bytes before the body"));
+}
