@@ -319,6 +319,8 @@ impl Client {
             Event::Opened(opened) => self.opened = Some(*opened),
             // Only servers see these.
             Event::Login(_) | Event::SessionBegun(_) | Event::SenderSettled { .. } => {}
+            // Our links take messages of any length.
+            Event::TooLong(_) => {}
             Event::SessionEnded { error, .. } => {
                 self.lost = Some("the session ended".into());
                 self.refused = error;

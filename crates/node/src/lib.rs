@@ -21,7 +21,7 @@ mod restart;
 mod selection;
 
 pub use damaged::DamagedMessage;
-pub use front::{Elsewhere, Front, FrontOptions, Logins};
+pub use front::{Elsewhere, Front, FrontOptions, Logins, SOLE_CONNECTION};
 pub use instance::{
     Chore, ChoreTicket, Fetch, FetchTicket, ImagePlan, Input, Instance, OldBody, Outbound, Routed,
 };

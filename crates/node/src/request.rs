@@ -35,6 +35,8 @@ pub enum Request {
         user: Option<String>,
         /// From where.
         address: String,
+        /// It wants to be the only one of its container id, and waits for the answer.
+        sole: bool,
     },
     /// Attach a link on which messages arrive.
     OpenProducer {
@@ -149,6 +151,11 @@ pub enum PutTo {
 /// One thing that a connection is told.
 #[derive(Debug)]
 pub enum Response {
+    /// Answers a `Connected` that wanted to be the only one.
+    Connected {
+        /// False: another connection has its container id.
+        sole: bool,
+    },
     /// Answers `OpenProducer`.
     ProducerOpened {
         /// Which link.
@@ -250,6 +257,8 @@ pub struct ProducerOpened {
     pub address: String,
     /// MAXMSGL.
     pub message_bytes_max: u64,
+    /// The queue whose MAXMSGL that is; `None`: the queue manager's.
+    pub limit_of: Option<Box<str>>,
 }
 
 /// What a consumer learns when its link opens.

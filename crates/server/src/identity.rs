@@ -17,7 +17,7 @@ use rustls::pki_types::CertificateDer;
 use towline_amqp::ServerOptions;
 use towline_amqp::codec::{Map, Value};
 use towline_amqp::sasl::Mechanism;
-use towline_node::{FrontOptions, Logins};
+use towline_node::{FrontOptions, Logins, SOLE_CONNECTION};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::attempts::Attempts;
@@ -158,7 +158,7 @@ impl Doorman {
             tls_identity: tls_identity.clone(),
             nonce: crate::random::nonce(),
             salt_secret: Arc::clone(&self.salt_secret),
-            offered_capabilities: ["ANONYMOUS-RELAY"].into_iter().collect(),
+            offered_capabilities: ["ANONYMOUS-RELAY", SOLE_CONNECTION].into_iter().collect(),
             properties: Map::default()
                 .with("product", Value::String("Towline"))
                 .with("version", Value::String(build())),

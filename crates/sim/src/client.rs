@@ -152,7 +152,7 @@ impl Client {
             connection.waits(now);
         }
         vec![
-            Request::Connected { container, user: None, address: "simulated".into() },
+            Request::Connected { container, user: None, address: "simulated".into(), sole: false },
             Request::OpenProducer {
                 link: LinkToken(0),
                 terminus: Terminus::Queue(queue_name(put_to)),

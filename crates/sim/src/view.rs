@@ -68,7 +68,7 @@ pub(crate) fn browse(
         let container = "viewer".to_owned();
         let address = String::new();
         let requests = vec![
-            Request::Connected { container, user: None, address },
+            Request::Connected { container, user: None, address, sole: false },
             Request::OpenConsumer {
                 link: LinkToken(0),
                 terminus: Terminus::Queue(queue.clone()),

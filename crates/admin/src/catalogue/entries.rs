@@ -307,7 +307,7 @@ entries! {
     MESSAGE_TOO_LONG = "TWL5016E" "{reason}.",
         "The message is longer than MAXMSGL of the queue or of the queue manager.";
     QUEUE_IN_USE = "TWL5017E" "{reason}.",
-        "The queue is NOSHARE, or somebody opened it for exclusive input.";
+        "The queue is NOSHARE, opened for exclusive input, or another connection's temporary one.";
     UNIT_TOO_MANY_MESSAGES = "TWL5018E" "{reason}.", "A unit of work passed MAXUMSGS.";
     UNIT_TOO_LARGE = "TWL5019E" "{reason}.", "A unit of work passed its limit of bytes.";
     UNIT_TOO_OLD = "TWL5020E" "{reason}.", "A unit of work passed its limit of age.";

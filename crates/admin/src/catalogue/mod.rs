@@ -98,7 +98,7 @@ pub fn entry_of_refusal(refusal: &Refusal) -> &'static Entry {
         Refusal::GetInhibited(_) => &GET_INHIBITED,
         Refusal::QueueFull { .. } => &QUEUE_FULL,
         Refusal::MessageTooLong { .. } => &MESSAGE_TOO_LONG,
-        Refusal::QueueInUse(_) => &QUEUE_IN_USE,
+        Refusal::QueueInUse(_) | Refusal::BelongsToOther(_) => &QUEUE_IN_USE,
         Refusal::UnitTooManyMessages { .. } => &UNIT_TOO_MANY_MESSAGES,
         Refusal::UnitTooLarge { .. } => &UNIT_TOO_LARGE,
         Refusal::UnitTooOld { .. } => &UNIT_TOO_OLD,

@@ -14,8 +14,8 @@ impl QueueManager {
     /// Opens a consumer or browser, without credit. Yields its id and the name of the local queue.
     ///
     /// # Errors
-    /// A bad or unknown name, GET(DISABLED) on the way, and for a consumer: another one has the
-    /// queue for itself, or this one wants it (or NOSHARE gives it) and others are there.
+    /// A bad or unknown name, GET(DISABLED) on the way, and for a consumer: another connection's
+    /// temporary queue, another consumer has the queue for itself, or this one wants it (or NOSHARE gives it) and others are there.
     pub fn open_get(
         &mut self,
         now: Time,
@@ -24,7 +24,7 @@ impl QueueManager {
         out: &mut Decision,
     ) -> Result<(ConsumerId, String), Refusal> {
         out.begin();
-        let exclusive = self.check_get(spec)?;
+        let exclusive = self.check_get(connection, spec)?;
         let Opened { queue: queue_id, name, alias: _ } =
             self.resolve_or_define(now, &spec.queue, Access::Get, out)?;
         let id = ConsumerId(self.next.consumer);
@@ -69,7 +69,7 @@ impl QueueManager {
 
     /// Whether the consumer would have the queue for itself. A queue that does not exist yet is for
     /// `resolve_or_define` to judge.
-    fn check_get(&self, spec: &ConsumerSpec) -> Result<bool, Refusal> {
+    fn check_get(&self, connection: ConnectionId, spec: &ConsumerSpec) -> Result<bool, Refusal> {
         let Ok(resolved) = self.catalogue.resolve(&spec.queue) else {
             return Ok(spec.exclusive.unwrap_or(false));
         };
@@ -83,8 +83,13 @@ impl QueueManager {
         let exclusive =
             !attributes.shareable || spec.exclusive.unwrap_or(!attributes.default_shared);
         let queue = self.queues.get(&resolved.queue.id);
+        let consumes = spec.mode == ConsumerMode::Consume;
+        let owner = queue.and_then(|queue| queue.owner);
+        if consumes && owner.is_some_and(|owner| owner != connection) {
+            return Err(Refusal::BelongsToOther(resolved.queue.name.clone()));
+        }
         let (inputs, taken) = queue.map_or((0, false), |queue| (queue.open_input, queue.exclusive));
-        if spec.mode == ConsumerMode::Consume && inputs > 0 && (exclusive || taken) {
+        if consumes && inputs > 0 && (exclusive || taken) {
             return Err(Refusal::QueueInUse(resolved.queue.name.clone()));
         }
         Ok(exclusive)

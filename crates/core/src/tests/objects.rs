@@ -5,7 +5,7 @@ use crate::object::{
     AliasChanges, Define, DefineLocal, DefineModel, Definition, LocalChanges, ObjectType,
     QueueKind, QueueManagerChanges,
 };
-use crate::{AutoDefine, Effect, Limits, Outcome, Refusal};
+use crate::{AutoDefine, ConsumerMode, ConsumerSpec, Effect, Limits, Refusal};
 
 pub(crate) fn define_alias(rig: &mut Rig, name: &str, target: &str, priority: Option<u8>) {
     let changes = AliasChanges {
@@ -241,9 +241,12 @@ fn a_temporary_queue_goes_with_its_connection_and_is_never_logged() {
     rig.put_persistent(&name, "a");
     rig.put(&name, "b");
     assert_eq!(rig.log.len(), logged, "what is put there is not persistent");
-    let (theirs, _) = rig.core.open_get(rig.now, OTHER, &spec(&name), &mut rig.decision).unwrap();
+    let refused = rig.core.open_get(rig.now, OTHER, &spec(&name), &mut rig.decision);
+    assert_eq!(refused, Err(Refusal::BelongsToOther(name.clone())), "who did not make it");
+    let browser = ConsumerSpec { mode: ConsumerMode::Browse, ..spec(&name) };
+    let (theirs, _) = rig.core.open_get(rig.now, OTHER, &browser, &mut rig.decision).unwrap();
     rig.core.set_credit(theirs, 1, false);
-    let got = rig.dispatch();
+    assert_eq!(rig.dispatch().len(), 1);
     rig.disconnect(CLIENT, false);
     assert!(rig.core.definition(&name).is_none());
     assert!(matches!(rig.open_put(&name), Err(Refusal::UnknownQueue(_))));
@@ -253,7 +256,6 @@ fn a_temporary_queue_goes_with_its_connection_and_is_never_logged() {
         _ => false,
     };
     assert!(rig.effects.iter().any(closed));
-    rig.settle(&got[0], Outcome::Released);
     assert_eq!(rig.core.memory_bytes(), 0);
     rig.disconnect(OTHER, true);
     rig.core.audit();

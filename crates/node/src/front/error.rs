@@ -24,7 +24,7 @@ fn condition_of(refusal: &Refusal) -> Symbol {
         | R::MemoryFull { .. }
         | R::LogFull => condition::RESOURCE_LIMIT_EXCEEDED,
         R::MessageTooLong { .. } => condition::MESSAGE_SIZE_EXCEEDED,
-        R::QueueInUse(_) => condition::RESOURCE_LOCKED,
+        R::QueueInUse(_) | R::BelongsToOther(_) => condition::RESOURCE_LOCKED,
         R::UnitTooOld { .. } => condition::TRANSACTION_TIMEOUT,
         R::UnitHeldLog { .. } | R::UnitDoomed => condition::TRANSACTION_ROLLBACK,
         R::UnknownUnit => condition::TRANSACTION_UNKNOWN_ID,

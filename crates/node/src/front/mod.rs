@@ -6,11 +6,14 @@
 mod admin;
 mod attach;
 mod deliver;
+mod dynamic;
 mod error;
 mod format;
 mod links;
 mod message;
 mod redirect;
+mod refused;
+mod topics;
 mod transfer;
 
 use std::collections::{HashMap, VecDeque};
@@ -18,8 +21,9 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use slab::Slab;
+use towline_amqp::codec::Value;
 use towline_amqp::sasl::{Claim, ScramCredentials};
-use towline_amqp::types::{Error, SaslCode, condition};
+use towline_amqp::types::{DeliveryTag, Error, SaslCode, condition};
 use towline_amqp::{Connection, Event, IncomingId, LinkId, Opened, Outgoing, ServerOptions};
 use towline_core::{ConsumerId, UnitId};
 use towline_types::{Payload, Time};
@@ -67,6 +71,9 @@ pub struct Front {
     elsewhere: Option<Arc<Elsewhere>>,
     user: Option<Arc<str>>,
     logged_in: bool,
+    /// The instance is asked whether the container id is free: nothing behind the open frame is
+    /// looked at before it has answered.
+    asks_to_be_sole: bool,
     ending: Option<Ending>,
     links: Links,
     in_flight: Slab<InFlight>,
@@ -89,6 +96,8 @@ enum Ending {
 struct InFlight {
     delivery: IncomingId,
     bytes: usize,
+    /// What the peer calls it, where a refusal must say so (an anonymous link).
+    tag: Option<DeliveryTag>,
 }
 
 /// A unit of work that this connection declared.
@@ -103,6 +112,9 @@ struct OpenUnit {
     /// The peer asked for a commit all the same; it is told that it was a rollback.
     commit_refused: bool,
 }
+
+/// What a peer asks for that wants to be the only connection of its container id.
+pub const SOLE_CONNECTION: &str = "sole-connection-for-container";
 
 /// Token of requests whose answer nobody waits for.
 const NOBODY: u64 = u64::MAX;
@@ -119,6 +131,7 @@ impl Front {
             elsewhere: options.elsewhere,
             user: None,
             logged_in: false,
+            asks_to_be_sole: false,
             ending: None,
             links: Links::default(),
             in_flight: Slab::new(),
@@ -230,7 +243,10 @@ impl Front {
         requests: &mut Vec<Request>,
     ) {
         match response {
-            Response::Put { token, unit, result } => self.put_answered(token, unit, result),
+            Response::Put { token, unit, result } => {
+                self.put_answered(token, unit, result, requests);
+            }
+            Response::Connected { sole } => self.connected(now, sole, requests),
             Response::Deliver(delivery) => self.deliver(now, &delivery, body),
             Response::Settled { link, sequence, unit, outcome, result } => {
                 self.settled(link, sequence, (outcome, unit), result, requests);
@@ -267,7 +283,9 @@ impl Front {
     }
 
     fn take_events(&mut self, now: Time, requests: &mut Vec<Request>) {
-        while let Some(event) = self.machine.next_event() {
+        while !self.asks_to_be_sole
+            && let Some(event) = self.machine.next_event()
+        {
             self.take_event(now, event, requests);
         }
     }
@@ -275,6 +293,7 @@ impl Front {
     fn take_event(&mut self, now: Time, event: Event, requests: &mut Vec<Request>) {
         match event {
             Event::Transfer(transfer) => self.transfer(now, transfer, requests),
+            Event::TooLong(too_long) => self.too_long(&too_long, requests),
             Event::Outcome { link, key, state, settled } => {
                 self.outcome(link, key, state.as_ref(), settled, requests);
             }
@@ -326,12 +345,33 @@ impl Front {
             self.ending.get_or_insert(Ending::Orderly);
             return;
         }
-        self.machine.accept_open();
+        let sole = opened.desired_capabilities.contains(SOLE_CONNECTION);
+        self.asks_to_be_sole = sole;
+        if !sole {
+            self.machine.accept_open();
+        }
         requests.push(Request::Connected {
+            sole,
             container: opened.container_id.to_string(),
             user: opened.user.as_deref().map(str::to_owned),
             address: self.address.clone(),
         });
+    }
+
+    /// The instance knows whether another connection has the container id (AMQP JMS binding, 4.3.1;
+    /// Enforcing Connection Uniqueness, 2.1).
+    fn connected(&mut self, now: Time, sole: bool, requests: &mut Vec<Request>) {
+        self.asks_to_be_sole = false;
+        if sole {
+            self.machine.accept_open();
+            return self.take_events(now, requests);
+        }
+        let text = "another connection has this container id (JMS: client id), and this one asks to \
+                    be the only one";
+        let mut error = Error::new(condition::INVALID_FIELD, text);
+        error.fields = error.fields.with("invalid-field", Value::Symbol("container-id"));
+        self.machine.close(Some(error));
+        self.ending.get_or_insert(Ending::Orderly);
     }
 
     /// The consumer's link, as long as it is attached.

@@ -86,9 +86,15 @@ impl Instance {
                 let who = Asker { connection, token, owner };
                 self.administer(now, who, (&kind, &text), journal, out);
             }
-            Request::Connected { container, user, address } => {
-                let connected = Connected { container, user, address };
-                self.connections.insert(connection, connected);
+            Request::Connected { container, user, address, sole } => {
+                let entered = self.containers.enter(&container, sole);
+                if entered {
+                    let connected = Connected { container, user, address };
+                    self.connections.insert(connection, connected);
+                }
+                if sole {
+                    self.answer(caller, Response::Connected { sole: entered }, out);
+                }
             }
             Request::Disconnect { lost } => self.disconnect(caller, lost, out),
         }
@@ -247,7 +253,9 @@ impl Instance {
         let slot = self.producers.insert(Producer { connection, target, dynamic });
         let producer = ProducerId(slot as u64);
         self.holdings.producers.insert(connection, producer);
-        Ok(ProducerOpened { producer, address: name, message_bytes_max })
+        let by_queue = message_bytes_max < self.rules.limits().message_bytes_max;
+        let limit_of = by_queue.then(|| Box::from(name.as_str()));
+        Ok(ProducerOpened { producer, address: name, message_bytes_max, limit_of })
     }
 
     fn make_dynamic(
@@ -340,7 +348,9 @@ impl Instance {
         self.rules.disconnect(caller.now, connection, lost, &mut self.decision);
         self.carry_out_for(caller, None, out);
         self.holdings.doomed.take(connection);
-        self.connections.remove(&connection);
+        if let Some(gone) = self.connections.remove(&connection) {
+            self.containers.leave(&gone.container);
+        }
     }
 
     fn carry_out_for(

@@ -4,6 +4,7 @@
 //! Invariants: a fact that goes to the log is applied when the log is durable up to its run, never
 //! before; the reply to a forced run waits with it; applying follows log order.
 
+mod containers;
 mod decide;
 mod holdings;
 mod image;
@@ -20,6 +21,7 @@ use towline_core::{
 };
 use towline_types::{Lsn, Payload, Time};
 
+use self::containers::Containers;
 use self::holdings::Holdings;
 pub use self::image::{ImagePlan, OldBody};
 use self::units::reusable;
@@ -170,6 +172,7 @@ pub struct Instance {
     producers: Slab<Producer>,
     consumers: HashMap<ConsumerId, Consumer>,
     pub(crate) connections: HashMap<ConnectionId, Connected>,
+    containers: Containers,
     holdings: Holdings,
     quiescing: bool,
     /// Runs that found no room in the log, in order; nothing overtakes them.
@@ -238,6 +241,7 @@ impl Instance {
             producers: Slab::new(),
             consumers: HashMap::new(),
             connections: HashMap::new(),
+            containers: Containers::default(),
             holdings: Holdings::default(),
             quiescing: false,
             stalled: VecDeque::new(),

@@ -1,5 +1,7 @@
 //! The bench on which client and instance stand.
 
+mod raw;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -8,18 +10,18 @@ use towline_amqp::codec::{Map, Value};
 use towline_amqp::sasl::{Claim, ClientLogin, Mechanism, ScramCredentials};
 use towline_amqp::sections::Sections;
 use towline_amqp::types::{
-    Coordinator, Declare, DeliveryState, Discharge, DistributionMode, LinkTarget, Role, SaslCode,
-    Source, Target, TxnId,
+    Coordinator, Declare, DeliveryState, Discharge, DistributionMode, Error, LinkTarget, Role,
+    SaslCode, Source, Target, TxnId,
 };
 use towline_amqp::types::{CoordinatorCommand, ReceiverSettleMode, SenderSettleMode};
 use towline_amqp::{
-    AttachRequest, ClientOptions, Connection, Event, IncomingId, LinkId, Outgoing, ServerOptions,
-    SessionId, Transfer, coordinator,
+    AttachRequest, Attached, ClientOptions, Connection, Event, IncomingId, LinkId, Outgoing,
+    ServerOptions, SessionId, Transfer, coordinator,
 };
 use towline_core::{Body, ConnectionId, Limits};
 use towline_node::{
     Fetch, Front, FrontOptions, Input, Instance, Logins, Outbound, Request, Response, Restart,
-    front_of_chunks,
+    SOLE_CONNECTION, front_of_chunks,
 };
 use towline_types::{Lsn, Payload, Time};
 
@@ -215,6 +217,10 @@ impl Rig {
     }
 
     pub(crate) fn connect(&mut self) -> Client {
+        self.connect_with(ClientOptions::default())
+    }
+
+    fn connect_with(&mut self, client: ClientOptions) -> Client {
         self.connections += 1;
         let machine = ServerOptions {
             sasl_mechanisms: vec![Mechanism::Anonymous],
@@ -228,8 +234,7 @@ impl Rig {
             default_model: Arc::from("SYSTEM.DEFAULT.MODEL.QUEUE"),
             elsewhere: None,
         };
-        let client =
-            ClientOptions { login: Some(ClientLogin::Anonymous), ..ClientOptions::default() };
+        let client = ClientOptions { login: Some(ClientLogin::Anonymous), ..client };
         let mut machine = Connection::client(client, self.now);
         let front = Front::new(options, self.now);
         let session = machine.begin().unwrap();
@@ -420,20 +425,6 @@ impl Rig {
         let state = Some(DeliveryState::Transactional { txn_id: *unit, outcome: None });
         let outgoing = Outgoing { content: text.encode(), state, ..Outgoing::default() };
         client.machine.send(link, key, outgoing);
-        self.exchange(client);
-    }
-
-    /// A message that is not one, inside a unit of work.
-    pub(crate) fn send_malformed_in(
-        &mut self,
-        client: &mut Client,
-        link: LinkId,
-        key: u64,
-        unit: &TxnId,
-    ) {
-        let state = Some(DeliveryState::Transactional { txn_id: *unit, outcome: None });
-        let content = Payload::from(Bytes::from_static(b"\x00\x53\x77\xff"));
-        client.machine.send(link, key, Outgoing { content, state, ..Outgoing::default() });
         self.exchange(client);
     }
 

@@ -100,7 +100,8 @@ impl World {
                 let message = history.delivered(speaker, connection.0, queue, &content)?;
                 Answer::Delivered(message, delivery.sequence)
             }
-            Response::Drained { .. }
+            Response::Connected { .. }
+            | Response::Drained { .. }
             | Response::ConsumerClosed { .. }
             | Response::UnitRolledBack { .. }
             | Response::Admin(_)

@@ -1,5 +1,7 @@
 package dev.towline.e2e;
 
+import jakarta.jms.Connection;
+import jakarta.jms.InvalidClientIDException;
 import jakarta.jms.JMSException;
 import jakarta.jms.JMSSecurityException;
 import jakarta.jms.Session;
@@ -27,6 +29,7 @@ final class Login {
   static void into(Map<String, Main.Scenario> scenarios) {
     scenarios.put("login", Login::login);
     scenarios.put("login_refused", Login::refused);
+    scenarios.put("client_id", Login::clientId);
     scenarios.put("tls", Login::tls);
     scenarios.put("tls_refused", Login::tlsRefused);
   }
@@ -49,6 +52,26 @@ final class Login {
 
   private static void login(Bed bed) throws Exception {
     use(bed, factory(bed));
+  }
+
+  private static JmsConnectionFactory named(Bed bed, String clientId) {
+    JmsConnectionFactory factory = new JmsConnectionFactory(bed.url);
+    factory.setClientID(clientId);
+    return factory;
+  }
+
+  /** A client id is used by one open connection at a time. */
+  private static void clientId(Bed bed) throws Exception {
+    Connection first = bed.started(named(bed, "billing"));
+    Bed.fails(InvalidClientIDException.class, () -> bed.started(named(bed, "billing")));
+    bed.started(named(bed, "shipping"));
+    bed.connect();
+    first.close();
+    use(bed, named(bed, "billing"));
+    Connection late = new JmsConnectionFactory(bed.url).createConnection();
+    try (late) {
+      Bed.fails(InvalidClientIDException.class, () -> late.setClientID("shipping"));
+    }
   }
 
   private static void refused(Bed bed) throws Exception {

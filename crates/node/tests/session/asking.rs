@@ -1,0 +1,160 @@
+//! What connections and links ask for, and what they are promised.
+
+use towline_amqp::codec::{Map, OwnedValue, Value};
+use towline_amqp::types::{DistributionMode, LinkTarget, Role, Source, Target, condition};
+
+use super::rig::Rig;
+use super::text::message;
+
+// AMQP JMS binding: a client id is a container id, and a connection that asks to be its only one is.
+#[test]
+fn a_second_connection_of_a_client_id_is_refused_until_the_first_one_is_gone() {
+    let mut rig = Rig::new();
+    let first = rig.connect_as("client", true);
+    assert_eq!(Rig::closing(&first), None);
+    let second = rig.connect_as("client", true);
+    let error = Rig::closing(&second).expect("a refusal");
+    assert_eq!(error.condition, condition::INVALID_FIELD);
+    assert_eq!(error.fields.get("invalid-field"), Some(Value::Symbol("container-id")));
+    let denied = Rig::open_properties(&second).get("amqp:connection-establishment-failed");
+    assert_eq!(denied, Some(Value::Bool(true)));
+    rig.lose(second);
+    let still = rig.connect_as("client", true);
+    assert!(Rig::closing(&still).is_some(), "the refused one did not free the id of the first");
+    let another = rig.connect_as("another client", true);
+    assert_eq!(Rig::closing(&another), None);
+    rig.lose(first);
+    let mut third = rig.connect_as("client", true);
+    assert_eq!(Rig::closing(&third), None);
+    rig.define("Q");
+    let sender = rig.sender(&mut third, "Q");
+    rig.send(&mut third, sender, 1, message("served"));
+    assert_eq!(rig.outcomes(&mut third).len(), 1);
+}
+
+#[test]
+fn a_connection_that_does_not_ask_to_be_alone_is_let_in_and_counts() {
+    let mut rig = Rig::new();
+    let [first, second] = [rig.connect_as("client", false), rig.connect_as("client", false)];
+    assert_eq!((Rig::closing(&first), Rig::closing(&second)), (None, None));
+    rig.lose(first);
+    let sole = rig.connect_as("client", true);
+    assert!(Rig::closing(&sole).is_some(), "the second one is still there");
+    rig.lose(second);
+    let sole = rig.connect_as("client", true);
+    assert_eq!(Rig::closing(&sole), None);
+}
+
+fn described(descriptor: Value<'_>, value: Value<'_>) -> Map {
+    let policy = OwnedValue::described(descriptor, value);
+    Map::default().with("lifetime-policy", policy.view()).with("x-colour", Value::String("red"))
+}
+
+fn dynamic(wishes: Map) -> Source {
+    Source { dynamic: true, dynamic_node_properties: wishes, ..Source::default() }
+}
+
+fn rig_with_model() -> Rig {
+    let mut rig = Rig::new();
+    rig.mqsc("DEFINE QMODEL('SYSTEM.DEFAULT.MODEL.QUEUE') DEFTYPE(TEMPDYN)");
+    rig
+}
+
+// 3.5.9 to 3.5.13: what is answered is what is kept.
+#[test]
+fn every_lifetime_is_answered_with_delete_on_close_and_other_wishes_are_not_repeated() {
+    let nothing = OwnedValue::list(&[]);
+    let promised = |properties: &Map| {
+        let Some(Value::Described(policy)) = properties.get("lifetime-policy") else {
+            panic!("no lifetime in {properties:?}")
+        };
+        assert_eq!(policy.descriptor(), Value::Ulong(0x2b));
+        assert_eq!(properties.get("x-colour"), None);
+    };
+    let wishes = [
+        Map::default(),
+        described(Value::Ulong(0x2b), nothing.view()),
+        described(Value::Ulong(0x2e), nothing.view()),
+        described(Value::Symbol("amqp:delete-on-no-links:list"), nothing.view()),
+    ];
+    for wish in wishes {
+        let mut rig = rig_with_model();
+        let mut client = rig.connect();
+        let receiver = rig.any_link(&mut client, Role::Receiver, |request| {
+            request.source = Some(Box::new(dynamic(wish.clone())));
+        });
+        let answer = Rig::answer(&client, receiver).source.as_deref().unwrap();
+        promised(&answer.dynamic_node_properties);
+        let sender = rig.any_link(&mut client, Role::Sender, |request| {
+            let target =
+                Target { dynamic: true, dynamic_node_properties: wish, ..Target::default() };
+            request.target = Some(Box::new(LinkTarget::Target(target)));
+        });
+        let Some(LinkTarget::Target(answer)) = Rig::answer(&client, sender).target.as_deref()
+        else {
+            panic!("a target")
+        };
+        promised(&answer.dynamic_node_properties);
+    }
+}
+
+#[test]
+fn a_lifetime_that_is_none_refuses_the_link() {
+    let nothing = OwnedValue::list(&[]);
+    let mut rig = rig_with_model();
+    let mut client = rig.connect();
+    for wish in [
+        Map::default().with("lifetime-policy", Value::String("for ever")),
+        described(Value::Ulong(0x2f), nothing.view()),
+        described(Value::Symbol("amqp:delete-never:list"), nothing.view()),
+        described(Value::Ulong(0x2b), Value::Uint(1)),
+    ] {
+        let receiver = rig.any_link(&mut client, Role::Receiver, |request| {
+            request.source = Some(Box::new(dynamic(wish)));
+        });
+        let error = Rig::ending(&client, receiver).expect("a refusal");
+        assert_eq!(error.condition, condition::INVALID_FIELD, "{error:?}");
+    }
+}
+
+#[test]
+fn a_node_that_is_not_dynamic_promises_no_lifetime() {
+    let mut rig = Rig::new();
+    rig.define("Q");
+    let mut client = rig.connect();
+    let nothing = OwnedValue::list(&[]);
+    let receiver = rig.any_link(&mut client, Role::Receiver, |request| {
+        request.source = Some(Box::new(Source {
+            address: Some("Q".into()),
+            dynamic: false,
+            ..dynamic(described(Value::Ulong(0x2b), nothing.view()))
+        }));
+    });
+    let answer = Rig::answer(&client, receiver).source.as_deref().unwrap();
+    assert_eq!(answer.dynamic_node_properties, Map::default());
+}
+
+// AMQP JMS binding, 5.3: a temporary queue is consumed by the connection that made it.
+#[test]
+fn another_connection_may_send_to_a_temporary_queue_and_look_but_not_consume() {
+    let mut rig = rig_with_model();
+    let mut owner = rig.connect();
+    let (_, address) = rig.dynamic_receiver(&mut owner);
+    let mut other = rig.connect();
+    let source = || Source { address: Some(address.as_str().into()), ..Source::default() };
+    let receiver = rig.any_link(&mut other, Role::Receiver, |request| {
+        request.source = Some(Box::new(source()));
+    });
+    let error = Rig::ending(&other, receiver).expect("a refusal");
+    assert_eq!(error.condition, condition::RESOURCE_LOCKED);
+    let browser = rig.any_link(&mut other, Role::Receiver, |request| {
+        request.source =
+            Some(Box::new(Source { distribution_mode: Some(DistributionMode::Copy), ..source() }));
+    });
+    assert_eq!(Rig::ending(&other, browser), None);
+    let sender = rig.sender(&mut other, &address);
+    rig.send(&mut other, sender, 1, message("reply"));
+    assert_eq!(rig.outcomes(&mut other).len(), 1);
+    let own = rig.receiver(&mut owner, &address);
+    assert_eq!(Rig::ending(&owner, own), None, "its own second consumer");
+}
