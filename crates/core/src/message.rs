@@ -89,7 +89,8 @@ pub enum DeadLetterReason {
     BackoutThreshold = 2,
     /// It expired, and the queue manager is configured to keep expired messages.
     Expired = 3,
-    /// The consumer declared that it cannot be delivered there (AMQP modified, undeliverable-here).
+    /// The consumer declared that it cannot be delivered there (AMQP modified, undeliverable-here):
+    /// only in logs of before it became that consumer's affair.
     Undeliverable = 4,
 }
 

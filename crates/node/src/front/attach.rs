@@ -52,7 +52,11 @@ impl Front {
 
     fn attach_coordinator(&mut self, attached: Attached) {
         let link = attached.link;
-        self.links.insert(link, LinkUse::Coordinator { credit: CONTROL_CREDIT });
+        // A source that names no outcomes is that of a client that understands all of them.
+        let rejects = attached.source.as_deref().is_none_or(|source| {
+            source.outcomes.is_empty() || source.outcomes.contains("amqp:rejected:list")
+        });
+        self.links.insert(link, LinkUse::Coordinator { credit: CONTROL_CREDIT, rejects });
         let capabilities = ["amqp:local-transactions", "amqp:multi-txns-per-ssn"];
         let offered = towline_amqp::types::Coordinator {
             capabilities: capabilities.into_iter().collect::<Symbols>(),

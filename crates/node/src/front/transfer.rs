@@ -1,5 +1,7 @@
 //! Messages arrive: puts, and the commands of the transaction coordinator.
 
+use std::collections::HashSet;
+
 use towline_amqp::types::{
     CoordinatorCommand, DeliveryState, Error, Outcome as AmqpOutcome, condition,
 };
@@ -24,7 +26,7 @@ impl Front {
                 *credit = credit.saturating_sub(1);
                 self.put(now, transfer, None, requests);
             }
-            LinkUse::Coordinator { credit } => {
+            LinkUse::Coordinator { credit, .. } => {
                 *credit = credit.saturating_sub(1);
                 self.coordinate(&transfer, requests);
             }
@@ -125,7 +127,7 @@ impl Front {
         let Some(known) = self.links.get_mut(link) else { return };
         let (LinkUse::Producer { credit, .. }
         | LinkUse::AnonymousProducer { credit }
-        | LinkUse::Coordinator { credit }
+        | LinkUse::Coordinator { credit, .. }
         | LinkUse::AdminRequests { credit }) = &mut known.used_for
         else {
             return;
@@ -161,7 +163,7 @@ impl Front {
                     }
                     Err(error) => {
                         self.take_in_flight(token);
-                        self.reject(delivery, None, error);
+                        self.refuse_discharge(delivery, error, requests);
                     }
                 }
             }
@@ -184,7 +186,7 @@ impl Front {
                 }
                 let open = OpenUnit {
                     coordinator: delivery.link,
-                    provisional: Vec::new(),
+                    provisional: HashSet::new(),
                     spoiled: false,
                     commit_refused: false,
                 };
@@ -197,15 +199,28 @@ impl Front {
         }
     }
 
-    pub(super) fn discharged(&mut self, token: u64, unit: UnitId, result: Result<(), Refusal>) {
+    pub(super) fn discharged(
+        &mut self,
+        token: u64,
+        unit: UnitId,
+        fail: bool,
+        result: Result<(), Refusal>,
+        requests: &mut Vec<Request>,
+    ) {
         let mut result = result;
+        let committed = !fail && result.is_ok();
         if let Some(open) = self.units.remove(&unit) {
             if open.commit_refused && result.is_ok() {
                 result = Err(Refusal::UnitDoomed);
             }
             for (link, key) in open.provisional {
-                // Whatever the peer says of it from now on is too late.
-                self.machine.settle_outgoing(link, key, None);
+                if committed {
+                    // Whatever the peer says of it from now on is too late.
+                    self.machine.settle_outgoing(link, key, None);
+                } else {
+                    // It is the peer's as before, and may be settled again (AMQP 4.4.2).
+                    self.machine.reopen_outgoing(link, key);
+                }
             }
         }
         let Some(delivery) = self.take_in_flight(token) else { return };
@@ -214,7 +229,26 @@ impl Front {
                 self.machine.settle_incoming(delivery, DeliveryState::Accepted);
                 self.refill(delivery.link);
             }
-            Err(refusal) => self.reject(delivery, None, error::of_refusal(&refusal)),
+            Err(refusal) => {
+                self.refuse_discharge(delivery, error::of_refusal(&refusal), requests);
+            }
         }
+    }
+
+    /// Tells a controller that a discharge failed: by rejecting it, or where the source of its link
+    /// does not know that outcome, by detaching the link (AMQP 4.3).
+    fn refuse_discharge(
+        &mut self,
+        delivery: IncomingId,
+        error: Error,
+        requests: &mut Vec<Request>,
+    ) {
+        let link = delivery.link;
+        let used_for = self.links.get_mut(link).map(|link| &link.used_for);
+        if !matches!(used_for, Some(LinkUse::Coordinator { rejects: false, .. })) {
+            return self.reject(delivery, None, error);
+        }
+        self.machine.detach(link, true, Some(error));
+        self.detached(link, requests);
     }
 }
