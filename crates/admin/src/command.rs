@@ -33,6 +33,8 @@ pub enum Command {
     Delete(Delete),
     /// CLEAR QLOCAL.
     Clear(Clear),
+    /// STOP CONN.
+    StopConnection(StopConnection),
     /// DISPLAY of anything.
     Display(Display),
     /// END or QUIT: ends a script or an interactive session.
@@ -86,6 +88,13 @@ pub struct Clear {
     pub name: String,
 }
 
+/// STOP CONN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StopConnection {
+    /// CONN: its number.
+    pub id: u64,
+}
+
 /// DISPLAY.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Display {
@@ -116,6 +125,10 @@ pub enum Subject {
     QueueStatus,
     /// CONN.
     Connections,
+    /// QSTATUS TYPE(HANDLE).
+    QueueHandles,
+    /// CONN TYPE(HANDLE).
+    ConnectionHandles,
 }
 
 /// Which attributes DISPLAY shows.

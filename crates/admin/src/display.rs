@@ -12,7 +12,9 @@ use crate::attributes::{ATTRIBUTES, AttributeId as Id};
 use crate::catalogue;
 use crate::command::{Condition, Display, NamePattern, Operator, Selection, Subject};
 use crate::reply::{Attributes, Row, Shown};
-use crate::target::{ConnectionRow, DefinitionRow, QueueManagerRow, QueueStatusRow, Target};
+use crate::target::{
+    ConnectionRow, DefinitionRow, HandleRow, OpenInput, QueueManagerRow, QueueStatusRow, Target,
+};
 
 /// Rows that one DISPLAY shows at most.
 pub(crate) const ROWS_MAX: usize = 10_000;
@@ -24,6 +26,11 @@ enum Source<'a> {
     QueueManager(&'a QueueManagerRow),
     Status(&'a QueueStatusRow<'a>),
     Connection(&'a ConnectionRow<'a>),
+    /// The handles of a queue, or of a connection when `by_connection`.
+    Handle {
+        row: &'a HandleRow<'a>,
+        by_connection: bool,
+    },
 }
 
 /// Rows that were found, with what they are sorted by.
@@ -46,6 +53,13 @@ pub(crate) fn rows(target: &dyn Target, display: &Display) -> Vec<Row> {
         Subject::Connections => {
             target.connections(&mut |row| found.offer(row.id, Source::Connection(&row)));
         }
+        Subject::QueueHandles | Subject::ConnectionHandles => {
+            let by_connection = display.subject == Subject::ConnectionHandles;
+            target.handles(&mut |row| {
+                let rank = if by_connection { row.connection.id } else { 0 };
+                found.offer(rank, Source::Handle { row: &row, by_connection });
+            });
+        }
     }
     let entry = match display.subject {
         Subject::Queues | Subject::Locals | Subject::Aliases | Subject::Models => {
@@ -54,6 +68,7 @@ pub(crate) fn rows(target: &dyn Target, display: &Display) -> Vec<Row> {
         Subject::QueueManager => catalogue::SHOW_QUEUE_MANAGER,
         Subject::QueueStatus => catalogue::SHOW_QUEUE_STATUS,
         Subject::Connections => catalogue::SHOW_CONNECTION,
+        Subject::QueueHandles | Subject::ConnectionHandles => catalogue::SHOW_HANDLE,
     };
     found.rows.sort_by(|left, right| (left.0, &left.1).cmp(&(right.0, &right.1)));
     let rows = found.rows.into_iter();
@@ -91,7 +106,11 @@ impl Display {
             (Selection::All, _, _) | (Selection::Unsaid, NamePattern::Exactly(_), _) => true,
             (Selection::Only(only), _, _) => only.contains(&id) || asked_for,
             (Selection::Unsaid, NamePattern::StartsWith(_), subject) => match subject {
-                Subject::QueueManager | Subject::QueueStatus | Subject::Connections => true,
+                Subject::QueueManager
+                | Subject::QueueStatus
+                | Subject::Connections
+                | Subject::QueueHandles
+                | Subject::ConnectionHandles => true,
                 Subject::Queues | Subject::Locals | Subject::Aliases | Subject::Models => asked_for,
             },
         }
@@ -105,6 +124,8 @@ impl Source<'_> {
             Source::QueueManager(row) => row.name.clone(),
             Source::Status(row) => row.name.into(),
             Source::Connection(row) => row.id.to_string(),
+            Source::Handle { row, by_connection: true } => row.connection.id.to_string(),
+            Source::Handle { row, by_connection: false } => row.queue.into(),
         }
     }
 
@@ -129,6 +150,14 @@ impl Source<'_> {
             Source::QueueManager(_) => vec![name("QMNAME")],
             Source::Status(_) => vec![name("QUEUE"), kind("QUEUE")],
             Source::Connection(_) => vec![name("CONN"), kind("CONN")],
+            Source::Handle { row, by_connection: true } => {
+                let queue = ("QUEUE".to_owned(), Shown::Text(row.queue.to_owned()));
+                vec![name("CONN"), kind("HANDLE"), queue]
+            }
+            Source::Handle { row, by_connection: false } => {
+                let connection = ("CONN".to_owned(), Shown::Text(row.connection.id.to_string()));
+                vec![name("QUEUE"), kind("HANDLE"), connection]
+            }
         }
     }
 
@@ -143,6 +172,7 @@ impl Source<'_> {
             Source::QueueManager(row) => queue_manager(row, id),
             Source::Status(row) => status(row, id),
             Source::Connection(row) => connection(row, id),
+            Source::Handle { row, .. } => handle(row, id),
         }
     }
 }
@@ -350,6 +380,20 @@ fn connection(row: &ConnectionRow<'_>, id: Id) -> Option<Shown> {
         Id::Sessions => number(row.sessions),
         Id::Links => number(row.links),
         Id::Units => number(row.units),
+        _ => None,
+    }
+}
+
+fn handle(row: &HandleRow<'_>, id: Id) -> Option<Shown> {
+    match id {
+        Id::User | Id::Container | Id::Address => connection(&row.connection, id),
+        Id::OpenInput => text(match row.input {
+            OpenInput::No => "NO",
+            OpenInput::Shared => "SHARED",
+            OpenInput::Exclusive => "EXCL",
+        }),
+        Id::OpenBrowse => choice(row.browse, ["YES", "NO"]),
+        Id::OpenOutput => choice(row.output, ["YES", "NO"]),
         _ => None,
     }
 }

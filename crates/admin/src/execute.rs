@@ -49,6 +49,15 @@ pub fn execute(target: &mut dyn Target, command: Command) -> Reply {
             let name = clear.name.clone();
             changed(&catalogue::QUEUE_CLEARED, &name, target.clear(clear))
         }
+        Command::StopConnection(stop) => {
+            let (id, there) = (stop.id.to_string(), target.stop_connection(stop));
+            match there {
+                true => reply(Outcome::Done, vec![catalogue::CONNECTION_STOPPED.message(&[&id])]),
+                false => {
+                    reply(Outcome::Failed, vec![catalogue::CONNECTION_UNKNOWN.message(&[&id])])
+                }
+            }
+        }
         Command::Display(display) => shown(target, &display),
         Command::End => reply(Outcome::Done, Vec::new()),
     }

@@ -7,7 +7,7 @@ use towline_types::Time;
 
 use crate::command::{
     AlterAlias, AlterLocal, AlterModel, Clear, DefineAlias, DefineLocal, DefineModel, Delete,
-    QueueManagerChanges,
+    QueueManagerChanges, StopConnection,
 };
 
 /// A queue manager under administration.
@@ -23,6 +23,10 @@ pub trait Target {
     fn queue_status(&self, each: &mut dyn FnMut(QueueStatusRow<'_>));
     /// DISPLAY CONN: calls `each` for every connection, in any order.
     fn connections(&self, each: &mut dyn FnMut(ConnectionRow<'_>));
+
+    /// DISPLAY QSTATUS and CONN with TYPE(HANDLE): calls `each` for every queue that a connection
+    /// has open, in any order.
+    fn handles(&self, each: &mut dyn FnMut(HandleRow<'_>));
 
     /// DEFINE QLOCAL.
     ///
@@ -69,6 +73,8 @@ pub trait Target {
     /// # Errors
     /// Among others `UnknownQueue`, `WrongType`, `ObjectOpen`, `Uncommitted`.
     fn clear(&mut self, command: Clear) -> Result<(), Refusal>;
+    /// STOP CONN. False: there is no such connection.
+    fn stop_connection(&mut self, command: StopConnection) -> bool;
 }
 
 /// DISPLAY QMGR.
@@ -150,4 +156,30 @@ pub struct ConnectionRow<'a> {
     pub links: u64,
     /// UNITS of work that are open.
     pub units: u64,
+}
+
+/// A queue that a connection has open.
+#[derive(Clone, Copy, Debug)]
+pub struct HandleRow<'a> {
+    /// QUEUE: the local queue, also when it was opened by an alias.
+    pub queue: &'a str,
+    /// CONN, USERID, APPLTAG, CONNAME.
+    pub connection: ConnectionRow<'a>,
+    /// INPUT.
+    pub input: OpenInput,
+    /// BROWSE.
+    pub browse: bool,
+    /// OUTPUT.
+    pub output: bool,
+}
+
+/// How a queue is open for input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenInput {
+    /// It is not.
+    No,
+    /// With others.
+    Shared,
+    /// Alone.
+    Exclusive,
 }

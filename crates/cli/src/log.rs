@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use towline_core::object::Definition;
 use towline_core::{Body, Fact, record};
 use towline_log::backup::CheckReport;
-use towline_log::offline::{self, Filter, Item, VerifyReport};
+use towline_log::offline::{self, Casualties, Filter, Item, VerifyReport};
 use towline_log::{Finding, LogError};
 use towline_server::backup::check_images;
 use towline_types::Lsn;
@@ -81,7 +81,15 @@ fn as_text(item: &Item<'_>) -> String {
         }
         Item::GivenUp { lsn } => format!("  {lsn} the run so far was given up"),
         Item::Finding(finding) => format!("! {finding}"),
+        Item::Damaged(found) => format!("! {}", casualties(*found)),
     }
+}
+
+/// What is left of a damaged batch.
+fn casualties(found: Casualties) -> String {
+    let Casualties { bodies, whole, incomplete } = found;
+    let more = if incomplete { "; not all of it can be told" } else { "" };
+    format!("  of its bodies {bodies} are damaged, {whole} are whole{more}")
 }
 
 fn as_json(item: &Item<'_>) -> Value {
@@ -108,6 +116,10 @@ fn as_json(item: &Item<'_>) -> Value {
             }
             value
         }
+        Item::Damaged(found) => json!({
+            "kind": "damaged_batch", "bodies_damaged": found.bodies, "bodies_whole": found.whole,
+            "incomplete": found.incomplete,
+        }),
     }
 }
 
@@ -197,6 +209,9 @@ fn verify(place: &LogPlace) -> Result<(), Failure> {
             "last_lsn": position(report.last),
             "images": report.images,
             "pages": pages.pages,
+            "batches_damaged": report.batches_damaged,
+            "bodies_damaged": report.bodies_damaged,
+            "bodies_unknown": report.bodies_unknown,
             "findings": findings,
             "page_findings": pages.findings,
         }))?;
@@ -218,6 +233,13 @@ fn summary(report: &VerifyReport, checked: &CheckReport, sound: bool) -> Result<
         show::line(&format!("{batches} batches, {records} records, from {first} to {last}"))?;
     }
     show::line(&format!("{images} images; the newest one has {} pages", checked.pages))?;
+    if report.batches_damaged > 0 {
+        let VerifyReport { batches_damaged, bodies_damaged, bodies_unknown, .. } = report;
+        let least = if *bodies_unknown { "at least " } else { "" };
+        show::line(&format!(
+            "{batches_damaged} damaged batches, in them {least}{bodies_damaged} damaged messages"
+        ))?;
+    }
     show::line(if sound { "The log is sound." } else { "The log is damaged." })
 }
 

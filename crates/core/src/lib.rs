@@ -53,7 +53,7 @@ pub use request::{
     Outcome, PutTarget, Selection, Settlement,
 };
 pub use snapshot::{ImagePlan, Pages, Restored};
-pub use status::{ConnectionStatus, QueueStatus};
+pub use status::{ConnectionStatus, HandleStatus, QueueStatus};
 
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,7 @@
 //! What operators may ask about: exact at the moment of asking.
 
+use std::collections::BTreeMap;
+
 use towline_types::Time;
 
 use crate::fact::Body;
@@ -39,6 +41,23 @@ pub struct QueueStatus {
     pub last_put_at: Option<Time>,
     /// LGETDATE, LGETTIME; since the start of the process.
     pub last_get_at: Option<Time>,
+}
+
+/// A queue that a connection has open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HandleStatus {
+    /// Which connection.
+    pub connection: ConnectionId,
+    /// Name of the local queue.
+    pub queue: String,
+    /// Its consumers on it.
+    pub consumers: u32,
+    /// No other connection may get from it meanwhile.
+    pub exclusive: bool,
+    /// Its browsers on it.
+    pub browsers: u32,
+    /// How often it has it open for put.
+    pub producers: u32,
 }
 
 /// What one connection has open.
@@ -98,6 +117,32 @@ impl QueueManager {
         };
         let mut rows: Vec<ConnectionStatus> = self.connections.iter().map(row).collect();
         rows.sort_unstable_by_key(|row| row.connection);
+        rows
+    }
+
+    /// Which queues the connections have open, in no order.
+    #[must_use]
+    pub fn handles(&self) -> Vec<HandleStatus> {
+        let mut rows = Vec::new();
+        for (id, connection) in &self.connections {
+            let mut open: BTreeMap<QueueId, (u32, u32, u32)> = BTreeMap::new();
+            for (queue, count) in &connection.outputs {
+                open.entry(*queue).or_default().2 += count;
+            }
+            let consumers = connection.consumers.iter().filter_map(|id| self.consumers.get(id));
+            for consumer in consumers {
+                let (consumers, browsers, _) = open.entry(consumer.queue).or_default();
+                *(if consumer.browses() { browsers } else { consumers }) += 1;
+            }
+            for (queue, (consumers, browsers, producers)) in open {
+                let Some(queue) = self.queues.get(&queue) else { continue };
+                let (connection, exclusive) = (*id, queue.exclusive && consumers > 0);
+                let queue = queue.definition.name.clone();
+                let counts =
+                    HandleStatus { connection, queue, consumers, exclusive, browsers, producers };
+                rows.push(counts);
+            }
+        }
         rows
     }
 

@@ -104,7 +104,10 @@ fn measure(choices: &Choices) -> Result<(), LogError> {
             while Instant::now() < ends {
                 let began = Instant::now();
                 let mut appender = log.appender();
-                appender.record(record.len(), |buffer| buffer.extend_from_slice(&record));
+                appender.record_with_body(record.len(), |buffer| {
+                    buffer.extend_from_slice(&record);
+                    Some(record.len().min(40))
+                });
                 match appender.commit(Urgency::Forced) {
                     Ok(end) => watch.wait(end),
                     Err(error) => {

@@ -15,7 +15,7 @@ use crate::batch::{Batch, Overflow};
 use crate::error::LogError;
 use crate::format::BATCH_HEADER_BYTES;
 use crate::log::Urgency;
-use crate::record::prefix_bytes;
+use crate::record::{CHECK_BYTES, prefix_bytes};
 use crate::shared::{Opened, Phase, Shared, State, hold};
 
 /// A run being appended: an atomic sequence of records. Replay yields all of it or nothing.
@@ -50,6 +50,22 @@ impl<'a> Appender<'a> {
     /// # Panics
     /// When the record is longer than [`crate::Log::record_bytes_max`].
     pub fn record(&mut self, bytes_hint: usize, write: impl FnOnce(&mut Vec<u8>)) -> Lsn {
+        self.record_with_body(bytes_hint, |memory| {
+            write(memory);
+            None
+        })
+    }
+
+    /// [`Appender::record`] of a record that ends with a body, which is read back by its position:
+    /// `write` returns where in the record the body begins. It gets a checksum of its own.
+    ///
+    /// # Panics
+    /// As [`Appender::record`]; when the body begins behind the record's end.
+    pub fn record_with_body(
+        &mut self,
+        bytes_hint: usize,
+        write: impl FnOnce(&mut Vec<u8>) -> Option<usize>,
+    ) -> Lsn {
         let bytes_max = self.shared.options.record_bytes_max();
         let bytes_hint = bytes_hint.min(bytes_max);
         if self.failed.is_some() || !self.make_room(bytes_hint) {
@@ -57,13 +73,16 @@ impl<'a> Appender<'a> {
         }
         match self.push(bytes_hint, write) {
             Ok(lsn) => lsn,
-            Err(Overflow(record)) => {
+            Err(Overflow { record, body }) => {
                 assert!(record.len() <= bytes_max, "a record is longer than record_bytes_max");
                 self.seal();
                 if !self.make_room(record.len()) {
                     return Lsn::ZERO;
                 }
-                let pushed = self.push(record.len(), |memory| memory.extend_from_slice(&record));
+                let pushed = self.push(record.len(), |memory| {
+                    memory.extend_from_slice(&record);
+                    body
+                });
                 assert!(pushed.is_ok(), "a record fits where room was made for it");
                 pushed.unwrap_or_default()
             }
@@ -127,11 +146,11 @@ impl<'a> Appender<'a> {
     fn push(
         &mut self,
         bytes_hint: usize,
-        write: impl FnOnce(&mut Vec<u8>),
+        write: impl FnOnce(&mut Vec<u8>) -> Option<usize>,
     ) -> Result<Lsn, Overflow> {
         let Some(State { open: Some(batch), given_up, tail, .. }) = self.state.as_deref_mut()
         else {
-            return Err(Overflow(Vec::new()));
+            return Err(Overflow { record: Vec::new(), body: None });
         };
         let before = batch.bytes();
         if *given_up {
@@ -154,8 +173,8 @@ impl<'a> Appender<'a> {
 
     /// Sees to an open batch with room for a record of `bytes` bytes.
     fn make_room(&mut self, bytes: usize) -> bool {
-        // A mark for a run that was given up may have to go before the record.
-        let need = prefix_bytes(bytes) + bytes + 1;
+        // A mark for a run that was given up may have to go before the record, a check behind it.
+        let need = prefix_bytes(bytes) + bytes + 1 + CHECK_BYTES;
         let target = self.shared.options.batch_bytes_target;
         let Some(state) = self.state.as_ref() else { return false };
         match state.phase {

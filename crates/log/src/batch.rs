@@ -34,6 +34,8 @@ pub(crate) struct Batch {
     newest: Option<usize>,
     /// Whether the run of the newest record is unfinished.
     pub(crate) inside_run: bool,
+    /// Whether a body is in it, whose check waits for its sum.
+    pub(crate) has_bodies: bool,
     /// Whether the group hears of it when it is written (not of the one with which a term begins: it
     /// knows that one); only a log of a group asks.
     pub(crate) is_told: bool,
@@ -41,7 +43,11 @@ pub(crate) struct Batch {
 
 /// A record that turned out longer than the batch has room for.
 #[derive(Debug)]
-pub(crate) struct Overflow(pub(crate) Vec<u8>);
+pub(crate) struct Overflow {
+    pub(crate) record: Vec<u8>,
+    /// Where in it the body begins that it ends with.
+    pub(crate) body: Option<usize>,
+}
 
 impl Batch {
     /// An empty batch at `offset` of `extent`.
@@ -58,7 +64,7 @@ impl Batch {
         let header = buffer.append_to().len() + BATCH_HEADER_BYTES;
         buffer.append_to().resize(header, 0);
         let (forced, lazy_since, newest, inside_run) = (0, None, None, false);
-        let is_told = true;
+        let (has_bodies, is_told) = (false, true);
         Batch {
             lsn,
             index,
@@ -70,6 +76,7 @@ impl Batch {
             lazy_since,
             newest,
             inside_run,
+            has_bodies,
             is_told,
         }
     }
@@ -101,21 +108,22 @@ impl Batch {
         self.newest = None;
     }
 
-    /// Adds a record that `write` appends; `bytes_hint` is a guess of its length. Returns the
-    /// position of the record's first byte.
+    /// Adds a record that `write` appends; `bytes_hint` is a guess of its length. When `write` says
+    /// where in the record a body begins, which is the end of it, a check goes behind it. Returns
+    /// the position of the record's first byte.
     ///
     /// # Errors
     /// [`Overflow`] with the record when it does not fit; the batch is as it was.
     pub(crate) fn push(
         &mut self,
         bytes_hint: usize,
-        write: impl FnOnce(&mut Vec<u8>),
+        write: impl FnOnce(&mut Vec<u8>) -> Option<usize>,
     ) -> Result<Lsn, Overflow> {
         let before = self.bytes();
         let memory = self.buffer.append_to();
         record::put_prefix(memory, bytes_hint, Kind::More);
         let start = memory.len();
-        write(memory);
+        let body = write(memory);
         assert!(memory.len() >= start, "a record's writer only appends");
         let bytes = memory.len() - start;
         let guessed = record::prefix_bytes(bytes_hint);
@@ -125,15 +133,21 @@ impl Batch {
         } else {
             record::move_for_prefix(memory, start, guessed, bytes);
         }
+        let content = self.bytes() - bytes;
+        let has_check = body.is_some_and(|head| {
+            assert!(head <= bytes, "a body lies in its record");
+            record::put_check(self.buffer.append_to(), head)
+        });
         if self.bytes() > self.limit {
-            let content = self.bytes() - bytes;
-            let kept = self.buffer.bytes().get(content..).unwrap_or(&[]).to_vec();
+            let record = self.buffer.bytes().get(content..content + bytes);
+            let record = record.unwrap_or(&[]).to_vec();
             self.buffer.truncate(before);
-            return Err(Overflow(kept));
+            return Err(Overflow { record, body });
         }
+        self.has_bodies |= has_check;
         self.newest = Some(before);
         self.inside_run = true;
-        Ok(self.lsn.after((self.bytes() - bytes) as u64))
+        Ok(self.lsn.after(content as u64))
     }
 
     /// Marks the newest record as the last of its run.

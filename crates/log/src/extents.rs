@@ -6,11 +6,14 @@
 //! `current` is where batches are opened; `position` is a multiple of 4 KiB inside it, or its end.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::{fmt, io};
 
+use crate::block::Aligned;
 use crate::disk::DiskFile;
-use crate::format::EXTENT_HEADER_BYTES;
+use crate::format::{EXTENT_HEADER_BYTES, ExtentHeader};
+use crate::shared::Shared;
 
 /// How much room the log has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +30,55 @@ pub enum Space {
 pub(crate) struct Extent {
     pub(crate) sequence: u64,
     pub(crate) file: Arc<dyn DiskFile>,
+    /// Whether its header is known to be of the newest version, on disk.
+    is_current: AtomicBool,
+}
+
+impl Extent {
+    /// An extent that may have been made by an earlier version.
+    pub(crate) fn found(sequence: u64, file: Arc<dyn DiskFile>) -> Extent {
+        Extent { sequence, file, is_current: AtomicBool::new(false) }
+    }
+
+    /// One with a header of ours.
+    pub(crate) fn made(sequence: u64, file: Arc<dyn DiskFile>) -> Extent {
+        Extent { sequence, file, is_current: AtomicBool::new(true) }
+    }
+
+    /// Writes batches and syncs them; in an extent of an earlier version after a header of ours,
+    /// so that an earlier program refuses the extent and does not take them for a torn tail. All
+    /// that write beside each other do so until one sync has covered it: each batch is durable
+    /// only with the header.
+    pub(crate) fn write_batches(
+        &self,
+        bytes: &[u8],
+        offset: u64,
+        shared: &Shared,
+    ) -> io::Result<()> {
+        let was_current = self.is_current.load(Ordering::Acquire);
+        if !was_current {
+            self.renew_header(shared)?;
+        }
+        self.file.write_at(bytes, offset)?;
+        self.file.sync_data()?;
+        if !was_current {
+            self.is_current.store(true, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// What changes of a header is in one sector, which is there whole or not at all.
+    fn renew_header(&self, shared: &Shared) -> io::Result<()> {
+        let mut block = Aligned::zeroed(EXTENT_HEADER_BYTES);
+        self.file.read_at(block.bytes_mut(), 0)?;
+        let (log_id, extent_bytes) = (shared.log_id, shared.options.extent_bytes);
+        let header = ExtentHeader { log_id, sequence: self.sequence, extent_bytes }.encode();
+        if block.bytes() == header {
+            return Ok(());
+        }
+        block.bytes_mut().copy_from_slice(&header);
+        self.file.write_at(block.bytes(), 0)
+    }
 }
 
 impl fmt::Debug for Extent {

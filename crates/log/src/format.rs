@@ -13,7 +13,8 @@
 //!
 //! extent header (one block; the rest of it is zero)
 //!   0   8  magic "TOWLINEX"
-//!   8   2  format version (this place and the checksum's never move)
+//!   8   2  format version, 2 (this place and the checksum's never move); 1: all batches in it are of
+//!          version 1; 2: each says its own
 //!   10  6  zero
 //!   16 16  log id
 //!   32  8  sequence
@@ -22,8 +23,8 @@
 //!
 //! batch
 //!   0   2  magic "TB"
-//!   2   1  format version
-//!   3   1  flags; bit 0 is kept for LZ4; all zero in version 1
+//!   2   1  format version, 2
+//!   3   1  flags; bit 0 is kept for LZ4; all zero
 //!   4   4  length of the payload
 //!   8   4  checksum: crc32c of log id, payload, bytes 0..8, bytes 12..40, in this order
 //!   12  4  checksum of the previous batch (zero in the first batch of a log)
@@ -38,7 +39,13 @@
 //!   1-5    LEB128 of (length << 2 | kind)
 //!   -      that many bytes, opaque to the log
 //!   kind 0: more records of its run follow; 1: the last of its run; 2: (length 0) the run so far
-//!   is given up
+//!   is given up; 3: (length 6, not in version 1) no record, but the check of the one before it,
+//!   which ends with a body:
+//!
+//! check
+//!   0   1  prefix, 0x1b
+//!   1   2  head: where in the record before it the body begins
+//!   3   4  crc32c of log id, LSN of the body's first byte (8), head (2), the body
 //!
 //! image-<LSN, 16 hex digits>
 //!   0   8  magic "TOWLINEI"
@@ -63,7 +70,9 @@
 //! (checksum of the previous batch) and the term do the same for a batch behind a torn one after
 //! the log went on over it; *unsynced* tells a torn tail (several batches were in flight, a later
 //! one arrived, an earlier did not) from damage to what had been durable. The payload comes first
-//! in the checksum so that writers can sum payloads side by side and link the headers after it.
+//! in the checksum so that writers can sum payloads side by side and link the headers after it. The
+//! check stands right behind the body so that a body of a damaged batch can be judged by its
+//! position and length alone, without a walk through records that may be damaged themselves.
 
 use towline_types::Lsn;
 
@@ -79,13 +88,16 @@ pub(crate) const BATCH_HEADER_BYTES: usize = 40;
 pub(crate) const IMAGE_HEADER_BYTES: usize = BLOCK_BYTES;
 /// Newest version of anything in this file: that of images. Images of version 1 are read too.
 pub const FORMAT_VERSION: u16 = 2;
-/// Version of extents and of the batches and records in them.
-pub(crate) const EXTENT_VERSION: u16 = 1;
+/// Version of extents, and of the batches that are written into them. Extents and batches of
+/// version 1, without checks behind bodies, are read too.
+pub(crate) const EXTENT_VERSION: u16 = 2;
 
 const EXTENT_MAGIC: &[u8; 8] = b"TOWLINEX";
 const IMAGE_MAGIC: &[u8; 8] = b"TOWLINEI";
 const BATCH_MAGIC: [u8; 2] = *b"TB";
-const BATCH_VERSION: u8 = 1;
+pub(crate) const BATCH_VERSION: u8 = 2;
+/// Version of extents and batches without checks behind bodies.
+pub(crate) const VERSION_WITHOUT_CHECKS: u8 = 1;
 const EXTENT_SUMMED_BYTES: usize = 48;
 const IMAGE_SUMMED_BYTES: usize = 52;
 const IMAGE_SEAM_SUMMED_BYTES: usize = 84;
@@ -105,7 +117,7 @@ const _: () = assert!(IMAGE_SEAM_SUMMED_BYTES == IMAGE_SUMMED_BYTES + 4 + 8 + 8 
 pub struct LogId(pub u128);
 
 impl LogId {
-    fn bytes(self) -> [u8; 16] {
+    pub(crate) fn bytes(self) -> [u8; 16] {
         self.0.to_le_bytes()
     }
 }
@@ -145,7 +157,7 @@ impl ExtentHeader {
     /// [`BadHeader`]: never trusts a byte before the checksum was found right.
     pub(crate) fn decode(block: &[u8]) -> Result<ExtentHeader, BadHeader> {
         let version = check_summed(block, EXTENT_MAGIC, EXTENT_SUMMED_BYTES)?;
-        if version != EXTENT_VERSION {
+        if version != EXTENT_VERSION && version != u16::from(VERSION_WITHOUT_CHECKS) {
             return Err(BadHeader::Version(version));
         }
         Ok(ExtentHeader {
@@ -225,6 +237,7 @@ impl ImageHeader {
 /// The fields of a batch's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BatchHeader {
+    pub(crate) version: u8,
     pub(crate) payload_bytes: u32,
     pub(crate) checksum: u32,
     pub(crate) previous: u32,
@@ -239,7 +252,7 @@ impl BatchHeader {
     pub(crate) fn encode(&self) -> [u8; BATCH_HEADER_BYTES] {
         let mut bytes = [0; BATCH_HEADER_BYTES];
         put(&mut bytes, 0, &BATCH_MAGIC);
-        put(&mut bytes, 2, &[BATCH_VERSION, 0]);
+        put(&mut bytes, 2, &[self.version, 0]);
         put(&mut bytes, 4, &self.payload_bytes.to_le_bytes());
         put(&mut bytes, 8, &self.checksum.to_le_bytes());
         put(&mut bytes, 12, &self.previous.to_le_bytes());
@@ -251,14 +264,16 @@ impl BatchHeader {
     }
 
     /// Reads the fields, `None` when this is no batch. The checksum is not checked here
-    /// ([`BatchHeader::sum`]). An unknown version is no batch either: a new format begins in a new
-    /// extent, whose header says so.
+    /// ([`BatchHeader::sum`]). An unknown version is no batch either: the header of its extent says
+    /// which ones may be in it.
     pub(crate) fn decode(bytes: &[u8]) -> Option<BatchHeader> {
         let [magic0, magic1, version, flags] = take(bytes, 0)?;
-        if [magic0, magic1] != BATCH_MAGIC || version != BATCH_VERSION || flags != 0 {
+        let is_known = (VERSION_WITHOUT_CHECKS..=BATCH_VERSION).contains(&version);
+        if [magic0, magic1] != BATCH_MAGIC || !is_known || flags != 0 {
             return None;
         }
         Some(BatchHeader {
+            version,
             payload_bytes: u32::from_le_bytes(take(bytes, 4)?),
             checksum: u32::from_le_bytes(take(bytes, 8)?),
             previous: u32::from_le_bytes(take(bytes, 12)?),
@@ -379,17 +394,41 @@ mod tests {
         bytes.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// The golden bytes of version 1: when this test must change, so must the version.
+    /// The golden bytes of version 1 are read; only images without a seam are still written so.
     #[test]
     fn version_1_is_these_bytes() {
-        let extent = ExtentHeader { log_id: ID, sequence: 3, extent_bytes: 0x0400_0000 }.encode();
-        assert_eq!(hex(&extent[..52]), GOLDEN_EXTENT);
-        assert!(extent[52..].iter().all(|byte| *byte == 0));
+        let mut extent = [0; EXTENT_HEADER_BYTES];
+        extent[..52].copy_from_slice(&bytes(GOLDEN_EXTENT));
+        let header = ExtentHeader { log_id: ID, sequence: 3, extent_bytes: 0x0400_0000 };
+        assert_eq!(ExtentHeader::decode(&extent), Ok(header));
         let (at, bytes, checksum) = (Lsn(0x1234), 5, 7);
         let image = ImageHeader { log_id: ID, at, bytes, checksum, seam: None }.encode();
         assert_eq!(hex(&image[..56]), GOLDEN_IMAGE);
         assert!(image[56..].iter().all(|byte| *byte == 0));
+        assert_eq!(ImageHeader::decode(&image).unwrap().at, Lsn(0x1234));
+        let batch = batch(1);
+        assert_eq!(hex(&batch.encode()), GOLDEN_BATCH);
+        assert_eq!(BatchHeader::decode(&batch.encode()), Some(batch));
+    }
+
+    /// The golden bytes of version 2: when this test must change, so must the version.
+    #[test]
+    fn version_2_of_extents_and_batches_is_these_bytes() {
+        let header = ExtentHeader { log_id: ID, sequence: 3, extent_bytes: 0x0400_0000 };
+        let extent = header.encode();
+        assert_eq!(hex(&extent[..52]), GOLDEN_EXTENT_2);
+        assert!(extent[52..].iter().all(|byte| *byte == 0));
+        assert_eq!(ExtentHeader::decode(&extent), Ok(header));
+        let batch = batch(2);
+        assert_eq!(hex(&batch.encode()), GOLDEN_BATCH_2);
+        assert_eq!(batch.proves_durable_before(), 8);
+        assert_eq!(BatchHeader::decode(&batch.encode()), Some(batch));
+        assert_eq!(BatchHeader::decode(&BatchHeader { version: 3, ..batch }.encode()), None);
+    }
+
+    fn batch(version: u8) -> BatchHeader {
         let mut batch = BatchHeader {
+            version,
             payload_bytes: 5,
             checksum: 0,
             previous: 0x0102_0304,
@@ -399,11 +438,12 @@ mod tests {
             index: 9,
         };
         batch.checksum = batch.sum(payload_sum(ID, b"hello"));
-        assert_eq!(hex(&batch.encode()), GOLDEN_BATCH);
-        assert_eq!(batch.proves_durable_before(), 8);
-        assert_eq!(ExtentHeader::decode(&extent).unwrap().sequence, 3);
-        assert_eq!(ImageHeader::decode(&image).unwrap().at, Lsn(0x1234));
-        assert_eq!(BatchHeader::decode(&batch.encode()), Some(batch));
+        batch
+    }
+
+    fn bytes(hex: &str) -> Vec<u8> {
+        let pairs = (0..hex.len()).step_by(2);
+        pairs.map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
     }
 
     const SEAM: Seam =
@@ -450,8 +490,9 @@ mod tests {
     #[test]
     fn a_batch_of_another_log_or_with_any_bit_flipped_has_another_checksum() {
         let (payload_bytes, previous, lsn) = (5, 0, Lsn(4_096));
-        let (term, unsynced, index, checksum) = (1, 0, 1, 0);
-        let header = BatchHeader { payload_bytes, checksum, previous, lsn, term, unsynced, index };
+        let (version, term, unsynced, index, checksum) = (2, 1, 0, 1, 0);
+        let header =
+            BatchHeader { version, payload_bytes, checksum, previous, lsn, term, unsynced, index };
         let sum = header.sum(payload_sum(ID, b"hello"));
         assert_ne!(sum, header.sum(payload_sum(LogId(1), b"hello")));
         for bit in 0..40 {
@@ -482,6 +523,14 @@ mod tests {
     const GOLDEN_EXTENT: &str = concat!(
         "544f574c494e45580100000000000000000102030405060708090a0b0c0d0e0f",
         "03000000000000000000000400000000026d814c"
+    );
+    const GOLDEN_EXTENT_2: &str = concat!(
+        "544f574c494e45580200000000000000000102030405060708090a0b0c0d0e0f",
+        "030000000000000000000004000000008e242d2f"
+    );
+    const GOLDEN_BATCH_2: &str = concat!(
+        "5442020005000000a36e58c10403020100100000000000000200000001000000",
+        "0900000000000000"
     );
     const GOLDEN_IMAGE: &str = concat!(
         "544f574c494e45490100000000000000000102030405060708090a0b0c0d0e0f",

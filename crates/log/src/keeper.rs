@@ -164,7 +164,7 @@ fn prepare_next(shared: &Shared, sequence: u64, spare: Option<&str>) -> io::Resu
     };
     let mut state = shared.state();
     assert_eq!(state.extents.next_sequence(), sequence, "only the keeper makes extents ready");
-    state.extents.ready.push_back(Arc::new(Extent { sequence, file }));
+    state.extents.ready.push_back(Arc::new(Extent::made(sequence, file)));
     if spare.is_none() {
         // What it took is not there a second time; the disk is asked again soon.
         state.extents.disk_room = state.extents.disk_room.saturating_sub(1);

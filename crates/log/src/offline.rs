@@ -73,6 +73,19 @@ pub enum Item<'a> {
     },
     /// Something wrong.
     Finding(&'a Finding),
+    /// The batch of the finding before: what is damaged in it.
+    Damaged(Casualties),
+}
+
+/// What of a damaged batch can be told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Casualties {
+    /// Bodies that are damaged.
+    pub bodies: u64,
+    /// Bodies that are whole.
+    pub whole: u64,
+    /// Whether there may be more of them: the walk over its records did not come to the end.
+    pub incomplete: bool,
 }
 
 /// What [`verify`] found.
@@ -90,6 +103,13 @@ pub struct VerifyReport {
     pub last: Option<Lsn>,
     /// What is wrong, in log order; a torn tail is listed too.
     pub findings: Vec<Finding>,
+    /// Batches whose checksum is wrong, before the tail.
+    pub batches_damaged: u64,
+    /// Bodies in them that are damaged; the others of them can be read.
+    pub bodies_damaged: u64,
+    /// Whether that is all: not when a header is damaged, or a record's length, or the batch has no
+    /// checks (version 1).
+    pub bodies_unknown: bool,
 }
 
 impl VerifyReport {
@@ -178,6 +198,11 @@ impl VerifyReport {
             Item::Record { .. } => self.records += 1,
             Item::GivenUp { .. } => {}
             Item::Finding(finding) => self.findings.push((*finding).clone()),
+            Item::Damaged(found) => {
+                self.batches_damaged += 1;
+                self.bodies_damaged += found.bodies;
+                self.bodies_unknown |= found.incomplete;
+            }
         }
     }
 }
@@ -212,6 +237,9 @@ impl Walk<'_> {
             (self.show)(Item::Finding(&finding(place, scan.lsn(place), what)));
             if what == Damage::TornTail {
                 return;
+            }
+            if what == Damage::Batch {
+                (self.show)(Item::Damaged(scan.casualties(place)));
             }
             // A whole batch may stand at the very place, if it does not belong there.
             let behind = Place { offset: place.offset + BLOCK_BYTES as u64, ..place };
@@ -272,6 +300,7 @@ mod tests {
                     shown.push(format!("record {} {last}", bytes.len()));
                 }
                 Item::GivenUp { .. } => shown.push("given up".into()),
+                Item::Damaged(found) => shown.push(format!("{found:?}")),
                 Item::Finding(finding) => shown.push(finding.to_string()),
             };
             dump(folder.path(), filter, &mut show).unwrap();

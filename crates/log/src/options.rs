@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::error::LogError;
 use crate::format::{BATCH_HEADER_BYTES, BLOCK_BYTES, EXTENT_HEADER_BYTES, size};
+use crate::record::CHECK_BYTES;
 
 /// Smallest extent: room for a few records, used in tests.
 pub const EXTENT_BYTES_MIN: u64 = 256 * 1024;
@@ -105,7 +106,8 @@ impl Options {
     /// Longest record for extents of this size.
     pub(crate) fn record_bytes_max(&self) -> usize {
         let room = size(self.extent_bytes) - EXTENT_HEADER_BYTES;
-        RECORD_BYTES_MAX.min(room - BATCH_HEADER_BYTES - PREFIX_BYTES_MAX)
+        // A mark for a run that was given up may stand before it.
+        RECORD_BYTES_MAX.min(room - BATCH_HEADER_BYTES - PREFIX_BYTES_MAX - CHECK_BYTES - 1)
     }
 
     /// How far behind the end of the log whole batches may lie after a crash: as many writes as may be

@@ -4,6 +4,8 @@
 //! a batch is found that covers the position and whose checksum is right. Where the last block read
 //! ended is remembered, so reading a queue in order needs no search: one read for each MiB.
 //!
+//! A body of a batch that is damaged elsewhere is judged by the check behind it.
+//!
 //! Not here: which bodies young enough to be in memory (`cache`).
 //!
 //! Invariant: no byte is given out that a right checksum does not cover.
@@ -18,6 +20,7 @@ use crate::format::{
     BATCH_HEADER_BYTES, BLOCK_BYTES, BatchHeader, EXTENT_HEADER_BYTES, extent_name, padded,
     payload_sum, size,
 };
+use crate::record::{CHECK_BYTES, body_is_whole};
 use crate::shared::{Shared, hold};
 
 /// Bytes read at a time.
@@ -101,16 +104,37 @@ impl Search<'_> {
                     if let Some(body) = self.keep(whole, at) {
                         return Ok(body);
                     }
+                    // Its batch, most likely, and damaged.
+                    if let Some(body) = self.by_check(place)? {
+                        return Ok(body);
+                    }
                 }
                 at -= BLOCK_BYTES as u64;
             }
             if from == least {
-                return Err(self.damaged(block));
+                return self.by_check(place)?.ok_or_else(|| self.damaged(block));
             }
             upto = from - BLOCK_BYTES as u64;
             from = from.saturating_sub(READ_AHEAD_BYTES).max(least);
             piece = self.load(from, from)?;
         }
+    }
+
+    /// The body at `place` of the extent, if it has a check and that is right. Not kept: what lies
+    /// around it is not known to be whole.
+    fn by_check(&self, place: u64) -> Result<Option<Bytes>, LogError> {
+        let body = self.body.bytes as usize;
+        let from = place / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
+        let end = place + (body + CHECK_BYTES) as u64;
+        let to = padded(end).min(self.shared.options.extent_bytes);
+        let mut piece = Aligned::zeroed(size(to.saturating_sub(from)));
+        let count = self.file.read_at(piece.bytes_mut(), from);
+        let count =
+            count.map_err(|e| LogError::io("read a body", &extent_name(self.sequence), e))?;
+        piece.truncate(count);
+        let found = piece.bytes().get(size(place - from)..).unwrap_or(&[]);
+        let is_whole = body_is_whole(found, body, (self.shared.log_id, self.body.lsn));
+        Ok(is_whole.then(|| Bytes::copy_from_slice(found.get(..body).unwrap_or(&[]))))
     }
 
     /// Reads from `from` on, up to `to` at least.

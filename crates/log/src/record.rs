@@ -1,7 +1,11 @@
-//! Records inside a batch's payload: the prefix of each, and runs put together again.
+//! Records inside a batch's payload: the prefix of each, the check behind a body, and runs put
+//! together again.
 //!
 //! Not here: what records mean. Bytes come from the disk with a right checksum, and are checked all
 //! the same: a fault of ours must not become an endless loop or a wild length.
+//!
+//! A check lets one body be judged by its position alone, when the checksum of its batch is wrong:
+//! one damaged byte costs one message, not all that were written with it.
 //!
 //! Invariant of [`Runs`]: only whole runs come out, in the order in which they were committed.
 
@@ -9,6 +13,7 @@ use bytes::Bytes;
 use towline_types::Lsn;
 
 use crate::error::LogError;
+use crate::format::LogId;
 use crate::options::PREFIX_BYTES_MAX;
 
 /// What a record's prefix says besides its length.
@@ -23,6 +28,15 @@ pub(crate) enum Kind {
 }
 
 const KIND_BITS: u32 = 2;
+/// Bits of a check's prefix; the prefix is one byte.
+const CHECK_BITS: usize = 3;
+/// Behind its prefix: two bytes that say where in its record the body begins, and the checksum.
+const CHECK_CONTENT_BYTES: usize = 6;
+/// A check's prefix as it stands behind a body.
+const CHECK_PREFIX: u8 = 0x1b;
+const _: () = assert!(CHECK_PREFIX as usize == CHECK_CONTENT_BYTES << KIND_BITS | CHECK_BITS);
+/// What a check takes, prefix included.
+pub(crate) const CHECK_BYTES: usize = 1 + CHECK_CONTENT_BYTES;
 
 impl Kind {
     pub(crate) const fn bits(self) -> u8 {
@@ -33,6 +47,7 @@ impl Kind {
         }
     }
 
+    /// `None`: a check, which is part of the record before it.
     const fn of_bits(bits: u64) -> Option<Kind> {
         match bits & 3 {
             0 => Some(Kind::More),
@@ -41,6 +56,70 @@ impl Kind {
             _ => None,
         }
     }
+}
+
+/// What stands behind a record whose end is a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Check {
+    /// Where in its record the body begins.
+    head: u16,
+    sum: u32,
+}
+
+impl Check {
+    /// Reads the check at the beginning of `bytes`, if there is one.
+    fn decode(bytes: &[u8]) -> Option<Check> {
+        match bytes.get(..CHECK_BYTES)? {
+            [CHECK_PREFIX, head0, head1, sum0, sum1, sum2, sum3] => Some(Check {
+                head: u16::from_le_bytes([*head0, *head1]),
+                sum: u32::from_le_bytes([*sum0, *sum1, *sum2, *sum3]),
+            }),
+            _ => None,
+        }
+    }
+
+    /// The checksum of a body at a position of a log: bytes of another place or log never pass.
+    fn sum(log_id: LogId, lsn: Lsn, head: u16, body: &[u8]) -> u32 {
+        let mut place = [0; 26];
+        place[..16].copy_from_slice(&log_id.bytes());
+        place[16..24].copy_from_slice(&lsn.0.to_le_bytes());
+        place[24..].copy_from_slice(&head.to_le_bytes());
+        crc32c::crc32c_append(crc32c::crc32c(&place), body)
+    }
+}
+
+/// Appends the check of a body that begins at `head` of the record before; its sum comes later
+/// ([`seal_checks`]). False when a body so far behind is not checked.
+pub(crate) fn put_check(memory: &mut Vec<u8>, head: usize) -> bool {
+    let Ok(head) = u16::try_from(head) else { return false };
+    memory.push(CHECK_PREFIX);
+    memory.extend_from_slice(&head.to_le_bytes());
+    memory.extend_from_slice(&[0; 4]);
+    true
+}
+
+/// Enters the sums of all checks of a payload that begins at `lsn`.
+pub(crate) fn seal_checks(payload: &mut [u8], log_id: LogId, lsn: Lsn) {
+    let mut at = 0;
+    loop {
+        let mut records = Records { payload, at };
+        let Some(Ok(found)) = records.next() else { return };
+        at = records.at;
+        let Some((body, check)) = found.body() else { continue };
+        let place = lsn.after((found.start + usize::from(check.head)) as u64);
+        let sum = Check::sum(log_id, place, check.head, body);
+        if let Some(place) = payload.get_mut(at - 4..at) {
+            place.copy_from_slice(&sum.to_le_bytes());
+        }
+    }
+}
+
+/// Whether `bytes`, a body of `body` bytes at `lsn` and what stands behind it, are as they were
+/// written. False too when no check stands there, as in version 1.
+pub(crate) fn body_is_whole(bytes: &[u8], body: usize, (log_id, lsn): (LogId, Lsn)) -> bool {
+    let Some((body, behind)) = bytes.split_at_checked(body) else { return false };
+    let check = Check::decode(behind);
+    check.is_some_and(|check| check.sum == Check::sum(log_id, lsn, check.head, body))
 }
 
 /// Bytes of the prefix of a record of `bytes` bytes, 1 to 5.
@@ -98,6 +177,26 @@ pub(crate) struct Found<'a> {
     pub(crate) start: usize,
     pub(crate) kind: Kind,
     pub(crate) bytes: &'a [u8],
+    /// Offset behind it and its check in the payload.
+    pub(crate) end: usize,
+    check: Option<Check>,
+}
+
+impl<'a> Found<'a> {
+    /// The body that it ends with, and the check behind it.
+    fn body(&self) -> Option<(&'a [u8], Check)> {
+        let check = self.check?;
+        Some((self.bytes.get(usize::from(check.head)..)?, check))
+    }
+
+    /// Whether the body that it ends with is as it was written; `None` when it has none, or one
+    /// without a check. `lsn`: of the payload.
+    pub(crate) fn is_whole(&self, log_id: LogId, lsn: Lsn) -> Option<bool> {
+        let check = self.check?;
+        let Some((body, _)) = self.body() else { return Some(false) };
+        let place = lsn.after((self.start + usize::from(check.head)) as u64);
+        Some(check.sum == Check::sum(log_id, place, check.head, body))
+    }
 }
 
 /// A payload whose records do not add up.
@@ -153,7 +252,13 @@ impl<'a> Records<'a> {
         if kind == Kind::GivenUp && length != 0 {
             return None;
         }
-        Some(Found { at: self.at, start, kind, bytes })
+        let end = start.checked_add(length)?;
+        let check = match kind {
+            Kind::More | Kind::Last => Check::decode(self.payload.get(end..)?),
+            Kind::GivenUp => None,
+        };
+        let end = check.map_or(end, |_| end + CHECK_BYTES);
+        Some(Found { at: self.at, start, kind, bytes, end, check })
     }
 }
 
@@ -168,7 +273,7 @@ impl<'a> Iterator for Records<'a> {
             self.at = self.payload.len();
             return Some(Err(Malformed));
         };
-        self.at = found.start + found.bytes.len();
+        self.at = found.end;
         Some(Ok(found))
     }
 }
@@ -250,7 +355,7 @@ impl Runs {
                     self.drop_run();
                     here.clear();
                 }
-                Kind::Last if lsn.after((found.start + found.bytes.len()) as u64) <= upto => {
+                Kind::Last if lsn.after(found.end as u64) <= upto => {
                     self.drop_run();
                     here.clear();
                 }

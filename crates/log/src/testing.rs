@@ -161,10 +161,18 @@ pub(crate) fn append(log: &Log, records: &[Vec<u8>], urgency: Urgency) -> (Vec<L
     let mut appender = log.appender();
     let write = |record: &Vec<u8>| {
         let bytes = record.clone();
-        appender.record(bytes.len(), move |buffer| buffer.extend_from_slice(&bytes))
+        appender.record_with_body(bytes.len(), move |buffer| {
+            buffer.extend_from_slice(&bytes);
+            Some(head_of(bytes.len()))
+        })
     };
     let places = records.iter().map(write).collect();
     (places, appender.commit(urgency).unwrap())
+}
+
+/// Where the body begins in a record of [`append`]; some have none before it.
+pub(crate) fn head_of(bytes: usize) -> usize {
+    (bytes / 3).min(20)
 }
 
 /// Writes an image of what lies before `at`.

@@ -17,8 +17,11 @@ use towline_types::Lsn;
 use crate::batch::Batch;
 use crate::block::Aligned;
 use crate::error::LogError;
-use crate::format::{BATCH_HEADER_BYTES, BatchHeader, extent_name, payload_sum, size};
+use crate::format::{
+    BATCH_HEADER_BYTES, BATCH_VERSION, BatchHeader, extent_name, payload_sum, size,
+};
 use crate::member::Copied;
+use crate::record;
 use crate::rule::{YIELD_FOR, YIELDS_MAX};
 use crate::shared::{Job, Phase, Shared, State, hold, wait};
 
@@ -143,13 +146,18 @@ impl Kept {
 }
 
 fn write(shared: &Shared, batch: Batch, unsynced: u32, term: u32) -> io::Result<Done> {
-    let Batch { lsn, index, extent, offset, buffer, is_told, .. } = batch;
+    let Batch { lsn, index, extent, offset, mut buffer, has_bodies, is_told, .. } = batch;
     let bytes = buffer.len();
+    if has_bodies && let Some(payload) = buffer.bytes_mut().get_mut(BATCH_HEADER_BYTES..) {
+        record::seal_checks(payload, shared.log_id, lsn.after(BATCH_HEADER_BYTES as u64));
+    }
     let payload = buffer.bytes().get(BATCH_HEADER_BYTES..).unwrap_or(&[]);
     let payload_sum = payload_sum(shared.log_id, payload);
     let payload_bytes = u32::try_from(payload.len()).unwrap_or(u32::MAX);
     let (checksum, previous) = (0, 0);
-    let mut header = BatchHeader { payload_bytes, checksum, previous, lsn, term, unsynced, index };
+    let version = BATCH_VERSION;
+    let mut header =
+        BatchHeader { version, payload_bytes, checksum, previous, lsn, term, unsynced, index };
     let held = shared.options.batch_bytes_hard_max();
     let is_small = bytes < held / 2;
     let copy = |buffer: &Aligned| {
@@ -174,8 +182,7 @@ fn write(shared: &Shared, batch: Batch, unsynced: u32, term: u32) -> io::Result<
     if let Kept::Buffer(buffer) = &mut kept {
         put_header(buffer, &header);
     }
-    extent.file.write_at(kept.bytes(), offset)?;
-    extent.file.sync_data()?;
+    extent.write_batches(kept.bytes(), offset, shared)?;
     let padded_bytes = kept.bytes().len() as u64;
     let (bytes, checksum) = (bytes as u64, header.checksum);
     let done =
@@ -228,6 +235,7 @@ fn copy(shared: &Shared, copied: Copied) -> io::Result<(Vec<(u64, u32)>, Done)> 
         let payload = &received.batch.payload;
         let payload_sum = payload_sum(shared.log_id, payload);
         let mut header = BatchHeader {
+            version: BATCH_VERSION,
             payload_bytes: u32::try_from(payload.len()).unwrap_or(u32::MAX),
             checksum: 0,
             previous: 0,
@@ -250,8 +258,7 @@ fn copy(shared: &Shared, copied: Copied) -> io::Result<(Vec<(u64, u32)>, Done)> 
         checksums.push((header.index, header.checksum));
         unsynced = unsynced.saturating_add(1);
     }
-    extent.file.write_at(buffer.bytes(), offset)?;
-    extent.file.sync_data()?;
+    extent.write_batches(buffer.bytes(), offset, shared)?;
     let padded_bytes = buffer.len() as u64;
     // Nobody reads from a following log what has just come: it is applied from the memory that it came
     // in. Another copy of it for the cache would be the dearest part of a replica's work.

@@ -6,12 +6,13 @@ use towline_admin::command as mqsc;
 use towline_admin::run_script;
 use towline_admin::status::{QueueStatus, State};
 use towline_admin::target::{
-    ConnectionRow, DefinitionRow, QueueManagerRow, QueueStatusRow, Target, Usage,
+    ConnectionRow, DefinitionRow, HandleRow, OpenInput, QueueManagerRow, QueueStatusRow, Target,
+    Usage,
 };
 use towline_core::{ConnectionId, Decision, QueueManager, Refusal};
 use towline_types::Time;
 
-use crate::instance::{Chore, ChoreTicket, Connected, Instance, Outbound};
+use crate::instance::{Chore, ChoreTicket, Connected, Instance, Outbound, Routed};
 use crate::journal::Journal;
 use crate::request::{AdminReply, Response};
 
@@ -56,9 +57,14 @@ impl Instance {
             rules: &mut self.rules,
             connections: &self.connections,
             decisions: Vec::new(),
+            stopped: Vec::new(),
         };
         let reply = run_script(&mut target, text);
-        for decision in target.decisions {
+        let Administered { decisions, stopped, .. } = target;
+        for connection in stopped {
+            out.routed.push(Routed { connection, response: Response::Stopped });
+        }
+        for decision in decisions {
             self.carry_out_decision(now, decision, journal, out);
         }
         serde_json::to_string(&reply).unwrap_or_default()
@@ -104,6 +110,8 @@ struct Administered<'a> {
     connections: &'a HashMap<ConnectionId, Connected>,
     /// One for each command that changed something.
     decisions: Vec<Decision>,
+    /// Connections to be closed.
+    stopped: Vec<ConnectionId>,
 }
 
 impl Administered<'_> {
@@ -166,13 +174,26 @@ impl Target for Administered<'_> {
                 status.map_or(0, |status| of(status) as u64)
             };
             each(ConnectionRow {
-                id: id.0,
-                user: connected.user.as_deref().unwrap_or_default(),
-                container: &connected.container,
-                address: &connected.address,
-                sessions: 0,
                 links: count(|status| status.consumers + status.producers),
                 units: count(|status| status.units),
+                ..connection(*id, connected)
+            });
+        }
+    }
+
+    fn handles(&self, each: &mut dyn FnMut(HandleRow<'_>)) {
+        for handle in self.rules.handles() {
+            let Some(connected) = self.connections.get(&handle.connection) else { continue };
+            each(HandleRow {
+                queue: &handle.queue,
+                connection: connection(handle.connection, connected),
+                input: match (handle.consumers > 0, handle.exclusive) {
+                    (false, _) => OpenInput::No,
+                    (true, false) => OpenInput::Shared,
+                    (true, true) => OpenInput::Exclusive,
+                },
+                browse: handle.browsers > 0,
+                output: handle.producers > 0,
             });
         }
     }
@@ -219,6 +240,26 @@ impl Target for Administered<'_> {
     fn clear(&mut self, command: mqsc::Clear) -> Result<(), Refusal> {
         let now = self.now;
         self.change(|rules, out| rules.clear(now, &command.name, out))
+    }
+
+    fn stop_connection(&mut self, command: mqsc::StopConnection) -> bool {
+        let connection = ConnectionId(command.id);
+        let there = self.connections.contains_key(&connection);
+        self.stopped.extend(there.then_some(connection));
+        there
+    }
+}
+
+/// What is known of a connection without asking what it has open.
+fn connection(id: ConnectionId, connected: &Connected) -> ConnectionRow<'_> {
+    ConnectionRow {
+        id: id.0,
+        user: connected.user.as_deref().unwrap_or_default(),
+        container: &connected.container,
+        address: &connected.address,
+        sessions: 0,
+        links: 0,
+        units: 0,
     }
 }
 

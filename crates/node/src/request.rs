@@ -230,6 +230,8 @@ pub enum Response {
     Admin(AdminReply),
     /// The queue manager ends: close the connection.
     Ending,
+    /// An administrator wants the connection closed (STOP CONN).
+    Stopped,
 }
 
 /// Answer to an administration request.

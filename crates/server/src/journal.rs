@@ -27,7 +27,10 @@ impl Journal for LogJournal<'_> {
             let last = index + 1 == count;
             let hint = RECORD_BYTES_HINT + incoming_bytes(fact);
             let mut body_at = None;
-            let lsn = appender.record(hint, |buffer| body_at = record::encode(fact, last, buffer));
+            let lsn = appender.record_with_body(hint, |buffer| {
+                body_at = record::encode(fact, last, buffer);
+                body_at.as_ref().map(|range| range.start)
+            });
             if let Some(range) = body_at {
                 let bytes = u32::try_from(range.len()).unwrap_or(u32::MAX);
                 let lsn = lsn.after(range.start as u64);

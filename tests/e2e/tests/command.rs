@@ -2,10 +2,12 @@
 
 use std::fs;
 use std::process::Command;
+use std::time::Duration;
 
 use serde_json::Value;
 use towline_e2e::daemon::{Site, said};
-use towline_e2e::{Try, fail, place, require};
+use towline_e2e::peer::Ending;
+use towline_e2e::{Try, fail, place, require, wait};
 
 /// Exit codes, as documented.
 const OK: i32 = 0;
@@ -245,6 +247,33 @@ fn display_tells_connections_and_queue_status() -> Try {
     require!(shown.contains("CONN("), "no connection: {shown}");
     require!(shown.contains("CURDEPTH(1)") && shown.contains("OPPROCS(1)"), "status: {shown}");
     require!(shown.contains("QMNAME(QM1)"), "queue manager: {shown}");
+    daemon.stop()
+}
+
+#[test]
+fn a_queue_tells_who_has_it_open_and_a_connection_can_be_stopped() -> Try {
+    let site = Site::closed()?;
+    let daemon = site.start()?;
+    let mut peer = towline_e2e::peer::Peer::begun(daemon.address())?;
+    peer.attach_sender(0, Q)?;
+    let delete = format!("DELETE QLOCAL({Q})");
+    site.runs(&["mqsc", "-c", &delete], FAILED)?;
+    let shown = site.mqsc(&format!("DISPLAY QSTATUS({Q}) TYPE(HANDLE)"))?;
+    require!(shown.contains("OUTPUT(YES)") && shown.contains("INPUT(NO)"), "handles: {shown}");
+    let number = shown.split_once("CONN(").and_then(|(_, rest)| rest.split_once(')'));
+    let Some((number, _)) = number else { fail!("no connection: {shown}") };
+    let shown = site.mqsc(&format!("DISPLAY CONN({number}) TYPE(HANDLE)"))?;
+    require!(shown.contains(&format!("QUEUE({Q})")), "of the connection: {shown}");
+    site.mqsc(&format!("STOP CONN({number})"))?;
+    let ending = peer.ending(Duration::from_secs(10))?;
+    let forced = Ending::Condition("amqp:connection:forced".into());
+    require!(ending == forced, "the client is not told: {ending:?}");
+    drop(peer);
+    wait::until_true("the connection to be gone", Duration::from_secs(10), || {
+        site.mqsc(&format!("DISPLAY CONN({number})")).is_err()
+    })?;
+    site.runs(&["mqsc", "-c", &delete], OK)?;
+    site.runs(&["mqsc", "-c", &format!("STOP CONN({number})")], FAILED)?;
     daemon.stop()
 }
 

@@ -129,7 +129,7 @@ fn contents(folder: &Path) -> Try<BTreeMap<String, Vec<u8>>> {
 
 #[test]
 fn a_folder_with_an_extent_of_a_later_version_is_refused() -> Try {
-    refused("extent", &["version 7", "up to 1"], |log| {
+    refused("extent", &["version 7", "up to 2"], |log| {
         let name = newest(log, "extent-")?;
         let mut header = fs::read(log.join(&name))?;
         header.truncate(4_096);

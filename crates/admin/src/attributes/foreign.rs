@@ -14,7 +14,6 @@ const WORDS: &[&str] = &[
     "RVERIFY",
     "SET",
     "START",
-    "STOP",
     "SUSPEND",
     // Objects.
     "AUTHINFO",

@@ -23,6 +23,8 @@ pub enum Verb {
     Display,
     /// CLEAR
     Clear,
+    /// STOP
+    Stop,
     /// END, QUIT
     End,
 }
@@ -57,6 +59,8 @@ pub enum Object {
     QueueStatus,
     /// CONN
     Connection,
+    /// HANDLE: what DISPLAY of QSTATUS or CONN with TYPE(HANDLE) shows; no verb names it.
+    Handle,
 }
 
 /// An object in the table.
@@ -118,6 +122,9 @@ pub enum AttributeId {
     Links,
     Units,
     User,
+    OpenInput,
+    OpenBrowse,
+    OpenOutput,
 }
 
 /// What values an attribute takes.
@@ -212,7 +219,8 @@ impl Attribute {
             | Object::Model
             | Object::QueueManager
             | Object::QueueStatus
-            | Object::Connection => shows(object),
+            | Object::Connection
+            | Object::Handle => shows(object),
         }
     }
 
@@ -246,8 +254,8 @@ mod tests {
         for pair in ATTRIBUTES.windows(2) {
             assert!(pair[0].id < pair[1].id, "{} {}", pair[0].name, pair[1].name);
         }
-        // `AttributeId::User` is the last: the table has as many rows as there are attributes.
-        assert_eq!(ATTRIBUTES.len(), AttributeId::User as usize + 1);
+        // `AttributeId::OpenOutput` is the last: the table has as many rows as there are attributes.
+        assert_eq!(ATTRIBUTES.len(), AttributeId::OpenOutput as usize + 1);
         for attribute in ATTRIBUTES {
             let settable = !attribute.set_on.is_empty();
             assert!(settable || attribute.default.is_empty(), "{}", attribute.name);

@@ -17,6 +17,8 @@ const QUEUES: &[Object] = &[Object::Local, Object::Alias, Object::Model];
 const QUEUE_MANAGER: &[Object] = &[Object::QueueManager];
 const STATUS: &[Object] = &[Object::QueueStatus];
 const CONNECTION: &[Object] = &[Object::Connection];
+const CONNECTION_HANDLE: &[Object] = &[Object::Connection, Object::Handle];
+const HANDLE: &[Object] = &[Object::Handle];
 const NONE: &[Object] = &[];
 
 const COUNT: Kind = Kind::Number { min: 0, max: u64::MAX, unit: "" };
@@ -57,6 +59,13 @@ pub const VERBS: &[VerbEntry] = &[
         doc: "Removes all messages of a local queue.",
     },
     VerbEntry {
+        verb: Verb::Stop,
+        name: "STOP",
+        synonyms: &[],
+        doc: "Closes a connection: CONN(number) as DISPLAY CONN shows it. Its open units of work are \
+              rolled back, and what it did not settle goes back to the queues.",
+    },
+    VerbEntry {
         verb: Verb::End,
         name: "END",
         synonyms: &["QUIT"],
@@ -64,6 +73,7 @@ pub const VERBS: &[VerbEntry] = &[
     },
 ];
 
+const NOTHING: &[Verb] = &[];
 const DEFINABLE: &[Verb] = &[Verb::Define, Verb::Alter, Verb::Delete, Verb::Display];
 
 /// All objects.
@@ -108,14 +118,22 @@ pub const OBJECTS: &[ObjectEntry] = &[
         name: "QSTATUS",
         synonyms: &["QS"],
         verbs: &[Verb::Display],
-        doc: "What happens in a local queue.",
+        doc: "What happens in a local queue. TYPE(HANDLE): which connections have it open.",
     },
     ObjectEntry {
         object: Object::Connection,
         name: "CONN",
         synonyms: &[],
-        verbs: &[Verb::Display],
-        doc: "Clients that are connected.",
+        verbs: &[Verb::Display, Verb::Stop],
+        doc: "Clients that are connected. TYPE(HANDLE): which queues they have open.",
+    },
+    ObjectEntry {
+        object: Object::Handle,
+        name: "HANDLE",
+        synonyms: &[],
+        verbs: NOTHING,
+        doc: "A queue that a connection has open. DISPLAY QSTATUS(queue) TYPE(HANDLE) shows those of \
+              a queue, DISPLAY CONN(number) TYPE(HANDLE) those of a connection.",
     },
 ];
 
@@ -219,10 +237,19 @@ pub const ATTRIBUTES: &[Attribute] = &[
         "Puts and gets that are not committed or settled yet."),
     shown(Id::Puts, "PUTS", COUNT, STATUS, "Messages put since start."),
     shown(Id::Gets, "GETS", COUNT, STATUS, "Messages got since start."),
-    shown(Id::Container, "APPLTAG", SHOWN_TEXT, CONNECTION, "Container id that the client gave."),
-    shown(Id::Address, "CONNAME", SHOWN_TEXT, CONNECTION, "Address that the client comes from."),
+    shown(Id::Container, "APPLTAG", SHOWN_TEXT, CONNECTION_HANDLE,
+        "Container id that the client gave."),
+    shown(Id::Address, "CONNAME", SHOWN_TEXT, CONNECTION_HANDLE,
+        "Address that the client comes from."),
     shown(Id::Sessions, "SESSIONS", COUNT, CONNECTION, "Sessions that are open."),
     shown(Id::Links, "LINKS", COUNT, CONNECTION, "Links that are attached."),
     shown(Id::Units, "UNITS", COUNT, CONNECTION, "Units of work that are open."),
-    shown(Id::User, "USERID", SHOWN_TEXT, CONNECTION, "User that logged in; empty = anonymous."),
+    shown(Id::User, "USERID", SHOWN_TEXT, CONNECTION_HANDLE,
+        "User that logged in; empty = anonymous."),
+    shown(Id::OpenInput, "INPUT", Kind::Choice(&["SHARED", "EXCL", "NO"]), HANDLE,
+        "Whether it is open for input."),
+    shown(Id::OpenBrowse, "BROWSE", Kind::Choice(&["YES", "NO"]), HANDLE,
+        "Whether it is open for browsing."),
+    shown(Id::OpenOutput, "OUTPUT", Kind::Choice(&["YES", "NO"]), HANDLE,
+        "Whether it is open for output."),
 ];

@@ -147,7 +147,11 @@ entries! {
         "Told once for each reason; it goes on being dialled. If the instance runs, compare address, \
          group and certificates on both sides with 'towline group check'.";
     LINK_REFUSED = "TWL4104W" "A connection of {address} to the port of the links was refused: {reason}.",
-        "Only instances of the group, with a valid certificate of their own name, may come in there.";
+        "Only instances of the group, with a valid certificate of their own name, may come in there, \
+         and only if what must be equal in a group is: names of queue manager, group and instances, \
+         log.extent_bytes. The reason has both values; change the one that is wrong. A log that has \
+         wrong extents must be made anew, on an instance that has nothing that the others lack. Told \
+         once a minute for each address and reason.";
     GROUP_CERTIFICATE_READ = "TWL4105I" "New certificates of the group are in use, valid until {time}.",
         "The files changed. Connections that stand keep what they began with.";
     GROUP_CERTIFICATE_EXPIRES = "TWL4106W" "The certificate of this instance expires in {days} days, at {time}.",
@@ -162,6 +166,9 @@ entries! {
         "It came to an instance that is not active, and could not be brought to the active one.";
     RELAY_REFUSED = "TWL4111W" "A client from {address} that instance '{instance}' relayed was refused: {reason}.",
         "The instances of a group must have the same listeners in their configurations.";
+    LINK_DIFFERS = "TWL4120W" "Instance '{instance}' has another configuration than this one: {differences}.",
+        "They work together all the same, but what clients are granted changes with the active \
+         instance. Told once for each difference.";
 
     GROUP_REPLICA = "TWL4201I" "Instance '{instance}' of queue manager '{name}' is a replica.",
         "It applies what the group commits and brings clients to the active instance.";
@@ -268,12 +275,20 @@ entries! {
         "ALTER QMGR was carried out and logged.";
     QUEUE_CLEARED = "TWL8010I" "Queue '{name}' cleared.",
         "All messages of the queue were removed.";
+    CONNECTION_STOPPED = "TWL8011I" "Connection {number} is told to close.",
+        "STOP CONN was carried out. Open units of work of the connection are rolled back; messages \
+         that it did not settle go back to their queues. Its client may connect again.";
+    CONNECTION_UNKNOWN = "TWL8146E" "Connection {number} does not exist.",
+        "STOP CONN was given the number of no connection, or of one that has ended. DISPLAY CONN(*) \
+         shows those that are there.";
     NOT_FOUND = "TWL8147E" "Object '{name}' does not exist.",
         "DISPLAY was given a full name that no such object has. Names are case-sensitive: one in \
          lower case must stand in quotes.";
     NOTHING_MATCHES = "TWL8148I" "No object matches.",
         "DISPLAY was given a generic name or WHERE, and nothing fits.";
     SHOW_CONNECTION = "TWL8276I" "Display connection details.", "DISPLAY CONN.";
+    SHOW_HANDLE = "TWL8277I" "Display handle details.",
+        "DISPLAY QSTATUS or CONN with TYPE(HANDLE): a queue that a connection has open.";
     SYNTAX_ERROR = "TWL8405E" "Line {line}, column {column}: {reason}",
         "The command was not understood and nothing was done. See docs/reference/mqsc.md.";
     SHOW_QUEUE_MANAGER = "TWL8408I" "Display queue manager details.", "DISPLAY QMGR.";

@@ -11,10 +11,12 @@ use towline_types::Time;
 use super::*;
 use crate::command::{
     AlterAlias, AlterLocal, AlterModel, Clear, DefineAlias, DefineLocal, DefineModel, Delete,
-    LocalChanges, QueueManagerChanges,
+    LocalChanges, QueueManagerChanges, StopConnection,
 };
 use crate::reply::Shown;
-use crate::target::{ConnectionRow, DefinitionRow, QueueManagerRow, QueueStatusRow, Usage};
+use crate::target::{
+    ConnectionRow, DefinitionRow, HandleRow, OpenInput, QueueManagerRow, QueueStatusRow, Usage,
+};
 
 /// 2026-11-21 21:37:05 UTC.
 const NOW: Time = Time(1_795_297_025_000_000);
@@ -83,6 +85,19 @@ impl Target for Fake {
                 gets: 1,
             });
         }
+    }
+
+    fn handles(&self, each: &mut dyn FnMut(HandleRow<'_>)) {
+        self.connections(&mut |connection| {
+            for queue in ["Q.ONE", "Q.TWO"] {
+                let (input, browse, output) = (OpenInput::Shared, false, connection.id == 9);
+                each(HandleRow { queue, connection, input, browse, output });
+            }
+        });
+    }
+
+    fn stop_connection(&mut self, command: StopConnection) -> bool {
+        [9, 10].contains(&command.id)
     }
 
     fn connections(&self, each: &mut dyn FnMut(ConnectionRow<'_>)) {
@@ -271,6 +286,31 @@ fn status_and_connections_show_all_and_cannot_forge_lines() {
     let ids: Vec<_> = reply.rows.iter().map(|row| row.attributes.get("CONN").unwrap()).collect();
     assert_eq!(ids, [&Shown::Text("9".into()), &Shown::Text("10".into())]);
     assert!(reply.to_text().contains("APPLTAG(c\u{fffd}1)"));
+}
+
+#[test]
+fn handles_are_shown_by_queue_and_by_connection() {
+    let mut target = Fake::new();
+    let shown = run_script(&mut target, "DIS QS(Q.T*) TYPE(HANDLE)").replies.remove(0);
+    let connections: Vec<_> = shown.rows.iter().map(|row| row.attributes.get("CONN")).collect();
+    assert_eq!(connections.len(), 2);
+    assert!(shown.to_text().contains("TYPE(HANDLE)"), "{}", shown.to_text());
+    let one = run_script(&mut target, "DIS CONN(9) TYPE(HANDLE) OUTPUT INPUT").replies.remove(0);
+    let text = one.to_text();
+    assert_eq!(one.rows.len(), 2);
+    assert!(text.contains("QUEUE(Q.ONE)") && text.contains("OUTPUT(YES)"), "{text}");
+    assert!(text.contains("INPUT(SHARED)") && !text.contains("BROWSE"), "{text}");
+    let chosen = "DIS QS(*) TYPE(HANDLE) WHERE(OUTPUT EQ NO)";
+    assert_eq!(run_script(&mut target, chosen).replies[0].rows.len(), 2);
+}
+
+#[test]
+fn a_connection_is_stopped_by_its_number() {
+    let mut target = Fake::new();
+    let reply = run_script(&mut target, "STOP CONN(9)\nSTOP CONN(8)");
+    assert_eq!(reply.replies[0].to_text(), "TWL8011I: Connection 9 is told to close.");
+    assert_eq!(reply.replies[1].to_text(), "TWL8146E: Connection 8 does not exist.");
+    assert_eq!((reply.read, reply.failed), (2, 1));
 }
 
 #[test]

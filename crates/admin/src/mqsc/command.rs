@@ -13,7 +13,7 @@ use crate::attributes::{
 use crate::command::{
     AliasChanges, AlterAlias, AlterLocal, AlterModel, Clear, Command, Condition, Define,
     DefineModel, Delete, Display, LocalChanges, NamePattern, ObjectType, Operator,
-    QueueManagerChanges, Selection, Subject,
+    QueueManagerChanges, Selection, StopConnection, Subject,
 };
 
 /// A checked value of an attribute.
@@ -63,6 +63,9 @@ pub(super) fn command((clauses, end): (Vec<Clause>, usize)) -> Result<Command, F
         second.no_value()?;
         return alter_queue_manager(&rest);
     }
+    if verb == Verb::Stop {
+        return stop(&second, &rest);
+    }
     let name = full_name(second.value()?)?;
     match verb {
         Verb::Define => define(name, &rest),
@@ -72,7 +75,7 @@ pub(super) fn command((clauses, end): (Vec<Clause>, usize)) -> Result<Command, F
             Some(extra) => Err(unknown_clause(extra, object, &[])),
             None => Ok(Command::Clear(Clear { name })),
         },
-        Verb::Display | Verb::End => unreachable!("these were dealt with above"),
+        Verb::Display | Verb::Stop | Verb::End => unreachable!("these were dealt with above"),
     }
 }
 
@@ -213,6 +216,20 @@ fn checked(attribute: &Attribute, clause: &Clause, yes: bool) -> Result<Checked,
 }
 
 impl Rest {
+    /// Of what DISPLAY shows attributes: TYPE(HANDLE) may stand behind those that it is about.
+    fn displayed(&self) -> Object {
+        let is_handle = |clause: &Clause| {
+            let values = clause.values.as_deref().unwrap_or_default();
+            clause.name == "TYPE" && values.iter().any(|value| value.text == "HANDLE")
+        };
+        match self.object {
+            Object::QueueStatus | Object::Connection if self.clauses.iter().any(is_handle) => {
+                Object::Handle
+            }
+            object => object,
+        }
+    }
+
     /// Reads what DEFINE and ALTER may say.
     fn settings(&self, define: bool) -> Result<Settings, Fault> {
         let mut settings = Settings::default();
@@ -259,7 +276,11 @@ fn define(name: String, rest: &Rest) -> Result<Command, Fault> {
             let define = Define { name, replace, like, changes };
             Command::DefineModel(DefineModel { define, kind })
         }
-        Object::Queue | Object::QueueManager | Object::QueueStatus | Object::Connection => {
+        Object::Queue
+        | Object::QueueManager
+        | Object::QueueStatus
+        | Object::Connection
+        | Object::Handle => {
             unreachable!("the table has no DEFINE for these")
         }
     })
@@ -274,7 +295,11 @@ fn alter(name: String, rest: &Rest) -> Result<Command, Fault> {
             let (kind, changes) = model(values, rest)?;
             Command::AlterModel(AlterModel { name, changes, kind })
         }
-        Object::Queue | Object::QueueManager | Object::QueueStatus | Object::Connection => {
+        Object::Queue
+        | Object::QueueManager
+        | Object::QueueStatus
+        | Object::Connection
+        | Object::Handle => {
             unreachable!("the table has no ALTER of a name for these")
         }
     })
@@ -299,7 +324,11 @@ fn delete(name: String, rest: &Rest) -> Result<Command, Fault> {
         Object::Local => ObjectType::Local,
         Object::Alias => ObjectType::Alias,
         Object::Model => ObjectType::Model,
-        Object::Queue | Object::QueueManager | Object::QueueStatus | Object::Connection => {
+        Object::Queue
+        | Object::QueueManager
+        | Object::QueueStatus
+        | Object::Connection
+        | Object::Handle => {
             unreachable!("the table has no DELETE for these")
         }
     };
@@ -318,6 +347,18 @@ fn delete(name: String, rest: &Rest) -> Result<Command, Fault> {
         }
     }
     Ok(Command::Delete(Delete { name, object, purge: purge.unwrap_or(false) }))
+}
+
+fn stop(head: &Clause, rest: &Rest) -> Result<Command, Fault> {
+    let given = head.value()?;
+    let Ok(id) = given.text.parse() else {
+        let message = format!("{} is not the number of a connection", given.text);
+        return Err(Fault::new(given.position, message));
+    };
+    match rest.clauses.first() {
+        Some(extra) => Err(unknown_clause(extra, rest.object, &[])),
+        None => Ok(Command::StopConnection(StopConnection { id })),
+    }
 }
 
 impl Checked {
@@ -430,7 +471,9 @@ fn display(head: &Clause, rest: &Rest) -> Result<Command, Fault> {
         Object::QueueManager => Subject::QueueManager,
         Object::QueueStatus => Subject::QueueStatus,
         Object::Connection => Subject::Connections,
+        Object::Handle => unreachable!("the table has no DISPLAY HANDLE"),
     };
+    let object = rest.displayed();
     let name = if rest.object == Object::QueueManager {
         head.no_value()?;
         NamePattern::StartsWith(String::new())
@@ -449,11 +492,11 @@ fn display(head: &Clause, rest: &Rest) -> Result<Command, Fault> {
             ("WHERE", None) if condition.is_none() => condition = Some(where_(clause, rest)?),
             ("WHERE", None) => return Err(Fault::new(clause.position, "WHERE stands twice")),
             ("TYPE", _) if clause.values.is_some() => subject = of_type(subject, clause)?,
-            (_, Some((attribute, _))) if attribute.can_show(rest.object) => {
+            (_, Some((attribute, _))) if attribute.can_show(object) => {
                 clause.no_value()?;
                 only.push(attribute.id);
             }
-            (_, _) => return Err(unknown_clause(clause, rest.object, &["ALL", "WHERE"])),
+            (_, _) => return Err(unknown_clause(clause, object, &["ALL", "WHERE"])),
         }
     }
     only.sort_unstable();
@@ -466,7 +509,7 @@ fn display(head: &Clause, rest: &Rest) -> Result<Command, Fault> {
     Ok(Command::Display(Display { subject, name, condition, attributes }))
 }
 
-/// `TYPE(...)` narrows DISPLAY QUEUE; on status it may only repeat what is shown.
+/// `TYPE(...)` narrows DISPLAY QUEUE; on status it says whether the object is shown or its handles.
 fn of_type(subject: Subject, clause: &Clause) -> Result<Subject, Fault> {
     let given = clause.value()?;
     match (subject, given.text.as_str()) {
@@ -476,6 +519,8 @@ fn of_type(subject: Subject, clause: &Clause) -> Result<Subject, Fault> {
         (Subject::Queues, "ALL")
         | (Subject::QueueStatus, "QUEUE")
         | (Subject::Connections, "CONN") => Ok(subject),
+        (Subject::QueueStatus, "HANDLE") => Ok(Subject::QueueHandles),
+        (Subject::Connections, "HANDLE") => Ok(Subject::ConnectionHandles),
         (_, other) => {
             Err(Fault::new(given.position, format!("TYPE({other}) does not belong here")))
         }
@@ -489,10 +534,10 @@ fn where_(clause: &Clause, rest: &Rest) -> Result<Condition, Fault> {
         return Err(Fault::new(clause.position, message));
     };
     let known = ATTRIBUTES.iter().find(|each| each.is_called(&attribute.text));
-    let Some(known) = known.filter(|each| each.can_show(rest.object)) else {
+    let Some(known) = known.filter(|each| each.can_show(rest.displayed())) else {
         let named =
             Clause { name: attribute.text.clone(), position: attribute.position, values: None };
-        return Err(unknown_clause(&named, rest.object, &[]));
+        return Err(unknown_clause(&named, rest.displayed(), &[]));
     };
     let operator = match operator.text.as_str() {
         "LT" => Operator::Less,

@@ -169,6 +169,10 @@ fn faults_name_line_column_and_what_was_meant() {
     refused("DEF QL(A) MAXDEPTH(-1)", 1, 20, "not a number");
     refused("DEF QL(A) PUT(ENABLE)", 1, 15, "one of ENABLED, DISABLED; did you mean ENABLED?");
     refused("DEF QL(A) PUT", 1, 14, "PUT needs a value");
+    refused("STOP CONN(A)", 1, 11, "A is not the number of a connection");
+    refused("STOP QL(A)", 1, 6, "STOP does not take QL; expected CONN");
+    refused("DIS QS(A) TYPE(HANDLE) UNCOM", 1, 24, "UNCOM is not an attribute of HANDLE");
+    refused("DIS QS(A) INPUT", 1, 11, "INPUT is not an attribute of QSTATUS");
     refused("DEF QL(A) PUT()", 1, 14, "empty");
     refused("DEF QL(A) DESCR(two words)", 1, 21, "in quotes");
     refused("DEF QL(A) SHARE(YES)", 1, 16, "takes no value");
@@ -198,7 +202,7 @@ fn faults_name_line_column_and_what_was_meant() {
     refused("DIS QL(*) WHERE(CURDEPTH GT A)", 1, 29, "compared with a number");
     refused("DIS QL(*) WHERE(CURDEPT GT 1)", 1, 17, "did you mean CURDEPTH?");
     refused("DIS QL(*) PUTS", 1, 11, "PUTS is not an attribute of QLOCAL");
-    refused("DIS QS(*) TYPE(HANDLE)", 1, 16, "TYPE(HANDLE)");
+    refused("DIS QL(*) TYPE(HANDLE)", 1, 16, "TYPE(HANDLE)");
     refused("(A)", 1, 1, "a word was expected");
     refused("DEF QL(A) \u{7}", 1, 11, "does not belong");
     refused(&format!("DEF QL({})", "x".repeat(256)), 1, 8, "longer than 255 bytes");
@@ -241,7 +245,11 @@ fn every_row_of_the_table_can_be_given_and_shown() {
             }
         }
         for attribute in ATTRIBUTES.iter().filter(|each| each.can_show(object.object)) {
-            one(&format!("DISPLAY {}{name} {}", object.name, attribute.name));
+            let shown = match object.object {
+                Object::Handle => "QSTATUS(X) TYPE(HANDLE)".to_owned(),
+                _ => format!("{}{name}", object.name),
+            };
+            one(&format!("DISPLAY {shown} {}", attribute.name));
         }
     }
 }

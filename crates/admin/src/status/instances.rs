@@ -73,6 +73,31 @@ pub(super) fn table(text: &mut String, group: &GroupStatus, now: u64) {
     for row in &cells {
         line(text, &one(row, &widths));
     }
+    let troubled = group.instances.iter().filter(|instance| !instance.reason.is_empty());
+    for (at, instance) in troubled.enumerate() {
+        if at == 0 {
+            line(text, "");
+        }
+        let name = cut(&printable(&instance.instance), NAME);
+        wrapped(text, &format!("{name}: {}", printable(&instance.reason)));
+    }
+}
+
+/// Lines of a sentence that may be long, broken between words where that is possible.
+fn wrapped(text: &mut String, sentence: &str) {
+    let mut current = String::new();
+    for word in sentence.split(' ') {
+        if !current.is_empty() && current.chars().count() + 1 + word.chars().count() > WIDTH {
+            line(text, &current);
+            // What follows stands under the reason, not under the name.
+            current = " ".to_owned();
+        }
+        if !current.is_empty() {
+            current.push(' ');
+        }
+        current.push_str(&cut(word, WIDTH - 2));
+    }
+    line(text, &current);
 }
 
 fn cells(instance: &InstanceStatus, now: u64) -> [String; 8] {
@@ -188,6 +213,19 @@ c        unknown no     no    12345k <0:0:2:31232> disconnected 2h ago
     }
 
     #[test]
+    fn why_an_instance_is_not_connected_stands_below_the_table() {
+        let mut group = group();
+        let c = &mut group.instances[2];
+        c.reason = "it refused: log.extent_bytes is '67108864' at 'b' and '8388608' at 'c'".into();
+        let text = group_table(&group, NOW);
+        let (_, below) = text.split_once("2h ago\n").unwrap();
+        let expected = "
+c: it refused: log.extent_bytes is '67108864' at 'b' and '8388608' at 'c'
+";
+        assert_eq!(below, expected);
+    }
+
+    #[test]
     fn the_active_shows_the_group_within_its_status() {
         let text = table(&Status {
             name: "QM1".into(),
@@ -230,6 +268,7 @@ c        unknown no     no    12345k <0:0:2:31232> disconnected 2h ago
             row.backlog_kb = u64::MAX;
             row.status = InstanceState::Synchronizing;
             row.sync_time = 1;
+            row.reason = format!("{} {}", "r\u{1b}[2J".repeat(40), "words of it ".repeat(40));
         }
         let text = group_table(&group, u64::MAX);
         for line in text.lines() {

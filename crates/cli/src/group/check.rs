@@ -17,9 +17,6 @@ pub(super) fn run(file: &Path, name: &str, instance: Option<&str>) -> Result<(),
         return Err(Failure::about(file.display(), "it has no [group]"));
     };
     let instance = instance.unwrap_or(&group.instance);
-    if instance.is_empty() {
-        return Err(Failure::Usage("which instance? Name it with --instance".into()));
-    }
     if group.position(instance).is_none() {
         return Err(Failure::Usage(format!("'{instance}' is no group.member")));
     }

@@ -76,9 +76,6 @@ fn instance(file: &Path) -> Result<String, Failure> {
     let group = config.group.ok_or_else(|| {
         wrong(&"it has no [group]; a single instance would begin without its messages")
     })?;
-    if group.instance.is_empty() {
-        return Err(wrong(&"group.instance does not say which instance this is"));
-    }
     Ok(group.instance)
 }
 

@@ -49,7 +49,7 @@ pub(super) fn find(
         for record in Records::new(payload) {
             let malformed = |_| LogError::Damaged(finding(place, header.lsn, Damage::Records));
             let record = record.map_err(malformed)?;
-            let end = record.start + record.bytes.len();
+            let end = record.end;
             let ended = matches!(record.kind, Kind::Last | Kind::GivenUp);
             if ended && start.after(end as u64) <= upto {
                 kept = Some(end);

@@ -23,8 +23,8 @@ use crate::block::Aligned;
 use crate::disk::{Disk, LinuxDisk};
 use crate::error::LogError;
 use crate::format::{
-    BATCH_HEADER_BYTES, BatchHeader, EXTENT_HEADER_BYTES, ExtentHeader, LogId, extent_name,
-    image_name, padded, payload_sum, size,
+    BATCH_HEADER_BYTES, BatchHeader, EXTENT_HEADER_BYTES, ExtentHeader, LogId,
+    VERSION_WITHOUT_CHECKS, extent_name, image_name, padded, payload_sum, size,
 };
 use crate::image;
 use crate::pages::{PAGES_NAME, Pages};
@@ -304,6 +304,8 @@ impl Plan {
         };
         let out_of_terms = LogError::Options { what: "the log has no terms left" };
         let mut header = BatchHeader {
+            // It has no body, and may go into an extent of that version.
+            version: VERSION_WITHOUT_CHECKS,
             payload_bytes: 0,
             checksum: 0,
             previous: self.end.checksum,

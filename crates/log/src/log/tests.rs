@@ -1,5 +1,6 @@
 //! What a running log promises.
 
+mod bodies;
 mod faults;
 
 use std::sync::Arc;
@@ -172,7 +173,7 @@ fn unsynced_bytes_are_those_appended_and_not_durable() {
     memory.hold_syncs();
     let (_, end) = append(&log, &[record(1, 1_000)], Urgency::Forced);
     memory.wait_for_syncs(1);
-    assert_eq!(log.unsynced_bytes(), 1_000 + 2 + 40);
+    assert_eq!(log.unsynced_bytes(), 1_000 + 2 + 7 + 40);
     assert!(log.durable() < end);
     memory.open_gate();
     watch.wait_durable(end);

@@ -76,7 +76,7 @@ fn erase(shared: &Shared, keep: Known, strays: &[Known]) -> Result<Vec<Arc<Exten
     let current = Arc::clone(&shared.state().extents.current);
     let mut extents = Vec::new();
     for sequence in sequence..current.sequence {
-        extents.push(Arc::new(Extent { sequence, file: shared.handles.get(sequence)? }));
+        extents.push(Arc::new(Extent::found(sequence, shared.handles.get(sequence)?)));
     }
     extents.push(current);
     let eraser = Eraser { extents: &extents, extent_bytes: shared.options.extent_bytes };

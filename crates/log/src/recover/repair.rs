@@ -226,7 +226,7 @@ impl Recovery {
     fn extents_of(&self, tail: &Tail) -> Result<Extents, LogError> {
         let extent_bytes = self.options.extent_bytes;
         let open = |sequence: u64| -> Result<Arc<Extent>, LogError> {
-            Ok(Arc::new(Extent { sequence, file: self.files.handles.get(sequence)? }))
+            Ok(Arc::new(Extent::found(sequence, self.files.handles.get(sequence)?)))
         };
         let current = open(tail.place.sequence)?;
         let behind = self.files.lengths.range(tail.place.sequence + 1..);

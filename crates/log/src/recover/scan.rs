@@ -20,6 +20,8 @@ use crate::format::{
 };
 use crate::mark::Seam;
 use crate::member::Known;
+use crate::offline::Casualties;
+use crate::record::Records;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
@@ -323,6 +325,34 @@ impl<'a> Scan<'a> {
             place.offset = EXTENT_HEADER_BYTES as u64;
             end = self.files.length(place.sequence)?.min(bytes.saturating_add(place.offset));
         }
+    }
+
+    /// What is left of the damaged batch at a place.
+    pub(crate) fn casualties(&mut self, place: Place) -> Casualties {
+        let unknown = Casualties { incomplete: true, ..Casualties::default() };
+        let lsn = self.lsn(place);
+        let log_id = self.log_id;
+        let header = self.window.get(place, BATCH_HEADER_BYTES).ok().and_then(BatchHeader::decode);
+        let header = header.filter(|header| {
+            header.lsn == lsn && header.batch_bytes() <= self.extent_bytes - place.offset
+        });
+        let Some(header) = header else { return unknown };
+        let Ok(bytes) = self.window.get(place, size(header.batch_bytes())) else { return unknown };
+        let mut found = Casualties::default();
+        for record in Records::new(bytes.get(BATCH_HEADER_BYTES..).unwrap_or(&[])) {
+            let Ok(record) = record else {
+                found.incomplete = true;
+                break;
+            };
+            match record.is_whole(log_id, lsn.after(BATCH_HEADER_BYTES as u64)) {
+                Some(true) => found.whole += 1,
+                Some(false) => found.bodies += 1,
+                None => {}
+            }
+        }
+        // No body has a check: of version 1, or of settlements alone.
+        found.incomplete |= found.whole + found.bodies == 0;
+        found
     }
 
     /// Goes on at a whole batch behind damage.

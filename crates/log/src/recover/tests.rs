@@ -208,11 +208,11 @@ fn each_unusable_file_is_refused_for_its_own_reason() {
     let other = refused(&|file| file[..BLOCK_BYTES].copy_from_slice(&old(1, LogId(9))));
     assert!(matches!(other, Err(LogError::OtherLog { file }) if file == name));
     let newer = refused(&|file| {
-        file[8] = 2;
+        file[8] = 3;
         let sum = crc32c::crc32c(&file[..48]);
         file[48..52].copy_from_slice(&sum.to_le_bytes());
     });
-    assert!(matches!(newer, Err(LogError::Version { found: 2, supported: 1, .. })));
+    assert!(matches!(newer, Err(LogError::Version { found: 3, supported: 2, .. })));
 }
 
 #[test]

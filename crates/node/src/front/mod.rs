@@ -248,12 +248,18 @@ impl Front {
             // The peer hears of it at its next use of the unit: AMQP has no frame for it.
             Response::UnitRolledBack { .. } => {}
             Response::Admin(reply) => self.admin_answered(reply),
-            Response::Ending => {
-                let error = Error::new(condition::CONNECTION_FORCED, "the queue manager is ending");
-                self.machine.close(Some(error));
-                self.ending.get_or_insert(Ending::Orderly);
+            Response::Ending => self.close("the queue manager is ending"),
+            Response::Stopped => {
+                self.close("an administrator stopped the connection (STOP CONN)");
             }
         }
+    }
+
+    /// Closes the connection. Orderly: what the client was given and did not settle is not its fault,
+    /// so it counts no backout.
+    fn close(&mut self, why: &str) {
+        self.machine.close(Some(Error::new(condition::CONNECTION_FORCED, why)));
+        self.ending.get_or_insert(Ending::Orderly);
     }
 
     fn take_events(&mut self, now: Time, requests: &mut Vec<Request>) {

@@ -114,7 +114,7 @@ mod tests {
 
     fn text(floating: &str) -> String {
         let mut text = String::from(
-            "[group]\nname = \"G\"\ncertificate = \"a.pem\"\nprivate_key = \"k.pem\"\n\
+            "[group]\nname = \"G\"\ninstance = \"a\"\ncertificate = \"a.pem\"\nprivate_key = \"k.pem\"\n\
              authorities = \"c.pem\"\npreferred_location = \"b\"\n",
         );
         for name in ["a", "b", "c"] {

@@ -27,10 +27,10 @@ const PREFERRED_DELAY_MS_MAX: u64 = 86_400_000;
 pub struct GroupConfig {
     /// Name of the group.
     pub name: String,
-    /// Which member this instance is; empty when the command line says it.
-    #[serde(default)]
+    /// Which member this instance is.
     pub instance: String,
-    /// All instances, this one too, in the same order everywhere.
+    /// All instances, this one too. In the file in any order; here by name, so that each has the
+    /// same position everywhere.
     pub member: Vec<MemberConfig>,
     /// PEM file with this instance's certificate chain.
     pub certificate: PathBuf,
@@ -47,10 +47,6 @@ pub struct GroupConfig {
     /// RetryInterval: milliseconds before a link is tried again; doubles up to a second.
     #[serde(default = "retry_interval_ms")]
     pub retry_interval_ms: u64,
-    /// QuorumConnectivityTimeout: milliseconds without a quorum after which the active steps down;
-    /// 0: as HeartbeatTimeout.
-    #[serde(default)]
-    pub quorum_connectivity_timeout_ms: u64,
     /// CompressionThreshold: bytes from which on what goes over a link is compressed; 0: never.
     #[serde(default = "compression_threshold")]
     pub compression_threshold: u64,
@@ -118,15 +114,6 @@ impl GroupConfig {
         Duration::from_millis(self.retry_interval_ms)
     }
 
-    /// See `quorum_connectivity_timeout_ms`.
-    #[must_use]
-    pub fn quorum_connectivity_timeout(&self) -> Duration {
-        match self.quorum_connectivity_timeout_ms {
-            0 => self.heartbeat_timeout(),
-            milliseconds => Duration::from_millis(milliseconds),
-        }
-    }
-
     /// See `preferred_delay_ms`.
     #[must_use]
     pub fn preferred_delay(&self) -> Duration {
@@ -137,6 +124,27 @@ impl GroupConfig {
     #[must_use]
     pub fn position(&self, name: &str) -> Option<usize> {
         self.member.iter().position(|member| member.name == name)
+    }
+
+    /// Orders the members by name: numbers in consensus come from that order.
+    pub(super) fn order_members(&mut self) {
+        self.member.sort_by(|one, other| one.name.cmp(&other.name));
+    }
+
+    /// The position of this instance, and its entry.
+    ///
+    /// # Errors
+    /// When it is none of the members; what to do is in the text.
+    pub fn own(&self) -> Result<(usize, &MemberConfig), String> {
+        let own = self.member.iter().enumerate().find(|(_, member)| member.name == self.instance);
+        own.ok_or_else(|| {
+            let names: Vec<&str> = self.member.iter().map(|member| &*member.name).collect();
+            let (instance, names) = (&self.instance, names.join("', '"));
+            format!(
+                "group.instance = '{instance}' is no group.member: it must say which of '{names}' \
+                 runs with this file"
+            )
+        })
     }
 
     /// Checks ranges, and that the members are three different ones.
@@ -165,15 +173,11 @@ impl GroupConfig {
                 return Err(format!("group.member.address = '{}' stands twice", member.address));
             }
         }
-        if !self.instance.is_empty() && self.position(&self.instance).is_none() {
-            return Err(format!("group.instance = '{}' is no group.member", self.instance));
-        }
+        self.own()?;
         within("group.heartbeat_interval_ms", self.heartbeat_interval_ms, 10, 10_000)?;
         let least = self.heartbeat_interval_ms.saturating_mul(3);
         within("group.heartbeat_timeout_ms", self.heartbeat_timeout_ms, least, 60_000)?;
         within("group.retry_interval_ms", self.retry_interval_ms, 1, 1_000)?;
-        let quorum = self.quorum_connectivity_timeout_ms;
-        within("group.quorum_connectivity_timeout_ms", quorum, 0, 60_000)?;
         let threshold = self.compression_threshold;
         within("group.compression_threshold", threshold, 0, COMPRESSION_THRESHOLD_MAX)?;
         let preferred = &self.preferred_location;
@@ -219,7 +223,8 @@ mod tests {
                           authorities = \"authority.pem\"\n";
 
     fn text(keys: &str, members: &[(&str, &str)]) -> String {
-        let mut text = format!("[group]\nname = \"G\"\n{PAPERS}{keys}\n");
+        let own = if keys.starts_with("instance") { "" } else { "instance = \"a\"\n" };
+        let mut text = format!("[group]\nname = \"G\"\n{own}{PAPERS}{keys}\n");
         for (name, address) in members {
             text.push_str(&format!(
                 "[[group.member]]\nname = \"{name}\"\naddress = \"{address}\"\n"
@@ -242,7 +247,6 @@ mod tests {
         assert_eq!(group.position(&group.instance), Some(1));
         assert_eq!(group.heartbeat_interval().as_millis(), 250);
         assert_eq!(group.heartbeat_timeout().as_millis(), 2_000);
-        assert_eq!(group.quorum_connectivity_timeout().as_millis(), 2_000);
         assert_eq!((group.retry_interval_ms, group.compression_threshold), (50, 64));
         assert_eq!((group.preferred_location.as_str(), group.preferred_delay_ms), ("", 30_000));
         assert_eq!((group.floating, group.member[2].clients.len()), (None, 0));
@@ -255,7 +259,9 @@ mod tests {
     fn a_group_that_cannot_work_is_refused() {
         for (text, why) in [
             (text("", &THREE[..2]), "a group has 3 instances"),
-            (text("instance = \"d\"", THREE), "is no group.member"),
+            (text("instance = \"d\"", THREE), "which of 'a', 'b', 'c' runs with this file"),
+            (text("instance = \"\"", THREE), "which of 'a', 'b', 'c' runs with this file"),
+            (text("", THREE).replace("instance = \"a\"\n", ""), "missing field `instance`"),
             (text("", &[("a", "h:1"), ("a", "h:2"), ("c", "h:3")]), "stands twice"),
             (text("", &[("a", "h:1"), ("b", "h:1"), ("c", "h:3")]), "stands twice"),
             (text("", &[("a", "h"), ("b", "h:2"), ("c", "h:3")]), "must be host:port"),
@@ -276,10 +282,24 @@ mod tests {
     }
 
     #[test]
+    fn the_order_in_the_file_gives_nobody_another_position() {
+        let [a, b, c] = THREE else { panic!("three") };
+        let read = |members: &[(&str, &str)]| {
+            Config::parse(&text("instance = \"b\"", members)).unwrap().group.unwrap()
+        };
+        let by_name = read(THREE);
+        for order in [[*c, *a, *b], [*b, *a, *c], [*c, *b, *a]] {
+            let group = read(&order);
+            assert_eq!(group.member, by_name.member);
+            assert_eq!(group.own().unwrap(), (1, &by_name.member[1]));
+        }
+    }
+
+    #[test]
     fn an_unknown_key_of_a_member_is_refused_with_line_and_suggestion() {
         let text = text("", THREE).replace("address = \"h2:1\"", "adress = \"h2:1\"");
         let refusal = Config::parse(&text).unwrap_err().to_string();
-        assert!(refusal.contains("line 12: unknown key 'adress'"), "{refusal}");
+        assert!(refusal.contains("line 13: unknown key 'adress'"), "{refusal}");
         assert!(refusal.contains("[group.member]; did you mean 'address'?"), "{refusal}");
     }
 }

@@ -63,7 +63,6 @@ const TABLES: &[(&str, &[&str])] = &[
             "heartbeat_interval_ms",
             "heartbeat_timeout_ms",
             "retry_interval_ms",
-            "quorum_connectivity_timeout_ms",
             "compression_threshold",
             "preferred_location",
             "preferred_delay_ms",

@@ -274,8 +274,11 @@ impl Config {
     /// As [`Config::read`].
     pub fn parse(text: &str) -> Result<Config, ConfigError> {
         keys::check(text).map_err(ConfigError)?;
-        let config: Config =
+        let mut config: Config =
             toml::from_str(text).map_err(|error| ConfigError(keys::place(text, &error)))?;
+        if let Some(group) = &mut config.group {
+            group.order_members();
+        }
         config.check().map_err(ConfigError)?;
         Ok(config)
     }

@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::watch;
 use towline_admin::catalogue::{GROUP_DISK_FULL, GROUP_LED_BY, GROUP_LOST, GROUP_REFUSED_LOG};
@@ -184,7 +183,7 @@ impl Driver {
         self.clock
     }
 
-    /// Names of all members, in the order of the configuration.
+    /// Names of all members, in order.
     pub(crate) fn names(&self) -> &[String] {
         &self.names
     }
@@ -229,14 +228,6 @@ impl Driver {
     pub(crate) fn next_try(&self) -> Option<Duration> {
         let at = self.look(|core| core.member.next_try())?;
         Some(at.since(self.clock.now()))
-    }
-
-    /// A message came in.
-    pub(crate) fn frame(&self, body: &Bytes) {
-        match Message::decode(body) {
-            Ok(message) => self.step(Input::Message(message)),
-            Err(error) => tracing::warn!(%error, "a frame between instances"),
-        }
     }
 
     /// A connection with a peer stands.

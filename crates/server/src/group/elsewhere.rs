@@ -19,7 +19,7 @@ pub(super) fn of(
     bound: SocketAddr,
     url: &str,
 ) -> Option<Arc<Elsewhere>> {
-    let this = group.member.get(group.position(&group.instance)?)?;
+    let (_, this) = group.own().ok()?;
     let (scheme, _) = url.split_once(':')?;
     let told = this.clients.get(usize::from(number)).filter(|told| !told.is_empty());
     let (host, port) = match told {

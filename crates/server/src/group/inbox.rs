@@ -4,13 +4,13 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use towline_admin::catalogue::{GROUP_INSTANCE_CAME, GROUP_INSTANCE_WENT};
-use towline_group::Role;
+use towline_group::{Input, Message, Role};
 
 use super::driver::Driver;
 use super::start::Opened;
 use super::status::View;
 use super::switch::Wish;
-use super::{KIND_CONSENSUS, KIND_ROWS, KIND_WISH};
+use super::{KIND_CONSENSUS, KIND_ROWS, KIND_WISH, member_of};
 use crate::link::{Greeting, Inbox, LinkStream, Peer, Standing, StreamPurpose};
 use crate::logging::log as say;
 
@@ -27,6 +27,17 @@ pub(crate) struct GroupInbox {
     pub(crate) builds: Arc<parking_lot::Mutex<Vec<String>>>,
     /// What the status shows, once it is there.
     pub(crate) view: Arc<OnceLock<Arc<View>>>,
+}
+
+/// A message for the member. Only its own messages come from a peer: what another member promised is
+/// believed from nobody else, whatever the numbers in the message say.
+fn message_of(peer: Peer, body: &Bytes) -> Result<Message, String> {
+    let message = Message::decode(body).map_err(|error| error.to_string())?;
+    let (said, known) = (message.from(), member_of(peer));
+    if said != known {
+        return Err(format!("it sent a message of member {}, and is member {}", said.0, known.0));
+    }
+    Ok(message)
 }
 
 impl Inbox for GroupInbox {
@@ -53,9 +64,9 @@ impl Inbox for GroupInbox {
         }
     }
 
-    fn frame(&self, peer: Peer, kind: u8, body: Bytes) {
+    fn frame(&self, peer: Peer, kind: u8, body: Bytes) -> Result<(), String> {
         match kind {
-            KIND_CONSENSUS => self.driver.frame(&body),
+            KIND_CONSENSUS => self.driver.step(Input::Message(message_of(peer, &body)?)),
             KIND_WISH => match serde_json::from_slice::<Wish>(&body) {
                 Ok(wish) => super::switch::grant(&self.driver, wish),
                 Err(error) => tracing::warn!(%error, peer, "a wish from another instance"),
@@ -68,6 +79,7 @@ impl Inbox for GroupInbox {
             // Of a later version: what must be understood has another protocol version.
             other => tracing::debug!(other, peer, "a frame of an unknown kind"),
         }
+        Ok(())
     }
 
     fn admits(&self, _peer: Peer, purpose: &StreamPurpose) -> Result<(), String> {
@@ -93,5 +105,28 @@ impl Inbox for GroupInbox {
                 super::copy::give(Arc::clone(&self.opened), peer, stream);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The head of a message as `towline_group` draws it: a heartbeat from one member to another.
+    fn heartbeat(from: u64, to: u64) -> Bytes {
+        const HEARTBEAT: u8 = 8;
+        let mut bytes = vec![HEARTBEAT, 0, 0, 0, 0, 0, 0, 0];
+        for number in [from, to, 7, 0, 0, 0, 0, 0, 0, 0] {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        bytes.into()
+    }
+
+    #[test]
+    fn a_message_is_believed_only_from_the_member_whose_certificate_the_peer_showed() {
+        assert_eq!(message_of(2, &heartbeat(3, 1)).unwrap().from(), member_of(2));
+        let why = message_of(2, &heartbeat(2, 1)).unwrap_err();
+        assert_eq!(why, "it sent a message of member 2, and is member 3");
+        assert!(message_of(2, &Bytes::from_static(b"nonsense")).is_err());
     }
 }

@@ -5,13 +5,14 @@
 //! bring), [`active`] (this instance serves clients), [`again`] (it does not any more: the process begins
 //! again), [`handed`] (its listening sockets), [`copy`] (a log that lags too far is replaced), [`holds`]
 //! (what is kept for it until it has caught up), [`switch`] and [`socket`] (what administrators ask for),
-//! [`preferred`] (who shall be active), [`elsewhere`] (where clients find it), [`status`],
+//! [`preferred`] (who shall be active), [`agreement`] (what the instances must have in common), [`elsewhere`] (where clients find it), [`status`],
 //! [`run`] (all of it in order).
 //!
 //! Not here: consensus (`towline_group`), the connections between instances (`link`).
 
 mod active;
 mod again;
+mod agreement;
 mod applicable;
 mod copy;
 mod driver;
@@ -44,12 +45,12 @@ const KIND_WISH: u8 = 2;
 /// Frames in which the active instance tells what it knows of each instance, as JSON.
 const KIND_ROWS: u8 = 3;
 
-/// A member's name in consensus: its position in the configuration, from 1.
+/// A member's name in consensus: its position in the list of all, ordered by name, from 1.
 fn member_of(peer: Peer) -> MemberId {
     MemberId(peer as u64 + 1)
 }
 
-/// The position of a member in the configuration.
+/// The position of a member in that list.
 fn peer_of(member: MemberId) -> Peer {
     usize::try_from(member.0.saturating_sub(1)).unwrap_or(usize::MAX)
 }

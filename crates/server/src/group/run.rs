@@ -20,7 +20,7 @@ use super::replica::forget_old_places;
 use super::socket::{self, GroupSocket};
 use super::start::{self, Opened};
 use super::status::View;
-use super::{again, copy, elsewhere, holds, preferred, switch};
+use super::{again, agreement, copy, elsewhere, holds, preferred, switch};
 use crate::attempts::Attempts;
 use crate::clock::Clock;
 use crate::config::{Config, GroupConfig};
@@ -71,14 +71,18 @@ pub(crate) fn run(
 ) -> Result<(), RunError> {
     let refused =
         |error| RunError::Start { name: args.name.clone(), data: args.data.clone(), error };
+    let wrong = |why: String| RunError::Config { file: args.config.clone(), error: why.into() };
+    let (config, group) = about;
+    let (this, _) = group.own().map_err(wrong)?;
     // First of all: the connections of the process before this one are closed, and their clients heard
     // it, because the address was still there.
-    let floating = Floating::new(about.1.floating.clone());
+    let floating = Floating::new(group.floating.clone());
     let sockets = Sockets::of_process();
     floating.clear();
     signals.starting(&args.name);
     let opened =
-        start::open(&args.name, &args.data, about, args.log_sync_delay, clock).map_err(refused)?;
+        start::open(&args.name, &args.data, (config, group, this), args.log_sync_delay, clock)
+            .map_err(refused)?;
     let opened = Arc::new(opened);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -162,7 +166,7 @@ async fn serve(
     let admission = Admission::new(config.limits.clone());
     let listeners = Listeners::bind(args, (config, group), users, sockets)?;
     let names = listeners.urls.clone();
-    let entrance = start_links(args, group, opened, &admission, (&listeners, sockets))?;
+    let entrance = start_links(args, (config, group), opened, &admission, (&listeners, sockets))?;
     sockets.close_others();
     let (mut tasks, mut accepting) = (JoinSet::new(), listeners.accept(&entrance));
     tasks.spawn(preferred::watch(Arc::clone(driver), group.clone(), args.data.clone()));
@@ -315,15 +319,16 @@ struct Entrance {
 
 fn start_links(
     args: &RunArgs,
-    group: &GroupConfig,
+    (config, group): (&Config, &GroupConfig),
     opened: &Arc<Opened>,
     admission: &Arc<Admission>,
     (listeners, sockets): (&Listeners, &Sockets),
 ) -> Result<Entrance, RunError> {
     let driver = &opened.driver;
-    let this = group.position(&group.instance).unwrap_or(0);
-    let address = group.member.get(this).map(|member| member.address.clone()).unwrap_or_default();
-    let listener = link::bind(&address, |addresses| sockets.take(addresses))
+    let wrong = |why: String| RunError::Config { file: args.config.clone(), error: why.into() };
+    let (this, own) = group.own().map_err(wrong)?;
+    let address = &own.address;
+    let listener = link::bind(address, |addresses| sockets.take(addresses))
         .and_then(|socket| sockets.keep(&socket).map(|()| socket))
         .map_err(|error| RunError::Listen { address: address.clone(), error })?;
     let builds = Arc::new(parking_lot::Mutex::new(vec![String::new(); group.member.len()]));
@@ -335,7 +340,8 @@ fn start_links(
         builds: Arc::clone(&builds),
         view: Arc::clone(&seen),
     };
-    let settings = LinkSettings::of(&args.name, group, this, Some(listener));
+    let terms = agreement::terms(config, group, opened.extent_bytes);
+    let settings = LinkSettings::of(&args.name, (group, terms), this, Some(listener));
     let links = Links::start(settings, Arc::new(inbox));
     let links = Arc::new(links.map_err(|error| RunError::Tls(error.to_string()))?);
     let serving = Arc::new(Serving::default());

@@ -12,10 +12,12 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedSender;
+use towline_admin::status::GroupStatus;
 
 use super::driver::Driver;
 use super::switch;
 use crate::door::GroupView;
+use crate::link::Peer;
 use crate::run::LocalEvent;
 
 const NAME: &str = "towline-group.sock";
@@ -127,18 +129,43 @@ impl GroupSocket {
         }
     }
 
-    /// Whether the group could go on without this instance.
     fn would_break_quorum(&self) -> Option<String> {
-        let group = self.view.group();
-        let others = group.instances.iter().filter(|row| row.instance != group.instance);
-        let left = others.filter(|row| row.connected_here).count();
-        let all = group.instances.len();
-        (left < all / 2 + 1).then(|| {
-            format!(
-                "stopping '{}' would leave {left} of {all} instances, and the group would serve \
-                 nobody; --force stops it all the same",
-                group.instance
-            )
-        })
+        breaks_quorum(&self.view.group(), self.driver.this())
+    }
+}
+
+/// Whether the group could not go on without the instance at this position. Positions, not names: the
+/// one that stops must not count itself among those that are left.
+fn breaks_quorum(group: &GroupStatus, this: Peer) -> Option<String> {
+    let others = group.instances.iter().enumerate().filter(|(peer, _)| *peer != this);
+    let left = others.filter(|(_, row)| row.connected_here).count();
+    let all = group.instances.len();
+    (left < all / 2 + 1).then(|| {
+        format!(
+            "stopping '{}' would leave {left} of {all} instances, and the group would serve \
+             nobody; --force stops it all the same",
+            group.instance
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use towline_admin::status::InstanceStatus;
+
+    use super::*;
+
+    #[test]
+    fn who_stops_does_not_count_itself_among_those_that_are_left() {
+        let row = |connected_here| InstanceStatus { connected_here, ..InstanceStatus::default() };
+        // Nothing has a name, so that names could tell nothing apart.
+        let group = |rows: [bool; 3]| GroupStatus {
+            instances: rows.map(row).to_vec(),
+            ..GroupStatus::default()
+        };
+        let why = breaks_quorum(&group([true, true, false]), 0).unwrap();
+        assert!(why.contains("would leave 1 of 3"), "{why}");
+        assert_eq!(breaks_quorum(&group([true, true, true]), 2), None);
+        assert!(breaks_quorum(&group([true, false, false]), 0).is_some());
     }
 }

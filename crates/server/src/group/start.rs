@@ -10,6 +10,7 @@ use towline_admin::status::RestartStatus;
 use towline_group::{FetchOrder, Held, Kept, Member, Options};
 use towline_log::{Listener, LogId, Pages, Replicator};
 
+use super::agreement::of_process_before;
 use super::driver::Driver;
 use super::kept_file::KeptFile;
 use super::member_of;
@@ -17,6 +18,7 @@ use super::replica::Replica;
 use crate::clock::Clock;
 use crate::config::{Config, GroupConfig};
 use crate::images::Images;
+use crate::link::Peer;
 use crate::shared_folder::Home;
 use crate::start::{self, Found, StartError};
 
@@ -48,12 +50,12 @@ pub(crate) fn tick(group: &GroupConfig) -> Duration {
 pub(crate) fn open(
     name: &str,
     data: &Path,
-    (config, group): (&Config, &GroupConfig),
+    (config, group, this): (&Config, &GroupConfig, Peer),
     sync_delay: Duration,
     clock: Clock,
 ) -> Result<Opened, StartError> {
     let kept_file = KeptFile::of(data);
-    let kept = kept_file.read().unwrap_or_default();
+    let kept = of_process_before(kept_file.read().unwrap_or_default());
     let id = log_id(name, &group.name);
     let known = Some(kept.committed);
     let home = Home::single(data);
@@ -70,7 +72,7 @@ pub(crate) fn open(
     // What is applied is committed, whatever else was forgotten.
     let kept = Kept { committed: applied.index, committed_end: applied.end, ..kept };
     let extent_bytes = recovery.extent_bytes();
-    let member = Member::new(options(group), kept, held, clock.now());
+    let member = Member::new(options(group, this), kept, held, clock.now());
     let (orders, fetches) = channel();
     let names = group.member.iter().map(|member| member.name.clone()).collect();
     let driver = Arc::new(Driver::new(member, kept_file, clock, names, orders));
@@ -88,8 +90,7 @@ pub(crate) fn open(
     Ok(Opened { driver, replica, images, pages, fetches, restart, extent_bytes, marker })
 }
 
-fn options(group: &GroupConfig) -> Options {
-    let this = group.position(&group.instance).unwrap_or(0);
+fn options(group: &GroupConfig, this: Peer) -> Options {
     Options {
         id: member_of(this),
         voters: (0..group.member.len()).map(member_of).collect(),

@@ -70,6 +70,7 @@ impl View {
         }
         for (peer, (row, told)) in rows.iter_mut().zip(told).enumerate() {
             let connected_here = row.connected_here;
+            let reason = std::mem::take(&mut row.reason);
             if peer != this {
                 *row = told.clone();
             }
@@ -77,6 +78,10 @@ impl View {
             row.backlog_kb = told.backlog_kb;
             row.held_back_bytes = told.held_back_bytes;
             row.connected_here = connected_here;
+            // What this instance knows by itself of its own connection, if anything is wrong with it.
+            if !reason.is_empty() {
+                row.reason = reason;
+            }
         }
     }
 
@@ -132,6 +137,10 @@ impl View {
             },
             sent_bytes: bytes_sent(&link),
             sent_bytes_uncompressed: link.sent_bytes,
+            reason: match self.driver.links() {
+                Some(links) if peer != this => links.trouble(peer),
+                _ => String::new(),
+            },
         }
     }
 }

@@ -91,7 +91,7 @@ async fn greet(
     hello::say(&mut stream, &hello).await.ok();
     let answer = hello::hear(&mut stream, true).await.map_err(in_words)?;
     if let Matter::Refused(why) = &answer.matter {
-        return Err(refused(format!("it refused: {}", why.escape_default())));
+        return Err(refused(format!("it refused: {}", printable(why))));
     }
     let version = answer.version().map_err(refused)?;
     let place = [&answer.queue_manager, &answer.group, &answer.instance];
@@ -102,7 +102,20 @@ async fn greet(
             "it is instance '{instance}' of group '{group}' of '{queue_manager}'"
         )));
     }
-    Ok((stream, answer.greeting(version)))
+    let differs = answer.agrees(settings).map_err(refused)?;
+    Ok((stream, answer.greeting(version, &differs)))
+}
+
+/// What a peer says, as it may stand in a line of a log; quotes in it stay what they are.
+fn printable(said: &str) -> String {
+    let mut text = String::with_capacity(said.len());
+    for letter in said.chars() {
+        match letter {
+            ' '..='~' => text.push(letter),
+            _ => text.extend(letter.escape_default()),
+        }
+    }
+    text
 }
 
 /// The error with a text that says which certificate is at fault, if one is.

@@ -7,7 +7,7 @@
 //!   8  2  oldest protocol version that the sender speaks
 //!  10  2  newest one
 //!  12  2  length of what follows, at most 1008
-//!         (up to here the same in all versions; what follows is of version 1, and a later one may
+//!         (up to here the same in all versions; what follows is of version 2, and a later one may
 //!         only add to its end)
 //!  14  1  0 frames, 1 relay, 2 copy; in an answer: 0 welcome, 1 refused
 //!         queue manager, group, instance, build: each one byte of length, then UTF-8
@@ -17,6 +17,9 @@
 //!  relay: 2  which listener of the configuration; 0xFFFF: the local socket
 //!         1  0 (local), 4 or 6, then 4 or 16 bytes: the client's address
 //!  refused: two bytes of length, then why, in UTF-8
+//!  (not in a refusal)
+//!         1  number of terms; each of them: 1 byte, 1: must be equal; name and value, each one byte
+//!            of length, then UTF-8
 //! ```
 //!
 //! Who answers picks the newest version that both speak, and refuses when there is none; so does who
@@ -34,9 +37,11 @@ use bytes::{Buf, BufMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::settings::LinkSettings;
+use super::terms::Terms;
 
-/// Versions that this program speaks.
-pub(super) const VERSIONS: RangeInclusive<u16> = 1..=1;
+/// Versions that this program speaks. Batches of version 1 had no checks behind bodies, and its
+/// programs do not understand ours; nor did its hello say terms.
+pub(super) const VERSIONS: RangeInclusive<u16> = 2..=2;
 const MAGIC: &[u8; 8] = b"TWLNLINK";
 const PRELUDE_BYTES: usize = 14;
 const HELLO_BYTES_MAX: usize = 1_024;
@@ -65,6 +70,8 @@ pub(crate) struct Greeting {
     pub(crate) build: Arc<str>,
     /// Where it was in its log when it said so.
     pub(crate) standing: Standing,
+    /// What in its configuration is not as ours and could be so; empty: nothing.
+    pub(crate) differs: Arc<str>,
 }
 
 /// What a stream is for.
@@ -99,6 +106,8 @@ pub(super) struct Hello {
     pub(super) instance: String,
     pub(super) build: String,
     pub(super) standing: Standing,
+    /// Empty in a refusal, and of a version before they were said.
+    pub(super) terms: Terms,
 }
 
 impl Hello {
@@ -112,6 +121,7 @@ impl Hello {
             instance: settings.name(settings.this).to_owned(),
             build: crate::identity::build().to_owned(),
             standing,
+            terms: settings.terms.clone(),
         }
     }
 
@@ -134,9 +144,19 @@ impl Hello {
         ))
     }
 
+    /// Whether its sender can be in a group with us; what differs and does no harm is returned.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(super) fn agrees(&self, settings: &LinkSettings) -> Result<String, String> {
+        let here = (settings.name(settings.this), &settings.terms);
+        Terms::compared(here, (&self.instance, &self.terms))
+    }
+
     /// What its sender said of itself, once the version is known.
-    pub(super) fn greeting(&self, version: u16) -> Greeting {
-        Greeting { version, build: Arc::from(self.build.as_str()), standing: self.standing }
+    pub(super) fn greeting(&self, version: u16, differs: &str) -> Greeting {
+        let (build, differs) = (Arc::from(self.build.as_str()), Arc::from(differs));
+        Greeting { version, build, standing: self.standing, differs }
     }
 
     fn encode(&self) -> Vec<u8> {
@@ -147,9 +167,7 @@ impl Hello {
             Matter::Stream(StreamPurpose::Copy) => 2,
         });
         for text in [&self.queue_manager, &self.group, &self.instance, &self.build] {
-            let text = beginning(text, usize::from(u8::MAX));
-            body.put_u8(u8::try_from(text.len()).unwrap_or(u8::MAX));
-            body.put_slice(text.as_bytes());
+            put_text(&mut body, text);
         }
         body.put_u8(u8::from(self.standing.blank));
         body.put_u64_le(self.standing.last_index);
@@ -177,6 +195,9 @@ impl Hello {
                 body.put_u16_le(u16::try_from(why.len()).unwrap_or(u16::MAX));
                 body.put_slice(why.as_bytes());
             }
+        }
+        if !matches!(self.matter, Matter::Refused(_)) {
+            self.terms.encode(&mut body);
         }
         let mut bytes = Vec::with_capacity(PRELUDE_BYTES + body.len());
         bytes.put_slice(MAGIC);
@@ -209,7 +230,21 @@ impl Hello {
             (_, _) => return None,
         };
         let [oldest, newest] = versions;
-        Some(Hello { oldest, newest, matter, queue_manager, group, instance, build, standing })
+        let terms = match matter {
+            Matter::Frames | Matter::Stream(_) => Terms::decode(body)?,
+            Matter::Refused(_) => Terms::default(),
+        };
+        Some(Hello {
+            oldest,
+            newest,
+            matter,
+            queue_manager,
+            group,
+            instance,
+            build,
+            standing,
+            terms,
+        })
     }
 }
 
@@ -224,7 +259,14 @@ fn relay(body: &mut &[u8]) -> Option<StreamPurpose> {
     Some(StreamPurpose::Relay { listener, client })
 }
 
-fn text(body: &mut &[u8]) -> Option<String> {
+/// One byte of length, then as much of the text as fits.
+pub(super) fn put_text(body: &mut Vec<u8>, text: &str) {
+    let text = beginning(text, usize::from(u8::MAX));
+    body.put_u8(u8::try_from(text.len()).unwrap_or(u8::MAX));
+    body.put_slice(text.as_bytes());
+}
+
+pub(super) fn text(body: &mut &[u8]) -> Option<String> {
     let length = usize::from(body.try_get_u8().ok()?);
     let text = String::from_utf8(body.get(..length)?.to_vec()).ok()?;
     body.advance(length);
@@ -269,10 +311,21 @@ pub(super) async fn hear(stream: &mut (impl AsyncRead + Unpin), answer: bool) ->
 mod tests {
     use super::*;
 
+    fn terms() -> Terms {
+        let mut terms = Terms::default();
+        terms.bind("log.extent_bytes", 67_108_864);
+        terms.mention("queue_manager.deadq", "");
+        terms
+    }
+
     fn hello(matter: Matter) -> Hello {
         Hello {
-            oldest: 1,
-            newest: 1,
+            oldest: 2,
+            newest: 2,
+            terms: match &matter {
+                Matter::Refused(_) => Terms::default(),
+                Matter::Frames | Matter::Stream(_) => terms(),
+            },
             matter,
             queue_manager: "QM1".into(),
             group: "G".into(),
@@ -314,14 +367,14 @@ mod tests {
         bytes.extend_from_slice(b"more");
         bytes[12] += 4;
         assert_eq!(read(&bytes, false).unwrap(), hello);
-        assert_eq!(hello.version(), Ok(1));
+        assert_eq!(hello.version(), Ok(2));
     }
 
     #[test]
     fn without_a_common_version_there_is_a_reason() {
-        let later = Hello { oldest: 2, newest: 3, ..hello(Matter::Frames) };
+        let later = Hello { oldest: 3, newest: 4, ..hello(Matter::Frames) };
         let why = later.version().unwrap_err();
-        assert!(why.contains("0.1.0 has 2 to 3, we have 1 to 1"), "{why}");
+        assert!(why.contains("0.1.0 has 3 to 4, we have 2 to 2"), "{why}");
     }
 
     #[test]

@@ -22,7 +22,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{LazyConfigAcceptor, StartHandshake};
-use towline_admin::catalogue::{ACCEPT_FAILED, LINK_REFUSED};
+use towline_admin::catalogue::ACCEPT_FAILED;
 
 use super::dial::{HANDSHAKE_MAX, own_certificate, tune};
 use super::frame::{self, Encoder, FrameBody, PING, PONG};
@@ -133,7 +133,7 @@ async fn first_message(shared: Arc<Shared>, socket: TcpStream, place: Place) {
     };
     let start = match bounded(&place, begun).await {
         Ok(start) => start,
-        Err(error) => return refuse(&place, &reason(&error)),
+        Err(error) => return refuse(&shared, &place, &reason(&error)),
     };
     let for_stream = start.client_hello().alpn().is_some_and(|mut names| {
         // A client that names both is none of ours; the hello decides what it gets.
@@ -151,13 +151,15 @@ async fn first_message(shared: Arc<Shared>, socket: TcpStream, place: Place) {
                 let start = StartHandshake::from_parts(accepted, socket);
                 shake_hands(shared, start, place).await;
             }
-            Err(error) => refuse(&place, &error.to_string()),
+            Err(error) => refuse(&shared, &place, &error.to_string()),
         }
     });
 }
 
-fn refuse(place: &Place, why: &str) {
-    log(&LINK_REFUSED, &[&place.address.to_string(), why]);
+/// Tells of it, but not each second: who is refused comes again.
+fn refuse(shared: &Shared, place: &Place, why: &str) {
+    let from = place.address.ip().to_string();
+    shared.tell_refused(&from, why);
 }
 
 async fn shake_hands(shared: Arc<Shared>, start: StartHandshake<TcpStream>, place: Place) {
@@ -166,14 +168,14 @@ async fn shake_hands(shared: Arc<Shared>, start: StartHandshake<TcpStream>, plac
     let mut stream = match bounded(&place, shaken).await {
         Ok(Ok(stream)) => stream,
         Ok(Err((error, socket))) => {
-            refuse(&place, &reason(&error));
+            refuse(&shared, &place, &reason(&error));
             return part(socket).await;
         }
-        Err(error) => return refuse(&place, &error.to_string()),
+        Err(error) => return refuse(&shared, &place, &error.to_string()),
     };
     let hello = match bounded(&place, hello::hear(&mut stream, false)).await {
         Ok(hello) => hello,
-        Err(error) => return refuse(&place, &reason(&error)),
+        Err(error) => return refuse(&shared, &place, &reason(&error)),
     };
     let judged = judge(&shared, &stream, &hello);
     let matter = match &judged {
@@ -183,30 +185,34 @@ async fn shake_hands(shared: Arc<Shared>, start: StartHandshake<TcpStream>, plac
     let answer = Hello::of(&shared.settings, shared.inbox.standing(), matter);
     let said = bounded(&place, hello::say(&mut stream, &answer)).await;
     match (judged, said) {
-        (Ok((peer, version)), Ok(())) => {
+        (Ok((peer, greeting)), Ok(())) => {
             drop(place);
-            welcome(shared, peer, stream, hello, version).await;
+            welcome(shared, peer, stream, hello.matter, greeting).await;
         }
-        (Ok(_), Err(error)) => refuse(&place, &reason(&error)),
+        (Ok(_), Err(error)) => refuse(&shared, &place, &reason(&error)),
         (Err(why), _) => {
-            refuse(&place, &why);
+            refuse(&shared, &place, &why);
             part(stream).await;
         }
     }
 }
 
-/// Which member it is, and the version to speak with it.
+/// Which member it is, and what it says of itself.
 fn judge(
     shared: &Shared,
     stream: &TlsStream<TcpStream>,
     hello: &Hello,
-) -> Result<(Peer, u16), String> {
+) -> Result<(Peer, Greeting), String> {
     let settings = &shared.settings;
     let version = hello.version()?;
     let here = [&*settings.queue_manager, &*settings.group];
     if [&hello.queue_manager, &hello.group] != here {
         let [queue_manager, group] = here;
-        return Err(format!("this is group '{group}' of queue manager '{queue_manager}'"));
+        return Err(format!(
+            "this is group '{group}' of queue manager '{queue_manager}', not '{}' of '{}'",
+            hello.group.escape_default(),
+            hello.queue_manager.escape_default()
+        ));
     }
     let said = hello.instance.escape_default();
     let peer = settings.other(&hello.instance);
@@ -215,21 +221,21 @@ fn judge(
     let certificate = own_certificate(shown).ok_or("no certificate was shown")?;
     names::belongs(certificate, &settings.names(peer))?;
     in_date(shown, UnixTime::now())?;
+    let differs = hello.agrees(settings)?;
     if let Matter::Stream(purpose) = &hello.matter {
         shared.inbox.admits(peer, purpose)?;
     }
-    Ok((peer, version))
+    Ok((peer, hello.greeting(version, &differs)))
 }
 
 async fn welcome(
     shared: Arc<Shared>,
     peer: Peer,
     stream: TlsStream<TcpStream>,
-    hello: Hello,
-    version: u16,
+    matter: Matter,
+    greeting: Greeting,
 ) {
-    let greeting = hello.greeting(version);
-    match hello.matter {
+    match matter {
         // Only answers carry it.
         Matter::Refused(_) => {}
         Matter::Frames => serve(&shared, peer, stream, &greeting).await,
@@ -296,7 +302,7 @@ async fn read(shared: &Shared, peer: Peer, mut stream: TlsStream<TcpStream>) -> 
                 Ok(Some(frame)) => frame,
                 Err(error) => {
                     let why = error.to_string();
-                    log(&LINK_REFUSED, &[shared.settings.name(peer), &why]);
+                    shared.tell_refused(shared.settings.name(peer), &why);
                     return why;
                 }
             };
@@ -311,8 +317,11 @@ async fn read(shared: &Shared, peer: Peer, mut stream: TlsStream<TcpStream>) -> 
             }
             lane.meter.received(frame.body.len(), frame.wire_bytes);
             // Kinds of the links that a later version may add are for nobody here.
-            if !frame::OWN_KINDS.contains(&frame.kind) {
-                shared.inbox.frame(peer, frame.kind, frame.body);
+            if !frame::OWN_KINDS.contains(&frame.kind)
+                && let Err(why) = shared.inbox.frame(peer, frame.kind, frame.body)
+            {
+                shared.tell_refused(shared.settings.name(peer), &why);
+                return why;
             }
         }
     }

@@ -28,8 +28,10 @@ pub(crate) mod relay;
 mod rotation;
 mod settings;
 mod stream;
+mod terms;
 #[cfg(test)]
 mod tests;
+mod throttle;
 mod tickets;
 
 use std::future::Future;
@@ -42,6 +44,7 @@ use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{Notify, watch};
+use towline_admin::catalogue::LINK_REFUSED;
 
 pub(crate) use frame::{BODY_BYTES_MAX, FrameBody, OWN_KINDS};
 pub(crate) use hello::{Greeting, Standing, StreamPurpose};
@@ -49,7 +52,10 @@ pub(crate) use meter::LinkState;
 pub use papers::check;
 pub(crate) use settings::{LinkSettings, bind};
 pub(crate) use stream::LinkStream;
+pub(crate) use terms::{INTERVAL, TIMEOUT, Terms};
+pub(crate) use throttle::Throttle;
 
+use crate::logging::log;
 use meter::Meter;
 use papers::Papers;
 use queue::Queue;
@@ -58,7 +64,7 @@ use queue::Queue;
 /// waiting.
 const EVENT_INTERVAL: u32 = 7;
 
-/// Position in the configuration's list of members.
+/// Position in the list of members, which is ordered by name.
 pub(crate) type Peer = usize;
 
 /// Who takes what comes over the links. All but `standing` are called on a thread of the links, so
@@ -76,7 +82,10 @@ pub(crate) trait Inbox: Send + Sync + 'static {
 
     /// A frame arrived, whole and checked; in order for each peer and urgency. Its body has at most
     /// [`BODY_BYTES_MAX`] bytes.
-    fn frame(&self, peer: Peer, kind: u8, body: Bytes);
+    ///
+    /// # Errors
+    /// Why it cannot be of that peer: the connection ends.
+    fn frame(&self, peer: Peer, kind: u8, body: Bytes) -> Result<(), String>;
 
     /// Whether a stream is taken; the reason is told to the peer if not.
     ///
@@ -119,6 +128,8 @@ struct Shared {
     lanes: Vec<Lane>,
     /// Zero of the times that pings carry.
     began: Instant,
+    /// Of connections that were refused.
+    refusals: Throttle,
     streams: Handle,
 }
 
@@ -129,6 +140,8 @@ struct Lane {
     /// The peer lives: dial it now.
     kick: Notify,
     incoming: IncomingTurn,
+    /// Why the last dial brought no connection for frames; empty: it did.
+    trouble: Mutex<String>,
 }
 
 /// One incoming connection for frames at a time: a newer one ends the one before.
@@ -170,6 +183,7 @@ impl Links {
             papers: RwLock::new(Arc::new(papers)),
             lanes,
             began: Instant::now(),
+            refusals: Throttle::default(),
             streams: streams.handle().clone(),
         });
         let (stop, stopped) = watch::channel(false);
@@ -225,6 +239,12 @@ impl Links {
         lane.meter.state(lane.queue.bytes())
     }
 
+    /// Why there is no connection to `peer` on which frames can be sent; empty: there is one, or it
+    /// was not dialled yet.
+    pub(crate) fn trouble(&self, peer: Peer) -> String {
+        self.shared.lanes.get(peer).map(|lane| lane.trouble.lock().clone()).unwrap_or_default()
+    }
+
     /// The runtime of the thread that serves streams.
     pub(crate) fn streams(&self) -> &Handle {
         &self.shared.streams
@@ -263,6 +283,7 @@ impl Default for Lane {
             meter: Meter::default(),
             kick: Notify::new(),
             incoming: IncomingTurn::default(),
+            trouble: Mutex::default(),
         }
     }
 }
@@ -270,6 +291,19 @@ impl Default for Lane {
 impl Shared {
     fn papers(&self) -> Arc<Papers> {
         Arc::clone(&self.papers.read())
+    }
+
+    /// Tells that a connection of `whom` was refused, or ended for what it sent.
+    fn tell_refused(&self, whom: &str, why: &str) {
+        let what = format!("{whom}: {why}");
+        match self.refusals.passes(&what, Instant::now()) {
+            None => {}
+            Some(0) => log(&LINK_REFUSED, &[whom, why]),
+            Some(times) => {
+                let why = format!("{why} ({times} times more since this was last told)");
+                log(&LINK_REFUSED, &[whom, &why]);
+            }
+        }
     }
 
     fn lane(&self, peer: Peer) -> &Lane {

@@ -1,8 +1,9 @@
 //! Whether a certificate is that of a certain instance.
 //!
 //! An instance is named by its certificate's common name `<queue manager>.<group>.<instance>`, or by a
-//! DNS name in it (subjectAltName, RFC 5280 section 4.2.1.6): the same in full, or the instance's
-//! name alone. Case counts in the common name and does not in a DNS name; there are no wildcards.
+//! DNS name in it (subjectAltName, RFC 5280 section 4.2.1.6): the same in full. Case counts in the
+//! common name and does not in a DNS name; there are no wildcards. The instance's name alone is not
+//! enough: an authority that signs for other things too may have given `a` to any machine of that name.
 //!
 //! Not here: who signed it and until when (`papers`, rustls).
 
@@ -13,13 +14,11 @@ use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 #[derive(Clone, Debug)]
 pub(super) struct Names {
     full: String,
-    instance: String,
 }
 
 impl Names {
     pub(super) fn of(queue_manager: &str, group: &str, instance: &str) -> Names {
-        let full = format!("{queue_manager}.{group}.{instance}");
-        Names { full, instance: instance.to_owned() }
+        Names { full: format!("{queue_manager}.{group}.{instance}") }
     }
 }
 
@@ -46,9 +45,7 @@ pub(super) fn belongs(certificate: &CertificateDer<'_>, names: &Names) -> Result
     };
     let common = parsed.subject().iter_common_name();
     let common: Vec<&str> = common.filter_map(|name| name.as_str().ok()).collect();
-    let by_dns = dns.iter().any(|name| {
-        name.eq_ignore_ascii_case(&names.instance) || name.eq_ignore_ascii_case(&names.full)
-    });
+    let by_dns = dns.iter().any(|name| name.eq_ignore_ascii_case(&names.full));
     if by_dns || common.contains(&names.full.as_str()) {
         return Ok(());
     }
@@ -75,11 +72,12 @@ mod tests {
     }
 
     #[test]
-    fn an_instance_is_named_in_full_or_by_a_dns_name() {
+    fn an_instance_is_named_in_full_as_common_name_or_as_dns_name() {
         let names = Names::of("QM1", "G", "a");
         for (common, dns, fits) in [
             ("QM1.G.a", &[][..], true),
-            ("x", &["b", "A"], true),
+            ("x", &["b", "A"], false),
+            ("x", &["a"], false),
             ("x", &["qm1.g.a"], true),
             ("QM1.G.b", &[], false),
             ("qm1.g.a", &[], false),

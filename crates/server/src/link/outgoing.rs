@@ -21,7 +21,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::Notify;
 use tokio::time::{MissedTickBehavior, interval, sleep};
-use towline_admin::catalogue::{LINK_DOWN, LINK_UNREACHABLE, LINK_UP};
+use towline_admin::catalogue::{LINK_DIFFERS, LINK_DOWN, LINK_UNREACHABLE, LINK_UP};
 
 use super::frame::{self, Encoder, FrameBody, PING, PONG};
 use super::hello::Greeting;
@@ -55,6 +55,7 @@ async fn keep(shared: Arc<Shared>, peer: Peer) {
     let first = shared.settings.retry_interval;
     let mut pause = first;
     let mut told = String::new();
+    let mut differed: Arc<str> = Arc::from("");
     loop {
         let dialled = tokio::select! {
             biased;
@@ -65,10 +66,17 @@ async fn keep(shared: Arc<Shared>, peer: Peer) {
         match dialled {
             Ok((stream, greeting)) => {
                 (pause, told) = (first, String::new());
+                lane.trouble.lock().clear();
+                // Once for each difference: connections come and go.
+                if !greeting.differs.is_empty() && greeting.differs != differed {
+                    log(&LINK_DIFFERS, &[shared.settings.name(peer), &greeting.differs]);
+                }
+                differed = Arc::clone(&greeting.differs);
                 serve(&shared, peer, stream, &greeting).await;
             }
             Err(error) => {
                 let why = error.to_string();
+                lane.trouble.lock().clone_from(&why);
                 // Once for each reason: it is tried every second.
                 if why != told {
                     let settings = &shared.settings;

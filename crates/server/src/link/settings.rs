@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::Peer;
 use super::names::Names;
 use super::papers::PaperFiles;
+use super::terms::Terms;
 use crate::config::GroupConfig;
 
 /// What [`super::Links::start`] needs.
@@ -18,8 +19,10 @@ pub(crate) struct LinkSettings {
     pub(crate) queue_manager: Arc<str>,
     /// Name of the group.
     pub(crate) group: Arc<str>,
-    /// All members, in the order of the configuration.
+    /// All members, by name.
     pub(crate) members: Vec<Member>,
+    /// What the others must or should have as well.
+    pub(crate) terms: Terms,
     /// Which of them we are.
     pub(crate) this: Peer,
     /// Certificate, key, authorities.
@@ -49,7 +52,7 @@ impl LinkSettings {
     /// The settings of the instance `this` of a checked configuration.
     pub(crate) fn of(
         queue_manager: &str,
-        config: &GroupConfig,
+        (config, terms): (&GroupConfig, Terms),
         this: Peer,
         listener: Option<TcpListener>,
     ) -> LinkSettings {
@@ -62,6 +65,7 @@ impl LinkSettings {
             queue_manager: Arc::from(queue_manager),
             group: Arc::from(config.name.as_str()),
             members: members.collect(),
+            terms,
             this,
             papers: PaperFiles::of(config),
             listener,
@@ -117,7 +121,7 @@ mod tests {
 
     #[test]
     fn the_configuration_becomes_settings_and_only_others_are_peers() {
-        let mut text = "[group]\nname = \"G\"\ncertificate = \"a.pem\"\nprivate_key = \"k.pem\"\n\
+        let mut text = "[group]\nname = \"G\"\ninstance = \"b\"\ncertificate = \"a.pem\"\nprivate_key = \"k.pem\"\n\
                         authorities = \"authority.pem\"\ncompression_threshold = 0\n"
             .to_owned();
         for name in ["a", "b", "c"] {
@@ -125,7 +129,7 @@ mod tests {
             text.push_str(&format!("name = \"{name}\"\naddress = \"{name}.example:5700\"\n"));
         }
         let group = crate::config::Config::parse(&text).unwrap().group.unwrap();
-        let settings = LinkSettings::of("QM1", &group, 1, None);
+        let settings = LinkSettings::of("QM1", (&group, Terms::default()), 1, None);
         assert_eq!((settings.name(2), settings.address(2)), ("c", "c.example:5700"));
         assert_eq!((settings.other("a"), settings.other("b")), (Some(0), None));
         assert_eq!((settings.other("d"), settings.name(3)), (None, ""));

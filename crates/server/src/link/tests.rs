@@ -36,6 +36,8 @@ use super::{Greeting, Inbox, LinkStream, Links, Peer, Standing, StreamPurpose};
 /// Far beyond what anything here takes.
 const LONG: Duration = Duration::from_secs(60);
 const NAMES: [&str; 3] = ["a", "b", "c"];
+/// A frame that the inbox does not believe.
+const FORGED: &[u8] = b"forged";
 
 /// What an inbox was told.
 #[derive(Clone, Debug, PartialEq)]
@@ -135,12 +137,16 @@ impl Inbox for Recorder {
         self.tell(Told::Closed(peer, incoming));
     }
 
-    fn frame(&self, peer: Peer, kind: u8, body: Bytes) {
+    fn frame(&self, peer: Peer, kind: u8, body: Bytes) -> Result<(), String> {
+        if body == FORGED {
+            return Err("it is not of that peer".into());
+        }
         self.tell(Told::Frame(peer, kind, body));
         let mut stopped = self.stopped.lock();
         while *stopped {
             self.go_on.wait(&mut stopped);
         }
+        Ok(())
     }
 
     fn admits(&self, _peer: Peer, _purpose: &StreamPurpose) -> Result<(), String> {
@@ -240,6 +246,7 @@ impl Bench {
             queue_manager: "QM1".into(),
             group: "G".into(),
             members: self.members.clone(),
+            terms: super::Terms::default(),
             this,
             papers: self.files(NAMES[this]),
             listener: Some(self.listeners[this].try_clone().unwrap()),

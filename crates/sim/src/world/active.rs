@@ -104,7 +104,8 @@ impl World {
             | Response::ConsumerClosed { .. }
             | Response::UnitRolledBack { .. }
             | Response::Admin(_)
-            | Response::Ending => return Ok(None),
+            | Response::Ending
+            | Response::Stopped => return Ok(None),
         }))
     }
 

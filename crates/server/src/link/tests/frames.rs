@@ -21,7 +21,7 @@ fn an_instance_hears_where_its_peer_stands() {
     for incoming in [false, true] {
         let of_peer = greeting(&of_a, incoming);
         assert_eq!(of_peer.standing, Standing { blank: false, last_index: 1, last_term: 1 });
-        assert_eq!((of_peer.version, &*of_peer.build), (1, env!("CARGO_PKG_VERSION")));
+        assert_eq!((of_peer.version, &*of_peer.build), (2, env!("CARGO_PKG_VERSION")));
         assert!(greeting(&of_b, incoming).standing.blank);
     }
 }
@@ -261,4 +261,14 @@ fn a_stream_goes_on_in_another_runtime_and_can_be_refused() {
         assert!(run(a.open_stream(peer, StreamPurpose::Copy)).is_err());
         assert!(!a.send(peer, 1, true, FrameBody::default()));
     }
+}
+
+#[test]
+fn a_frame_that_cannot_be_of_its_peer_ends_the_connection() {
+    let (_bench, [(a, of_a), (_b, of_b)]) = Bench::pair();
+    assert!(a.send(1, 9, false, FrameBody::from(FORGED.to_vec())));
+    of_b.count("the end", 1, |told| *told == Told::Closed(0, true));
+    // It is dialled again: what it says then may be right.
+    of_a.count("a new one", 2, |told| matches!(told, Told::Opened(1, false, _)));
+    assert!(of_b.kinds(0).is_empty());
 }

@@ -96,9 +96,9 @@ fn who_says_to_be_another_than_its_certificate_is_refused() {
     for (spoil, why) in [
         ((|hello| hello.instance = "x".into()) as fn(&mut Hello), "'x' is no other instance"),
         (|hello| hello.instance = "a".into(), "'a' is no other instance"),
-        (|hello| hello.group = "H".into(), "this is group 'G' of queue manager 'QM1'"),
-        (|hello| hello.queue_manager = "QM2".into(), "this is group 'G'"),
-        (|hello| (hello.oldest, hello.newest) = (2, 9), "no common version of the link protocol"),
+        (|hello| hello.group = "H".into(), "not 'H' of 'QM1'"),
+        (|hello| hello.queue_manager = "QM2".into(), "'QM1', not 'G' of 'QM2'"),
+        (|hello| (hello.oldest, hello.newest) = (3, 9), "no common version of the link protocol"),
     ] {
         let said = spoiled(spoil);
         assert!(said.contains(why), "{said}");
@@ -209,5 +209,34 @@ fn until(mut so: impl FnMut() -> bool) {
     while !so() {
         assert!(Instant::now() < deadline, "it did not come about");
         std::thread::yield_now();
+    }
+}
+
+#[test]
+fn terms_that_differ_are_refused_by_both_ends_with_both_values_and_the_state_says_so() {
+    let bench = Bench::new(2);
+    let with = |this: Peer, extent_bytes: u64| {
+        let mut settings = bench.settings(this);
+        settings.terms.bind("log.extent_bytes", extent_bytes);
+        bench.start_with(this, settings)
+    };
+    let ((a, of_a), (b, of_b)) = (with(0, 4_194_304), with(1, 8_388_608));
+    let why = "log.extent_bytes is '4194304' at 'a' and '8388608' at 'b'";
+    for (links, peer) in [(&a, 1), (&b, 0)] {
+        let text = refusal(links, peer);
+        assert!(text.contains(why), "{text}");
+        let shown = run(async {
+            loop {
+                let trouble = links.trouble(peer);
+                if !trouble.is_empty() {
+                    return trouble;
+                }
+                tokio::task::yield_now().await;
+            }
+        });
+        assert!(shown.contains(why), "{shown}");
+    }
+    for recorder in [of_a, of_b] {
+        assert!(recorder.told.lock().is_empty(), "somebody was let in");
     }
 }
