@@ -49,7 +49,7 @@ impl Front {
         requests: &mut Vec<Request>,
     ) {
         let delivery = transfer.delivery;
-        let unit = match message::unit_of(transfer.state.as_ref()) {
+        let unit = match self.open_unit_of(transfer.state.as_ref()) {
             Ok(unit) => unit,
             Err(error) => return self.reject(delivery, None, error),
         };
@@ -73,6 +73,19 @@ impl Front {
         let token = token as u64;
         // Asked for even when the sender settled it: the answer frees what it holds here.
         requests.push(Request::Put { token, target, message, unit, reply_wanted: true });
+    }
+
+    /// The unit of work that a transfer belongs to.
+    ///
+    /// # Errors
+    /// `amqp:transaction:unknown-id` when it names one that is not open on this connection: the
+    /// message is refused outside of any (AMQP 4.4.1).
+    fn open_unit_of(&self, state: Option<&DeliveryState>) -> Result<Option<UnitId>, Error> {
+        let unit = message::unit_of(state)?;
+        if unit.is_some_and(|unit| !self.units.contains_key(&unit)) {
+            return Err(error::of_refusal(&Refusal::UnknownUnit));
+        }
+        Ok(unit)
     }
 
     pub(super) fn take_in_flight(&mut self, token: u64) -> Option<IncomingId> {

@@ -108,6 +108,24 @@ fn an_outcome_in_a_unit_that_never_was_or_is_over_detaches_its_link() {
     }
 }
 
+// 4.4.1: refused outside of any unit, with the transaction's error.
+#[test]
+fn a_message_in_a_unit_that_never_was_or_is_over_is_rejected() {
+    let mut rig = Rig::new();
+    rig.define("Q");
+    let mut client = rig.connect();
+    let sender = rig.sender(&mut client, "Q");
+    let over = rig.declare(&mut client);
+    rig.discharge(&mut client, &over, true);
+    for (key, unit) in [(1, over), (2, TxnId::from_number(77))] {
+        rig.send_in(&mut client, sender, key, message("lost").durable(), &unit);
+        let answer = rig.outcomes(&mut client).pop().unwrap();
+        assert_eq!(answer.0, key);
+        rejected_with(answer.1, &condition::TRANSACTION_UNKNOWN_ID);
+    }
+    assert_eq!(left(&mut rig), []);
+}
+
 // 4.4.2, 2.6.5: a commit never says accepted of an outcome that it does not hold.
 #[test]
 fn a_unit_does_not_commit_without_an_outcome_for_a_link_that_was_detached() {
