@@ -88,6 +88,9 @@ pub enum Event {
     Flow(Flow),
     /// A whole delivery came in (the frames of a large one are put together first).
     Transfer(Transfer),
+    /// A whole delivery came in that is longer than the link takes; its payload was dropped. It is
+    /// to be settled as any other one.
+    TooLong(Box<TooLong>),
     /// The peer (receiver) gave its word on one delivery of ours. Unless `settled`, it waits for
     /// `settle_outgoing`.
     Outcome {
@@ -219,6 +222,17 @@ pub struct Transfer {
     pub message_format: u32,
     /// A transactional state names the unit of work that the delivery belongs to.
     pub state: Option<DeliveryState>,
+}
+
+/// A delivery without its payload, which was longer than max-message-size (AMQP 2.7.3).
+#[derive(Clone, Debug, PartialEq)]
+pub struct TooLong {
+    /// All but the payload.
+    pub transfer: Transfer,
+    /// How long the payload was.
+    pub bytes: u64,
+    /// How long it may be on this link.
+    pub bytes_max: u64,
 }
 
 /// Our answer to an attach.

@@ -25,6 +25,6 @@ pub mod types;
 pub use connection::{ClientOptions, Connection, ServerOptions};
 pub use event::{
     AttachReply, AttachRequest, Attached, Event, Flow, IncomingId, LinkId, Opened, Outgoing,
-    SessionId, Transfer,
+    SessionId, TooLong, Transfer,
 };
 pub use link::coordinator;

@@ -322,6 +322,8 @@ impl Client {
             | Event::SessionBegun(_)
             | Event::SenderSettled { .. }
             | Event::OutcomeLost { .. } => {}
+            // Our links take messages of any length.
+            Event::TooLong(_) => {}
             Event::SessionEnded { error, .. } => {
                 self.lost = Some("the session ended".into());
                 self.refused = error;

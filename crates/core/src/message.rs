@@ -40,6 +40,8 @@ pub struct NewMessage {
     pub message_id_hash: u64,
     /// The opaque content.
     pub content: Payload,
+    /// Bytes of the content around the body, which MAXMSGL does not count, up to 64 KiB.
+    pub envelope_bytes: u64,
 }
 
 /// A message as a queue holds it.

@@ -3,6 +3,8 @@
 
 use std::fmt;
 
+use towline_types::limits;
+
 /// The caller may not. Texts say what was wrong and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields say what the text of the refusal shows")]
@@ -19,8 +21,8 @@ pub enum Refusal {
     GetInhibited(String),
     /// MAXDEPTH reached.
     QueueFull { queue: String, depth_max: u64 },
-    /// Longer than MAXMSGL of the queue.
-    MessageTooLong { queue: String, bytes: u64, bytes_max: u64 },
+    /// Longer than MAXMSGL of the queue; without a name: of the queue manager.
+    MessageTooLong { queue: Option<String>, bytes: u64, bytes_max: u64 },
     /// The queue is open for exclusive input, or is NOSHARE and in use.
     QueueInUse(String),
     /// Too many messages in one unit of work (MAXUMSGS).
@@ -61,6 +63,27 @@ pub enum Refusal {
     Deleted(String),
 }
 
+fn write_too_long(
+    out: &mut fmt::Formatter<'_>,
+    queue: Option<&str>,
+    bytes: u64,
+    bytes_max: u64,
+) -> fmt::Result {
+    let most = limits::MESSAGE_BYTES_MAX;
+    match queue {
+        Some(queue) => write!(
+            out,
+            "message of {bytes} bytes is longer than MAXMSGL({bytes_max}) of queue '{queue}'; raise \
+             it (ALTER QLOCAL('{queue}') MAXMSGL, at most {most}), or send it in parts"
+        ),
+        None => write!(
+            out,
+            "message of {bytes} bytes is longer than maxmsgl = {bytes_max} of the queue manager; \
+             raise it (queue_manager.maxmsgl, at most {most}), or send it in parts"
+        ),
+    }
+}
+
 impl fmt::Display for Refusal {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         use Refusal as R;
@@ -88,10 +111,9 @@ impl fmt::Display for Refusal {
                 out,
                 "queue '{queue}' holds MAXDEPTH({depth_max}) messages; get some, or raise MAXDEPTH"
             ),
-            R::MessageTooLong { queue, bytes, bytes_max } => write!(
-                out,
-                "message of {bytes} bytes is longer than MAXMSGL({bytes_max}) of '{queue}'"
-            ),
+            R::MessageTooLong { queue, bytes, bytes_max } => {
+                write_too_long(out, queue.as_deref(), *bytes, *bytes_max)
+            }
             R::QueueInUse(name) => write!(out, "queue '{name}' is in use by an exclusive consumer"),
             R::UnitTooManyMessages { .. }
             | R::UnitTooLarge { .. }

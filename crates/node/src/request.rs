@@ -252,6 +252,8 @@ pub struct ProducerOpened {
     pub address: String,
     /// MAXMSGL.
     pub message_bytes_max: u64,
+    /// The queue whose MAXMSGL that is; `None`: the queue manager's.
+    pub limit_of: Option<Box<str>>,
 }
 
 /// What a consumer learns when its link opens.

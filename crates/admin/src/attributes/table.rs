@@ -203,9 +203,10 @@ pub const ATTRIBUTES: &[Attribute] = &[
         Kind::Number { min: 0, max: limits::QUEUE_DEPTH_MAX, unit: "messages" }, "999999999",
         LOCAL_MODEL, "How many messages it may hold."),
     set(Id::MessageBytesMax, "MAXMSGL",
-        Kind::Number { min: 0, max: limits::MESSAGE_BYTES_MAX, unit: "bytes" }, "4194304",
+        Kind::Number { min: 0, max: limits::MESSAGE_BYTES_MAX, unit: "bytes" }, "104857600",
         &[Object::Local, Object::Model, Object::QueueManager],
-        "Longest message; of a queue and its queue manager the smaller counts."),
+        "Longest body, and what is around it beyond 64 KiB; of a queue and its queue manager the \
+         smaller counts."),
     set(Id::Sequence, "MSGDLVSQ", Kind::Choice(&["PRIORITY", "FIFO"]), "PRIORITY", LOCAL_MODEL,
         "Whether messages of higher priority are delivered first."),
     Attribute {

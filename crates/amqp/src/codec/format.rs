@@ -50,6 +50,15 @@ pub(super) const MAP_32: u8 = 0xd1;
 pub(super) const ARRAY_8: u8 = 0xe0;
 pub(super) const ARRAY_32: u8 = 0xf0;
 
+/// Bytes of constructor and size before a binary, string or symbol; 0 for other values.
+pub(crate) const fn text_framing_bytes(code: u8) -> usize {
+    match code {
+        BINARY_8 | STRING_8 | SYMBOL_8 => 2,
+        BINARY_32 | STRING_32 | SYMBOL_32 => 5,
+        _ => 0,
+    }
+}
+
 /// Bytes that follow a code of fixed width; `None` for the other codes and for unknown ones.
 pub(super) const fn fixed_width(code: u8) -> Option<usize> {
     match code {

@@ -41,6 +41,7 @@ pub mod write;
 pub use check::check;
 pub use composite::{Composite, Fields, FieldsWriter, descriptor};
 pub use error::DecodeError;
+pub(crate) use format::text_framing_bytes;
 pub use owned::{Map, OwnedValue, Symbols};
 pub use read::Reader;
 pub use value::{Array, Described, List, MapView, Value};

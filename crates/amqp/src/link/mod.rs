@@ -98,8 +98,10 @@ pub(crate) struct Partial {
     pub(crate) payload: Payload,
     /// Small pieces behind `payload`.
     pub(crate) gathered: BytesMut,
-    /// Of all frames so far.
+    /// Held, of all frames so far.
     pub(crate) bytes: u64,
+    /// Of all frames so far, once they are more than the link takes: nothing is held then.
+    pub(crate) dropped: u64,
 }
 
 impl Sending {

@@ -18,8 +18,9 @@
 //! [`MessageBuilder`] writes.
 //!
 //! Not here: what priority or expiry mean. Invariant: sections are in the order above, each at most
-//! once but for the body's; a message without any body section is taken (some clients send such),
-//! although the standard wants one.
+//! once but for the body's. Two things that the standard does not allow are taken, because clients
+//! send them: a message without any body section, and a footer before the body
+//! ([`Sections::in_order`] puts it where it belongs).
 
 mod build;
 mod identifier;

@@ -10,6 +10,7 @@ use towline_types::Payload;
 use super::properties::{Properties, PropertyValue};
 use crate::codec::{
     Composite, DecodeError, Fields, FieldsWriter, MapView, Reader, Value, check, descriptor,
+    text_framing_bytes,
 };
 use crate::types::CoordinatorCommand;
 
@@ -199,6 +200,33 @@ impl Sections {
         before.map_or(0, |span| span.end as usize)
     }
 
+    /// The content in the standard's order: a footer that came before its body goes behind it, so
+    /// that whoever gets the message can read it.
+    #[must_use]
+    pub fn in_order(&self, message: &Bytes) -> Payload {
+        let (start, end) = (self.content_start(), message.len());
+        match (self.footer, self.body) {
+            (Some(footer), Some(body)) if footer.start < body.start => {
+                let mut content = Payload::from(message.slice(start..footer.start as usize));
+                content.push(message.slice(body.range()));
+                content.push(message.slice(footer.range()));
+                content
+            }
+            _ => Payload::from(message.slice(start..end)),
+        }
+    }
+
+    /// Bytes of the content that are not the body's own: annotations, properties and footer, and
+    /// what frames the body (the descriptor of its first section, the constructor and the length of
+    /// a binary or string).
+    #[must_use]
+    pub fn envelope_bytes(&self, message: &[u8]) -> usize {
+        let content = message.len().saturating_sub(self.content_start());
+        let Some(body) = self.body else { return content };
+        let framed = message.get(body.value as usize).copied().map_or(0, text_framing_bytes);
+        content.saturating_sub(body.value_range().len().saturating_sub(framed))
+    }
+
     /// The header; all absent when there is none.
     ///
     /// # Errors
@@ -300,7 +328,10 @@ fn scan(message: &[u8], checked: bool, beyond: usize) -> Result<Sections, Decode
         let code = descriptor(&mut reader)?;
         let code = u8::try_from(code).map_err(|_| DecodeError::UnknownDescriptor)?;
         let repeats = code == last && matches!(code, DATA | SEQUENCE);
-        if rank(code)? <= rank(last)? && !repeats {
+        // A client that many use writes the footer before the body: taken, see `Sections::in_order`.
+        let late_body = last == FOOTER && rank(code)? == rank(DATA)? && sections.body.is_none();
+        let second_footer = code == FOOTER && sections.footer.is_some();
+        if second_footer || (rank(code)? <= rank(last)? && !repeats && !late_body) {
             return Err(DecodeError::SectionOrder);
         }
         last = code;

@@ -106,13 +106,46 @@ fn sections_out_of_order_or_doubled_are_refused() {
         [data, sequence],
         [data, value],
         [value, value],
-        [footer, data],
         [footer, footer],
     ] {
         assert_eq!(Sections::scan(&wrong.concat()), Err(DecodeError::SectionOrder));
     }
+    for wrong in [[&footer[..], data, footer], [data, footer, data]] {
+        assert_eq!(Sections::scan(&wrong.concat()), Err(DecodeError::SectionOrder));
+    }
     let right = [header, properties, application, data, footer].concat();
     assert!(Sections::scan_checked(&right).is_ok());
+}
+
+// 3.2 wants the footer last; rhea writes it before the body, and other brokers take that.
+#[test]
+fn a_footer_before_the_body_is_taken_and_put_behind_it() {
+    let footer = b"\x00\x53\x78\xc1\x05\x02\xa3\x01f\x40";
+    let (header, properties) = (b"\x00\x53\x70\x45", b"\x00\x53\x73\x45");
+    let data = b"\x00\x53\x75\xa0\x01a\x00\x53\x75\xa0\x01b";
+    let late = [&header[..], properties, footer, data].concat();
+    let sections = Sections::scan_checked(&late).unwrap();
+    assert_eq!(sections.data(&late).collect::<Vec<_>>(), [b"a", b"b"]);
+    let ordered = sections.in_order(&Bytes::from(late)).to_contiguous();
+    assert_eq!(ordered, [&properties[..], data, footer].concat());
+    let right = Bytes::from([&header[..], properties, data, footer].concat());
+    let sections = Sections::scan_checked(&right).unwrap();
+    assert_eq!(sections.in_order(&right).to_contiguous(), ordered, "as it was");
+}
+
+#[test]
+fn what_is_around_a_body_is_counted_to_the_byte() {
+    for (message, around) in [
+        (&b"\x00\x53\x75\xa0\x03abc"[..], 5),
+        (b"\x00\x53\x70\x45\x00\x53\x75\xa0\x03abc", 5),
+        (b"\x00\x53\x73\x45\x00\x53\x75\xb0\x00\x00\x00\x03abc", 12),
+        (b"\x00\x53\x77\xa1\x03abc\x00\x53\x78\xc1\x01\x00", 11),
+        (b"\x00\x53\x77\x40", 3),
+        (b"\x00\x53\x73\x45", 4),
+    ] {
+        let sections = Sections::scan_checked(message).unwrap();
+        assert_eq!(sections.envelope_bytes(message), around, "{}", message.escape_ascii());
+    }
 }
 
 #[test]

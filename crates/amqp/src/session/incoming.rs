@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 use towline_types::Payload;
 
 use crate::connection::Output;
-use crate::event::{self, Event, IncomingId, LinkId};
+use crate::event::{self, Event, IncomingId, LinkId, TooLong};
 use crate::link::{Direction, Link, LinkState, Partial, Receiving, Violation, serial_distance};
 use crate::session::{Session, Unfinished};
 use crate::types::{
@@ -16,6 +16,9 @@ use crate::types::{
 /// Frames with less payload than this are gathered by copying, so that a delivery in tiny frames
 /// does not take many times its size.
 const GATHER_BYTES_MAX: usize = 1_024;
+/// A delivery that is too long for its link is read, and dropped, up to here: a program that sends
+/// one such message hears of it by its outcome and keeps the link.
+const DROPPED_BYTES_MAX: u64 = 2 * towline_types::limits::TRANSFER_BYTES_MAX;
 /// The largest credit that fits serial numbers (RFC 1982).
 const CREDIT_MAX: u32 = i32::MAX as u32;
 
@@ -215,24 +218,51 @@ impl Receiving {
             if aborted {
                 return Ok(Some(self.aborted(id)));
             }
-            check_bytes(id.index, self, bytes)?;
-            if !more {
+            if !more && !self.is_too_long(bytes) {
                 return Ok(Some(Event::Transfer(partial.into_event(id, Payload::from(payload)))));
             }
-            self.put_partial(Box::new(partial.with(payload)), unfinished)?;
-            return Ok(None);
+            return self.go_on(id, (partial, payload), more, unfinished);
         };
         let partial = next_frame(*partial, transfer)?;
         if aborted {
             return Ok(Some(self.aborted(id)));
         }
-        check_bytes(id.index, self, partial.bytes.saturating_add(bytes))?;
-        let partial = partial.with(payload);
-        if !more {
-            return Ok(Some(Event::Transfer(partial.finish(id))));
+        self.go_on(id, (partial, payload), more, unfinished)
+    }
+
+    /// Adds a frame's payload to its delivery, which waits for `more` or is told. What the link does
+    /// not take is counted and dropped, so that its end can be refused and the link stays; a
+    /// delivery without an end detaches the link.
+    fn go_on(
+        &mut self,
+        id: LinkId,
+        (partial, payload): (Partial, Bytes),
+        more: bool,
+        unfinished: &mut Unfinished,
+    ) -> Result<Option<Event>, Violation> {
+        let bytes = payload.len() as u64;
+        let total = partial.bytes.saturating_add(partial.dropped).saturating_add(bytes);
+        if total > DROPPED_BYTES_MAX {
+            let error = Error::new(condition::MESSAGE_SIZE_EXCEEDED, "a message without an end");
+            return Err(Violation::Link(id.index, error));
         }
-        self.put_partial(Box::new(partial), unfinished)?;
-        Ok(None)
+        let too_long = self.is_too_long(total);
+        let partial = if too_long { partial.drop_all(total) } else { partial.with(payload) };
+        if more {
+            self.put_partial(Box::new(partial), unfinished)?;
+            return Ok(None);
+        }
+        let bytes_max = self.message_bytes_max;
+        let transfer = partial.finish(id);
+        Ok(Some(if too_long {
+            Event::TooLong(Box::new(TooLong { transfer, bytes: total, bytes_max }))
+        } else {
+            Event::Transfer(transfer)
+        }))
+    }
+
+    const fn is_too_long(&self, bytes: u64) -> bool {
+        self.message_bytes_max != 0 && bytes > self.message_bytes_max
     }
 
     /// An aborted delivery used up credit, and nothing else shows that.
@@ -268,6 +298,7 @@ fn first_frame(
         payload: Payload::Empty,
         gathered: BytesMut::new(),
         bytes: 0,
+        dropped: 0,
     })
 }
 
@@ -307,16 +338,6 @@ fn next_frame(mut partial: Partial, transfer: Transfer) -> Result<Partial, Viola
     Ok(partial)
 }
 
-fn check_bytes(index: u16, receiving: &Receiving, bytes: u64) -> Result<(), Violation> {
-    let bytes_max = receiving.message_bytes_max;
-    if bytes_max != 0 && bytes > bytes_max {
-        let text = format!("a message of more than {bytes_max} bytes");
-        let error = Error::new(condition::MESSAGE_SIZE_EXCEEDED, &text);
-        return Err(Violation::Link(index, error));
-    }
-    Ok(())
-}
-
 impl Partial {
     /// Adds the payload of one frame.
     fn with(mut self, payload: Bytes) -> Partial {
@@ -327,6 +348,15 @@ impl Partial {
             self.flush();
             self.payload.push(payload);
         }
+        self
+    }
+
+    /// Keeps nothing but the count: it is more than the link takes.
+    fn drop_all(mut self, total: u64) -> Partial {
+        self.payload = Payload::Empty;
+        self.gathered = BytesMut::new();
+        self.bytes = 0;
+        self.dropped = total;
         self
     }
 

@@ -11,7 +11,7 @@ use crate::link::{Partial, Receiving, Violation};
 use crate::types::{Error, condition};
 
 /// Bytes of all unfinished deliveries of a connection: two of the largest messages.
-pub(crate) const UNFINISHED_BYTES_MAX: u64 = 2 * limits::MESSAGE_BYTES_MAX;
+pub(crate) const UNFINISHED_BYTES_MAX: u64 = 2 * limits::TRANSFER_BYTES_MAX;
 
 /// See the [module](self).
 #[derive(Debug, Default)]
@@ -91,6 +91,7 @@ mod tests {
             payload: Payload::Empty,
             gathered: BytesMut::new(),
             bytes,
+            dropped: 0,
         })
     }
 
@@ -99,7 +100,7 @@ mod tests {
         let mut unfinished = Unfinished::default();
         let mut links: [Receiving; 3] = Default::default();
         for link in &mut links[..2] {
-            assert!(link.put_partial(partial(limits::MESSAGE_BYTES_MAX), &mut unfinished).is_ok());
+            assert!(link.put_partial(partial(limits::TRANSFER_BYTES_MAX), &mut unfinished).is_ok());
         }
         let Err(Violation::Connection(error)) = links[2].put_partial(partial(1), &mut unfinished)
         else {

@@ -5,7 +5,7 @@
 //! keep what is persistent. Else it stays where it is and is delivered again: nothing is ever lost
 //! here.
 
-use towline_types::Time;
+use towline_types::{Time, limits};
 
 use super::LazyFacts;
 use crate::fact::Fact;
@@ -141,13 +141,19 @@ impl QueueManager {
         let resolved = self.catalogue.resolve(name).ok()?;
         let target = self.queues.get(&resolved.queue.id)?;
         let attributes = &target.definition.attributes;
+        let bytes = source.body(spot).map_or(0, |body| body_bytes(&body));
+        // How much of it is around the body is not known any more: what its own queue took, a queue
+        // of the same MAXMSGL takes.
+        let as_long =
+            source.definition.attributes.message_bytes_max <= attributes.message_bytes_max;
+        let around = if as_long { limits::ENVELOPE_BYTES_MAX } else { 0 };
+        let bytes_max = attributes.message_bytes_max.saturating_add(around);
         let usable = target.id() != from
             && !target.deleting
             && attributes.put_enabled
             && resolved.alias.is_none_or(|alias| alias.put_enabled)
             && target.depth() < attributes.depth_max
-            && source.body(spot).map_or(0, |body| body_bytes(&body))
-                <= attributes.message_bytes_max
+            && bytes <= bytes_max
             && !(message.persistent && target.definition.kind == QueueKind::TemporaryDynamic);
         usable.then(|| target.id())
     }

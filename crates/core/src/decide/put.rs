@@ -76,10 +76,12 @@ impl QueueManager {
         if !attributes.put_enabled {
             return Err(Refusal::PutInhibited(target.name.clone()));
         }
-        let bytes = message.content.len() as u64;
+        let around = message.envelope_bytes.min(limits::ENVELOPE_BYTES_MAX);
+        let bytes = (message.content.len() as u64).saturating_sub(around);
         let bytes_max = attributes.message_bytes_max.min(self.limits.message_bytes_max);
         if bytes > bytes_max {
-            let queue = target.name.clone();
+            let queue = (attributes.message_bytes_max <= self.limits.message_bytes_max)
+                .then(|| target.name.clone());
             return Err(Refusal::MessageTooLong { queue, bytes, bytes_max });
         }
         let depth_max = attributes.depth_max;

@@ -78,6 +78,32 @@ fn a_message_longer_than_maxmsgl_is_refused() {
     rig.put("Q", "abc");
     let refused = rig.put_with("Q", message("abcd")).unwrap_err();
     assert!(matches!(refused, Refusal::MessageTooLong { bytes: 4, bytes_max: 3, .. }));
+    assert!(refused.to_string().contains("MAXMSGL(3) of queue 'Q'"), "{refused}");
+}
+
+#[test]
+fn maxmsgl_counts_the_body_and_what_is_around_it_only_beyond_64_kib() {
+    let mut rig = Rig::new();
+    rig.define("Q");
+    let changes = LocalChanges { message_bytes_max: Some(3), ..LocalChanges::default() };
+    rig.alter("Q", &changes);
+    let around =
+        |content: &str, envelope_bytes: u64| NewMessage { envelope_bytes, ..message(content) };
+    assert!(rig.put_with("Q", around("xxxxabc", 4)).is_ok(), "a body of exactly MAXMSGL bytes");
+    assert!(rig.put_with("Q", around("xxxxabcd", 4)).is_err(), "one more");
+    let long = "x".repeat(usize::try_from(limits::ENVELOPE_BYTES_MAX).unwrap());
+    assert!(rig.put_with("Q", around(&long, long.len() as u64)).is_ok());
+    let longer = long + "xxxx";
+    assert!(rig.put_with("Q", around(&longer, longer.len() as u64)).is_err());
+}
+
+#[test]
+fn a_message_too_long_for_the_queue_manager_names_it() {
+    let mut rig = Rig::with(Limits { message_bytes_max: 3, ..Limits::default() });
+    rig.define("Q");
+    let refused = rig.put_with("Q", message("abcd")).unwrap_err();
+    assert!(matches!(refused, Refusal::MessageTooLong { queue: None, bytes: 4, bytes_max: 3 }));
+    assert!(refused.to_string().contains("maxmsgl = 3 of the queue manager"), "{refused}");
 }
 
 #[test]

@@ -30,7 +30,7 @@ impl Front {
                 self.reject(delivery, None, refusal);
             }
             Ok((kind, text, correlation)) => {
-                let in_flight = InFlight { delivery, bytes: 0 };
+                let in_flight = InFlight { delivery, bytes: 0, tag: None };
                 let token = self.in_flight.insert(in_flight) as u64;
                 self.admin_correlations.insert(token, correlation);
                 requests.push(Request::Admin { token, kind, text });

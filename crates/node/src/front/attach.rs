@@ -13,13 +13,13 @@ use towline_core::{ConsumerId, Refusal};
 use towline_types::limits;
 
 use super::links::{LinkUse, Opening};
-use super::{Front, NOBODY, error};
+use super::{Front, NOBODY, error, refused, topics};
 use crate::request::{ConsumerOpened, LinkToken, ProducerOpened, Request, Terminus};
 
 /// Address of the administration node.
 pub(super) const ADMIN_ADDRESS: &str = "$admin";
 /// Credit of links that carry few messages.
-const CONTROL_CREDIT: u32 = 100;
+pub(super) const CONTROL_CREDIT: u32 = 100;
 /// Name and descriptor of the selector filter (apache.org filters registry).
 const SELECTOR_FILTER: &str = "apache.org:selector-filter:string";
 const SELECTOR_FILTER_CODE: u64 = 0x0000_468C_0000_0004;
@@ -52,10 +52,10 @@ impl Front {
 
     fn attach_coordinator(&mut self, attached: Attached) {
         let link = attached.link;
-        // A source that names no outcomes is that of a client that understands all of them.
-        let rejects = attached.source.as_deref().is_none_or(|source| {
-            source.outcomes.is_empty() || source.outcomes.contains("amqp:rejected:list")
-        });
+        let rejects = attached
+            .source
+            .as_deref()
+            .is_none_or(|source| refused::knows_rejected(&source.outcomes));
         self.links.insert(link, LinkUse::Coordinator { credit: CONTROL_CREDIT, rejects });
         let capabilities = ["amqp:local-transactions", "amqp:multi-txns-per-ssn"];
         let offered = towline_amqp::types::Coordinator {
@@ -82,8 +82,13 @@ impl Front {
             Some(LinkTarget::Target(target)) => target,
             _ => return Err(Error::new(condition::INVALID_FIELD, "an attach needs a target")),
         };
-        let (address, topic) = (target.address.as_deref(), is_topic(&target.capabilities));
-        match self.place(address, target.dynamic, topic)? {
+        let address = target.address.as_deref();
+        check_topic(&target.capabilities, address)?;
+        let rejects = attached
+            .source
+            .as_deref()
+            .is_none_or(|source| refused::knows_rejected(&source.outcomes));
+        match self.place(address, target.dynamic) {
             Place::Terminus(terminus) => {
                 let used_for =
                     LinkUse::Opening(Box::new(Opening { attached: attached.clone(), flow: None }));
@@ -91,13 +96,14 @@ impl Front {
                 requests.push(Request::OpenProducer { link, terminus });
             }
             Place::Anonymous => {
-                let used_for = LinkUse::AnonymousProducer { credit: limits::PRODUCER_CREDIT };
-                self.accept_producer(attached, used_for, None, limits::MESSAGE_BYTES_MAX);
+                let credit = limits::PRODUCER_CREDIT;
+                let used_for = LinkUse::AnonymousProducer { credit, rejects };
+                self.accept_producer(attached, used_for, None, limits::TRANSFER_BYTES_MAX);
             }
             Place::Admin => {
                 self.check_administrator()?;
                 let used_for = LinkUse::AdminRequests { credit: limits::PRODUCER_CREDIT };
-                self.accept_producer(attached, used_for, None, limits::MESSAGE_BYTES_DEFAULT);
+                self.accept_producer(attached, used_for, None, limits::ADMIN_REQUEST_BYTES_MAX);
             }
         }
         Ok(())
@@ -109,10 +115,16 @@ impl Front {
         requests: &mut Vec<Request>,
     ) -> Result<(), Error> {
         let Some(source) = attached.source.as_deref() else {
-            return Err(Error::new(condition::INVALID_FIELD, "an attach needs a source"));
+            // So a client asks what subscription it has under a name (AMQP JMS binding).
+            let text = "no subscription of that name: topics are not supported yet";
+            return Err(Error::new(condition::NOT_FOUND, text));
         };
-        let (address, topic) = (source.address.as_deref(), is_topic(&source.capabilities));
-        match self.place(address, source.dynamic, topic)? {
+        let address = source.address.as_deref();
+        check_topic(&source.capabilities, address)?;
+        if let Some(what) = topics::subscription(&attached, source) {
+            return Err(topics::unsupported(what));
+        }
+        match self.place(address, source.dynamic) {
             Place::Terminus(terminus) => {
                 let selector = selector_of(&source.filter)?;
                 let browse = source.distribution_mode == Some(DistributionMode::Copy);
@@ -152,21 +164,15 @@ impl Front {
         Err(Error::new(condition::UNAUTHORIZED_ACCESS, text))
     }
 
-    fn place(&self, address: Option<&str>, dynamic: bool, topic: bool) -> Result<Place, Error> {
-        if dynamic {
-            return Ok(Place::Terminus(Terminus::Dynamic(self.default_model.to_string())));
-        }
+    fn place(&self, address: Option<&str>, dynamic: bool) -> Place {
         match address {
-            None | Some("") => Ok(Place::Anonymous),
-            Some(ADMIN_ADDRESS) => Ok(Place::Admin),
-            Some(address) => match address.strip_prefix("queue://") {
-                Some(name) => Ok(Place::Terminus(Terminus::Queue(name.to_owned()))),
-                None if topic || address.starts_with("topic://") => Err(Error::new(
-                    condition::NOT_IMPLEMENTED,
-                    "topics are not supported by this version; use a queue",
-                )),
-                None => Ok(Place::Terminus(Terminus::Queue(address.to_owned()))),
-            },
+            _ if dynamic => Place::Terminus(Terminus::Dynamic(self.default_model.to_string())),
+            None | Some("") => Place::Anonymous,
+            Some(ADMIN_ADDRESS) => Place::Admin,
+            Some(address) => {
+                let name = address.strip_prefix("queue://").unwrap_or(address);
+                Place::Terminus(Terminus::Queue(name.to_owned()))
+            }
         }
     }
 
@@ -183,8 +189,14 @@ impl Front {
             return;
         };
         match result {
-            Ok(ProducerOpened { producer, address, message_bytes_max }) => {
-                let used_for = LinkUse::Producer { producer, credit: limits::PRODUCER_CREDIT };
+            Ok(ProducerOpened { producer, address, message_bytes_max, limit_of }) => {
+                let rejects = attached
+                    .source
+                    .as_deref()
+                    .is_none_or(|source| refused::knows_rejected(&source.outcomes));
+                let credit = limits::PRODUCER_CREDIT;
+                let used_for = LinkUse::Producer { producer, credit, rejects, limit_of };
+                let message_bytes_max = message_bytes_max + limits::ENVELOPE_BYTES_MAX;
                 self.accept_producer(attached, used_for, Some(&address), message_bytes_max);
             }
             Err(refusal) => self.refuse(attached.link, &refusal),
@@ -347,8 +359,11 @@ impl Front {
 const OUTCOMES: [&str; 4] =
     ["amqp:accepted:list", "amqp:rejected:list", "amqp:released:list", "amqp:modified:list"];
 
-fn is_topic(capabilities: &Symbols) -> bool {
-    capabilities.iter().any(|capability| capability == "topic" || capability == "temporary-topic")
+fn check_topic(capabilities: &Symbols, address: Option<&str>) -> Result<(), Error> {
+    if topics::is_wanted(capabilities, address) {
+        return Err(topics::unsupported(address.unwrap_or("a temporary topic")));
+    }
+    Ok(())
 }
 
 /// The selector among the filters of a source; filters that we do not know are left out of our

@@ -93,7 +93,7 @@ impl Front {
             }
             // An aborted delivery uses credit up without a transfer.
             LinkUse::Producer { credit, .. }
-            | LinkUse::AnonymousProducer { credit }
+            | LinkUse::AnonymousProducer { credit, .. }
             | LinkUse::Coordinator { credit, .. }
             | LinkUse::AdminRequests { credit } => {
                 *credit = flow.credit;

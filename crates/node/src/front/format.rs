@@ -16,7 +16,7 @@
 //! Invariant: content that came from a client begins with no delivery annotations (they are for one
 //! hop, and taken off), so what stands there is ours.
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{BufMut, BytesMut};
 use towline_types::Payload;
 
 /// All but the format itself.
@@ -25,16 +25,21 @@ const MARK: &[u8; 29] = b"\x00\x53\x71\xc1\x1c\x02\xa3\x14x-opt-message-format\x
 const FORMAT_BYTES: usize = 4;
 
 /// The content with its format.
-pub(super) fn with_format(content: Bytes, format: u32) -> Payload {
+pub(super) fn with_format(content: Payload, format: u32) -> Payload {
     if format == 0 {
-        return Payload::from(content);
+        return content;
     }
     let mut mark = BytesMut::with_capacity(MARK.len() + FORMAT_BYTES);
     mark.put_slice(MARK);
     mark.put_u32(format);
     let mut marked = Payload::from(mark.freeze());
-    marked.push(content);
+    content.pieces().iter().for_each(|piece| marked.push(piece.clone()));
     marked
+}
+
+/// How much longer the content is with its format.
+pub(super) const fn mark_bytes(format: u32) -> usize {
+    if format == 0 { 0 } else { MARK.len() + FORMAT_BYTES }
 }
 
 /// The format, and the content as it came.
@@ -56,8 +61,8 @@ mod tests {
 
     use super::*;
 
-    fn content() -> Bytes {
-        MessageBuilder::new().value(Value::String("body"))
+    fn content() -> Payload {
+        Payload::from(MessageBuilder::new().value(Value::String("body")))
     }
 
     #[test]
@@ -65,15 +70,15 @@ mod tests {
         for format in [1, 0x8001_3700, u32::MAX] {
             // As it comes from the log: in one piece.
             let stored = Payload::from(with_format(content(), format).to_owned_bytes());
-            assert_eq!(without_format(stored), (format, Payload::from(content())));
+            assert_eq!(without_format(stored), (format, content()));
         }
     }
 
     #[test]
     fn format_0_costs_no_byte() {
         let stored = with_format(content(), 0);
-        assert_eq!(stored, Payload::from(content()));
-        assert_eq!(without_format(stored), (0, Payload::from(content())));
+        assert_eq!(stored, content());
+        assert_eq!(without_format(stored), (0, content()));
     }
 
     #[test]

@@ -21,11 +21,17 @@ pub(super) enum LinkUse {
         producer: ProducerId,
         /// Deliveries that the peer may still send.
         credit: u32,
+        /// The peer understands that a message is rejected.
+        rejects: bool,
+        /// The queue that limits the length of messages; `None`: the queue manager does.
+        limit_of: Option<Box<str>>,
     },
     /// Messages arrive that name their queue themselves.
     AnonymousProducer {
         /// Deliveries that the peer may still send.
         credit: u32,
+        /// The peer understands that a message is rejected.
+        rejects: bool,
     },
     /// Messages leave.
     Consumer {

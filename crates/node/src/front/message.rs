@@ -9,19 +9,32 @@ use towline_amqp::types::{DeliveryState, Error, Outcome as AmqpOutcome, TxnId, c
 use towline_core::{DeadLetter, NewMessage, Outcome, UnitId};
 use towline_types::{Payload, Time};
 
-use super::format;
+use super::{format, topics};
+
+/// The message-format of many messages in one transfer, as Azure's clients send them.
+const BATCH_FORMAT: u32 = 0x8001_3700;
 
 /// Reads what the rules must know of a message that arrived in this message-format. The second part
 /// is where it wants to go; only a link without a target asks (`wants_to`).
 ///
 /// # Errors
-/// `amqp:decode-error` when the message is not well formed: it would fail whoever gets it.
+/// `amqp:decode-error` when the message is not well formed, or has no section at all (3.2): it would
+/// fail whoever gets it. `amqp:not-implemented` for a batch, and for a topic.
 pub(super) fn from_payload(
     now: Time,
     payload: &Payload,
     format: u32,
     wants_to: bool,
 ) -> Result<(NewMessage, Option<String>), Error> {
+    if format == BATCH_FORMAT {
+        let text = "message-format 0x80013700 (many messages in one) is not supported yet; send \
+                    each message by itself, with message-format 0";
+        return Err(Error::new(condition::NOT_IMPLEMENTED, text));
+    }
+    if payload.is_empty() {
+        let text = "the message is malformed: it has no section, not even a body";
+        return Err(Error::new(condition::DECODE_ERROR, text));
+    }
     let whole = payload.to_contiguous();
     let malformed = |error: towline_amqp::codec::DecodeError| {
         Error::new(condition::DECODE_ERROR, &format!("the message is malformed: {error}"))
@@ -40,9 +53,13 @@ pub(super) fn from_payload(
         expires_at: by_ttl.or(absolute),
         correlation_hash: properties.correlation_id.map_or(0, |id| id.correlation_id_hash()),
         message_id_hash: properties.message_id.as_ref().map_or(0, MessageId::message_id_hash),
-        content: format::with_format(whole.slice(sections.content_start()..), format),
+        content: format::with_format(sections.in_order(&whole), format),
+        envelope_bytes: (sections.envelope_bytes(&whole) + format::mark_bytes(format)) as u64,
     };
     let to = properties.to.filter(|_| wants_to);
+    if wants_to && topics::is_destination(to, sections.message_annotations(&whole).as_ref()) {
+        return Err(topics::unsupported(to.unwrap_or("the message's destination")));
+    }
     Ok((message, to.map(|to| to.strip_prefix("queue://").unwrap_or(to).to_owned())))
 }
 

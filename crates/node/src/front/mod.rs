@@ -11,6 +11,8 @@ mod format;
 mod links;
 mod message;
 mod redirect;
+mod refused;
+mod topics;
 mod transfer;
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -19,7 +21,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use slab::Slab;
 use towline_amqp::sasl::{Claim, ScramCredentials};
-use towline_amqp::types::{Error, SaslCode, condition};
+use towline_amqp::types::{DeliveryTag, Error, SaslCode, condition};
 use towline_amqp::{Connection, Event, IncomingId, LinkId, Opened, Outgoing, ServerOptions};
 use towline_core::{ConsumerId, UnitId};
 use towline_types::{Payload, Time};
@@ -84,6 +86,8 @@ enum Ending {
 struct InFlight {
     delivery: IncomingId,
     bytes: usize,
+    /// What the peer calls it, where a refusal must say so (an anonymous link).
+    tag: Option<DeliveryTag>,
 }
 
 /// A unit of work that this connection declared.
@@ -226,7 +230,9 @@ impl Front {
         requests: &mut Vec<Request>,
     ) {
         match response {
-            Response::Put { token, unit, result } => self.put_answered(token, unit, result),
+            Response::Put { token, unit, result } => {
+                self.put_answered(token, unit, result, requests);
+            }
             Response::Deliver(delivery) => self.deliver(now, &delivery, body),
             Response::Settled { link, sequence, unit, outcome, result } => {
                 self.settled(link, sequence, (outcome, unit), result, requests);
@@ -271,6 +277,7 @@ impl Front {
     fn take_event(&mut self, now: Time, event: Event, requests: &mut Vec<Request>) {
         match event {
             Event::Transfer(transfer) => self.transfer(now, transfer, requests),
+            Event::TooLong(too_long) => self.too_long(&too_long, requests),
             Event::Outcome { link, key, state, settled } => {
                 self.outcome(link, key, state.as_ref(), settled, requests);
             }

@@ -9,7 +9,9 @@ use towline_amqp::{IncomingId, LinkId, Transfer, coordinator};
 use towline_core::{Refusal, UnitId};
 use towline_types::{Time, limits};
 
+use super::attach::CONTROL_CREDIT;
 use super::links::LinkUse;
+use super::refused::Refused;
 use super::{Front, InFlight, NOBODY, OpenUnit, error, message};
 use crate::request::{ProducerId, PutTo, Request};
 
@@ -17,12 +19,12 @@ impl Front {
     pub(super) fn transfer(&mut self, now: Time, transfer: Transfer, requests: &mut Vec<Request>) {
         let Some(link) = self.links.get_mut(transfer.link) else { return };
         match &mut link.used_for {
-            LinkUse::Producer { producer, credit } => {
+            LinkUse::Producer { producer, credit, .. } => {
                 *credit = credit.saturating_sub(1);
                 let producer = *producer;
                 self.put(now, transfer, Some(producer), requests);
             }
-            LinkUse::AnonymousProducer { credit } => {
+            LinkUse::AnonymousProducer { credit, .. } => {
                 *credit = credit.saturating_sub(1);
                 self.put(now, transfer, None, requests);
             }
@@ -49,26 +51,30 @@ impl Front {
         requests: &mut Vec<Request>,
     ) {
         let delivery = transfer.delivery;
+        let tag = producer.is_none().then_some(transfer.tag);
+        let mut refused = Refused { delivery, tag, unit: None, avoidable: true };
         let unit = match self.open_unit_of(transfer.state.as_ref()) {
             Ok(unit) => unit,
-            Err(error) => return self.reject(delivery, None, error),
+            Err(error) => return self.refuse_message(refused, error, requests),
         };
+        refused.unit = unit;
         let bytes = transfer.payload.len();
         let (payload, format) = (&transfer.payload, transfer.message_format);
         let parsed = message::from_payload(now, payload, format, producer.is_none());
         let (message, to) = match parsed {
             Ok(parsed) => parsed,
-            Err(error) => return self.reject(delivery, unit, error),
+            Err(error) => return self.refuse_message(refused, error, requests),
         };
         let target = match (producer, to) {
             (Some(producer), _) => PutTo::Producer(producer),
             (None, Some(name)) => PutTo::Name(name),
             (None, None) => {
                 let text = "on an anonymous link each message needs `to`";
-                return self.reject(delivery, unit, Error::new(condition::INVALID_FIELD, text));
+                let error = Error::new(condition::INVALID_FIELD, text);
+                return self.refuse_message(refused, error, requests);
             }
         };
-        let token = self.in_flight.insert(InFlight { delivery, bytes });
+        let token = self.in_flight.insert(InFlight { delivery, bytes, tag });
         self.incoming_bytes += bytes;
         let token = token as u64;
         // Asked for even when the sender settled it: the answer frees what it holds here.
@@ -89,10 +95,14 @@ impl Front {
     }
 
     pub(super) fn take_in_flight(&mut self, token: u64) -> Option<IncomingId> {
+        self.take_put(token).map(|in_flight| in_flight.delivery)
+    }
+
+    fn take_put(&mut self, token: u64) -> Option<InFlight> {
         let slot = usize::try_from(token).ok()?;
         let in_flight = self.in_flight.try_remove(slot)?;
         self.incoming_bytes -= in_flight.bytes;
-        Some(in_flight.delivery)
+        Some(in_flight)
     }
 
     pub(super) fn put_answered(
@@ -100,8 +110,9 @@ impl Front {
         token: u64,
         unit: Option<UnitId>,
         result: Result<(), Refusal>,
+        requests: &mut Vec<Request>,
     ) {
-        let Some(delivery) = self.take_in_flight(token) else { return };
+        let Some(InFlight { delivery, tag, .. }) = self.take_put(token) else { return };
         match result {
             Ok(()) => {
                 let state = match unit {
@@ -114,7 +125,10 @@ impl Front {
                 self.machine.settle_incoming(delivery, state);
                 self.refill(delivery.link);
             }
-            Err(refusal) => self.reject(delivery, unit, error::of_refusal(&refusal)),
+            Err(refusal) => {
+                let refused = Refused { delivery, tag, unit, avoidable: false };
+                self.refuse_message(refused, error::of_refusal(&refusal), requests);
+            }
         }
     }
 
@@ -138,16 +152,19 @@ impl Front {
     /// Grants credit again when half of it is used up.
     pub(super) fn refill(&mut self, link: LinkId) {
         let Some(known) = self.links.get_mut(link) else { return };
-        let (LinkUse::Producer { credit, .. }
-        | LinkUse::AnonymousProducer { credit }
-        | LinkUse::Coordinator { credit, .. }
-        | LinkUse::AdminRequests { credit }) = &mut known.used_for
-        else {
-            return;
+        let (credit, whole) = match &mut known.used_for {
+            LinkUse::Producer { credit, .. }
+            | LinkUse::AnonymousProducer { credit, .. }
+            | LinkUse::AdminRequests { credit } => (credit, limits::PRODUCER_CREDIT),
+            LinkUse::Coordinator { credit, .. } => (credit, CONTROL_CREDIT),
+            LinkUse::Opening(_)
+            | LinkUse::Abandoned
+            | LinkUse::Consumer { .. }
+            | LinkUse::AdminReplies { .. } => return,
         };
-        if *credit <= limits::PRODUCER_CREDIT / 2 {
-            *credit = limits::PRODUCER_CREDIT;
-            self.machine.set_credit(link, limits::PRODUCER_CREDIT);
+        if *credit <= whole / 2 {
+            *credit = whole;
+            self.machine.set_credit(link, whole);
         }
     }
 
@@ -160,7 +177,7 @@ impl Front {
                 return self.reject(delivery, None, Error::new(condition::DECODE_ERROR, &text));
             }
         };
-        let token = self.in_flight.insert(InFlight { delivery, bytes: 0 }) as u64;
+        let token = self.in_flight.insert(InFlight { delivery, bytes: 0, tag: None }) as u64;
         match command {
             CoordinatorCommand::Declare(_) => requests.push(Request::Declare { token }),
             CoordinatorCommand::Discharge(discharge) => {

@@ -242,7 +242,9 @@ impl Instance {
         let slot = self.producers.insert(Producer { connection, target, dynamic });
         let producer = ProducerId(slot as u64);
         self.holdings.producers.insert(connection, producer);
-        Ok(ProducerOpened { producer, address: name, message_bytes_max })
+        let by_queue = message_bytes_max < self.rules.limits().message_bytes_max;
+        let limit_of = by_queue.then(|| Box::from(name.as_str()));
+        Ok(ProducerOpened { producer, address: name, message_bytes_max, limit_of })
     }
 
     fn make_dynamic(

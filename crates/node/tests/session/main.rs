@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
+mod arriving;
 mod log;
 mod rig;
 mod selection;
@@ -258,7 +259,7 @@ fn a_message_keeps_its_format_over_a_restart_and_selectors_see_its_properties() 
     rig.define("Q");
     let mut client = rig.connect();
     let sender = rig.sender(&mut client, "Q");
-    let batch = message("batch").durable().format(0x8001_3700).property("color", "red");
+    let batch = message("batch").durable().format(0x8001_3701).property("color", "red");
     rig.send(&mut client, sender, 1, batch);
     rig.send(&mut client, sender, 2, message("plain").durable().property("color", "red"));
     let mut rig = rig.restart();
@@ -267,7 +268,7 @@ fn a_message_keeps_its_format_over_a_restart_and_selectors_see_its_properties() 
     rig.credit(&mut client, receiver, 5);
     let got = rig.received_whole(&mut client);
     let got: Vec<_> = got.iter().map(|got| (got.message_format, got.body())).collect();
-    assert_eq!(got, [(0x8001_3700, "batch".to_owned()), (0, "plain".to_owned())]);
+    assert_eq!(got, [(0x8001_3701, "batch".to_owned()), (0, "plain".to_owned())]);
 }
 
 #[test]

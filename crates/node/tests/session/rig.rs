@@ -1,5 +1,6 @@
 //! The bench on which client and instance stand.
 
+mod raw;
 mod units;
 
 use std::collections::VecDeque;
@@ -10,7 +11,7 @@ use towline_amqp::codec::{Map, Value};
 use towline_amqp::sasl::{Claim, ClientLogin, Mechanism, ScramCredentials};
 use towline_amqp::sections::Sections;
 use towline_amqp::types::{
-    DeliveryState, DistributionMode, LinkTarget, Role, SaslCode, Source, Target, TxnId,
+    DeliveryState, DistributionMode, Error, LinkTarget, Role, SaslCode, Source, Target, TxnId,
 };
 use towline_amqp::types::{ReceiverSettleMode, SenderSettleMode};
 use towline_amqp::{

@@ -109,6 +109,11 @@ impl Shown {
                     assert!(transfer.payload.len() <= 12);
                     self.deliveries.push(transfer.delivery);
                 }
+                Event::TooLong(told) => {
+                    assert!(self.live.contains(&told.transfer.link), "a delivery of a dead link");
+                    assert!(told.bytes > 12 && told.transfer.payload.is_empty());
+                    self.deliveries.push(told.transfer.delivery);
+                }
                 Event::Outcome { link, key, .. } => {
                     assert!(self.live.contains(&link), "an outcome of a dead link");
                     self.keys.push((link, key));

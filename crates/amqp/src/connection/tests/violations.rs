@@ -361,14 +361,48 @@ fn a_transfer_before_our_attach_detaches_the_link() {
     detaches(&mut peer, &condition::TRANSFER_LIMIT_EXCEEDED);
 }
 
+/// The next event, which must tell of a message that was too long: its length.
+fn too_long(peer: &mut Peer) -> u64 {
+    match peer.event() {
+        Event::TooLong(told) => {
+            assert_eq!((told.bytes_max, told.transfer.payload.len()), (10_000, 0));
+            told.bytes
+        }
+        other => panic!("expected a message that is too long, got {other:?}"),
+    }
+}
+
+// 2.7.3, max-message-size: what is too long is refused by its outcome, and the link goes on.
 #[test]
-fn a_message_over_max_message_size_detaches_the_link_in_the_middle() {
+fn a_message_over_max_message_size_is_dropped_and_told_at_its_end() {
     let (mut peer, _) = sending_peer(5);
     let part = "x".repeat(4_000);
     peer.send(&format!("transfer handle=0 delivery-id=0 tag=t more payload={part}"));
     peer.send(&format!("transfer handle=0 more payload={part}"));
-    peer.no_event();
+    assert_eq!(peer.connection.unfinished_bytes(), 8_000);
     peer.send(&format!("transfer handle=0 more payload={part}"));
+    assert_eq!(peer.connection.unfinished_bytes(), 0, "nothing of it is held any more");
+    peer.send("transfer handle=0 more payload=y");
+    peer.no_event();
+    peer.send("transfer handle=0 payload=z");
+    assert_eq!(too_long(&mut peer), 12_002);
+    peer.send("transfer handle=0 delivery-id=1 tag=t payload=next");
+    assert_eq!(transfer(&mut peer).payload.len(), 4);
+    peer.expect_nothing();
+}
+
+#[test]
+fn a_message_without_an_end_detaches_the_link() {
+    let (mut peer, _) = sending_peer(5);
+    let part = "x".repeat(60_000);
+    let more = text::encode(&format!("transfer handle=0 more payload={part}"));
+    peer.send("transfer handle=0 delivery-id=0 tag=t more payload=x");
+    for _ in 0..2 * limits::TRANSFER_BYTES_MAX / 60_000 {
+        peer.send_bytes(&more);
+        peer.no_event();
+        while peer.next_frame().is_some() {}
+    }
+    peer.send_bytes(&more);
     detaches(&mut peer, &condition::MESSAGE_SIZE_EXCEEDED);
 }
 
@@ -378,7 +412,7 @@ fn a_message_of_exactly_max_message_size_is_taken() {
     peer.send(&format!("transfer handle=0 delivery-id=0 tag=t payload={}", "x".repeat(10_000)));
     assert_eq!(transfer(&mut peer).payload.len(), 10_000);
     peer.send(&format!("transfer handle=0 delivery-id=1 tag=t payload={}", "x".repeat(10_001)));
-    detaches(&mut peer, &condition::MESSAGE_SIZE_EXCEEDED);
+    assert_eq!(too_long(&mut peer), 10_001);
 }
 
 #[test]
