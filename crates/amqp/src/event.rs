@@ -17,7 +17,7 @@ use crate::codec::{Map, Symbols};
 use crate::sasl::Claim;
 use crate::types::{
     DeliveryState, DeliveryTag, Error, LinkTarget, ReceiverSettleMode, Role, SenderSettleMode,
-    Source,
+    Source, TxnId,
 };
 
 /// A session of this connection. Stays unique after the session ended: a late command is ignored.
@@ -102,6 +102,13 @@ pub enum Event {
         state: Option<DeliveryState>,
         /// Whether the peer has forgotten the delivery.
         settled: bool,
+    },
+    /// The peer gave its word in a transaction on deliveries of which at least one is not open: their
+    /// link is detached, they are settled, or they never were. The transaction must not succeed as
+    /// though that outcome were in it (4.4.2).
+    OutcomeLost {
+        /// The transaction.
+        txn_id: TxnId,
     },
     /// The peer (sender) settled deliveries that it sent before, by itself or because our outcome
     /// reached it (receiver-settle-mode second). Nothing needs to be answered.

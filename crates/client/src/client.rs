@@ -318,7 +318,10 @@ impl Client {
         match event {
             Event::Opened(opened) => self.opened = Some(*opened),
             // Only servers see these.
-            Event::Login(_) | Event::SessionBegun(_) | Event::SenderSettled { .. } => {}
+            Event::Login(_)
+            | Event::SessionBegun(_)
+            | Event::SenderSettled { .. }
+            | Event::OutcomeLost { .. } => {}
             // Our links take messages of any length.
             Event::TooLong(_) => {}
             Event::SessionEnded { error, .. } => {

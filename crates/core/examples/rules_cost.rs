@@ -98,6 +98,7 @@ impl Driver {
                 sequence: delivery.sequence,
                 outcome: Outcome::Accepted,
                 unit: None,
+                settled: true,
                 reply_wanted: false,
             };
             self.core.settle(Time(1), settlement, &mut self.decision)?;

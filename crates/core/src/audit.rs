@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::QueueManager;
 use crate::party::{StagedBody, StagedPut, Unit};
-use crate::queue::{Queue, State};
+use crate::queue::{Attention, Queue, State};
 
 impl QueueManager {
     /// Checks all invariants, at the cost of looking at everything.
@@ -38,6 +38,8 @@ impl QueueManager {
             );
             assert!(!consumer.browses() || consumer.held.is_empty(), "a browser holds nothing");
             assert!(!consumer.waiting || !consumer.closing, "who was told to go waits for nothing");
+            let looks = consumer.attention != Attention::Plain;
+            assert!(looks || consumer.refused.is_empty(), "who refused something looks");
         }
         for (id, unit) in &self.units {
             let connection = self.connections.get(&unit.connection);
@@ -57,7 +59,8 @@ impl QueueManager {
         let outputs: u32 =
             self.connections.values().filter_map(|found| found.outputs.get(&id)).sum();
         assert_eq!(outputs, queue.open_output, "producers of a queue");
-        let gets = self.units.values().flat_map(|unit| &unit.gets);
+        let late = self.ended_units.values().flat_map(|unit| &unit.late);
+        let gets = self.units.values().flat_map(|unit| &unit.gets).chain(late);
         let staged: Vec<u64> =
             gets.filter(|get| get.queue == id).map(|get| get.spot.sequence).collect();
         assert_eq!(staged.len() as u64, queue.uncommitted_gets, "uncommitted gets");

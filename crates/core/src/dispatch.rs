@@ -10,7 +10,7 @@ use towline_types::Time;
 use crate::effect::{Delivery, Effect, Outputs};
 use crate::fact::Fact;
 use crate::hash::FastMap;
-use crate::party::{Consumer, Cursor};
+use crate::party::{Consumer, Cursor, Holding};
 use crate::queue::{Attention, Away, BLOCKS_AHEAD, Queue, Rank, Search, Spot, State};
 use crate::request::{Candidate, Filter, Match, Selection};
 use crate::{ConsumerId, MessageSequence, QueueId, QueueManager};
@@ -281,6 +281,7 @@ impl Service<'_> {
     fn look(&mut self, id: ConsumerId, cursor: &mut Cursor) -> Look {
         let Some(consumer) = self.consumers.get(&id) else { return Look::Nothing };
         let (attention, filter) = (consumer.attention, consumer.filter.clone());
+        let refuses_some = !consumer.refused.is_empty();
         loop {
             let spot = match self.peek(attention, cursor) {
                 Search::Found(spot) => spot,
@@ -293,6 +294,10 @@ impl Service<'_> {
             if self.queue.entry(spot).is_some_and(|entry| entry.is_expired(self.now)) {
                 self.queue.set_state(spot, State::Leaving);
                 self.expired.push(spot);
+                continue;
+            }
+            if refuses_some && self.is_refused(id, spot) {
+                pass(cursor, spot);
                 continue;
             }
             let answer = filter.as_ref().map_or(Match::Yes, |filter| self.matches(filter, spot));
@@ -312,6 +317,11 @@ impl Service<'_> {
                 (Match::No | Match::NeedContent, _) => pass(cursor, spot),
             }
         }
+    }
+
+    /// Whether this consumer does not get this message again.
+    fn is_refused(&self, id: ConsumerId, spot: Spot) -> bool {
+        self.consumers.get(&id).is_some_and(|found| found.refused.contains(&spot.sequence))
     }
 
     /// The next available message at the cursor.
@@ -410,7 +420,8 @@ impl Service<'_> {
                 self.outputs.facts.push(Fact::Got { queue: self.id, sequence });
             } else {
                 self.queue.set_state(spot, State::Held);
-                consumer.held.insert(spot.sequence, spot.lane);
+                let holding = Holding { lane: spot.lane, failed: false };
+                consumer.held.insert(spot.sequence, holding);
             }
         } else {
             let removed = self.queue.remove(spot);

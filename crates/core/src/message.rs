@@ -93,7 +93,8 @@ pub enum DeadLetterReason {
     BackoutThreshold = 2,
     /// It expired, and the queue manager is configured to keep expired messages.
     Expired = 3,
-    /// The consumer declared that it cannot be delivered there (AMQP modified, undeliverable-here).
+    /// The consumer declared that it cannot be delivered there (AMQP modified, undeliverable-here):
+    /// only in logs of before it became that consumer's affair.
     Undeliverable = 4,
     /// Its content is damaged where the log has it. The message keeps that place, so that it is
     /// whole again when the log is repaired; until then consumers get a note.

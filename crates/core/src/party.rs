@@ -10,7 +10,7 @@ use crate::hash::FastMap;
 use crate::message::Header;
 use crate::queue::{Attention, LANES, Rank, Spot, Visitor};
 use crate::request::{ConsumerMode, Filter, Outcome};
-use crate::{BodyId, ConnectionId, ConsumerId, QueueId, UnitId};
+use crate::{BodyId, ConnectionId, ConsumerId, QueueId, Refusal, UnitId};
 
 /// What a connection has open.
 #[derive(Debug, Default)]
@@ -39,11 +39,22 @@ pub(crate) struct Consumer {
     pub(crate) waiting: bool,
     /// It was told to go: it gets nothing more, but may still settle what it has.
     pub(crate) closing: bool,
-    /// Messages that it has and did not settle, with their lanes.
-    pub(crate) held: FastMap<u64, u8>,
+    /// Messages that it has and did not settle.
+    pub(crate) held: FastMap<u64, Holding>,
+    /// Messages that it does not get again.
+    pub(crate) refused: BTreeSet<u64>,
     pub(crate) cursor: Cursor,
     /// The content of this message must come before it can look further.
     pub(crate) fetching: Option<u64>,
+}
+
+/// A message that a consumer has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Holding {
+    pub(crate) lane: u8,
+    /// A unit of work in which it was settled was rolled back: a backout is counted when it comes
+    /// back to its queue.
+    pub(crate) failed: bool,
 }
 
 /// How far a consumer has looked.
@@ -115,9 +126,22 @@ impl StagedPut {
 /// A settlement that waits for its unit of work to commit. The message stays held.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StagedGet {
+    /// Who had it.
+    pub(crate) consumer: ConsumerId,
+    /// The consumer has forgotten it: it cannot have it back after a rollback.
+    pub(crate) settled: bool,
     pub(crate) queue: QueueId,
     pub(crate) spot: Spot,
     pub(crate) outcome: Outcome,
+}
+
+/// A unit of work that the queue manager rolled back and that its connection has not discharged.
+#[derive(Debug)]
+pub(crate) struct EndedUnit {
+    pub(crate) connection: ConnectionId,
+    pub(crate) reason: Refusal,
+    /// What was settled in it since: held until the discharge, which says that it failed.
+    pub(crate) late: Vec<StagedGet>,
 }
 
 /// An open unit of work.

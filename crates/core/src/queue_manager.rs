@@ -18,7 +18,7 @@ use crate::ghosts::Ghosts;
 use crate::hash::FastMap;
 use crate::object::{Definition, LocalQueue};
 use crate::paging::Paging;
-use crate::party::{Connection, Consumer, Unit};
+use crate::party::{Connection, Consumer, EndedUnit, Unit};
 use crate::queue::Queue;
 use crate::request::Limits;
 use crate::{ConnectionId, ConsumerId, Effect, MessageSequence, Outputs, QueueId, Refusal, UnitId};
@@ -33,8 +33,8 @@ pub struct QueueManager {
     pub(crate) connections: FastMap<ConnectionId, Connection>,
     /// Open units; ids ascend, so the first is the oldest.
     pub(crate) units: BTreeMap<UnitId, Unit>,
-    /// Units that the queue manager rolled back and whose connections do not know yet, with why.
-    pub(crate) ended_units: BTreeMap<UnitId, (ConnectionId, Refusal)>,
+    /// Units that the queue manager rolled back and whose connections do not know yet.
+    pub(crate) ended_units: BTreeMap<UnitId, EndedUnit>,
     /// Bodies in the log that no put refers to yet.
     pub(crate) ahead: BodiesAhead,
     pub(crate) next: Counters,

@@ -37,7 +37,7 @@ pub enum Refusal {
     UnitHeldLog { percent: u64 },
     /// No open unit of work of that id on this connection.
     UnknownUnit,
-    /// A put or a settlement inside the unit of work was refused.
+    /// A put or a settlement inside the unit of work was refused, or found no delivery.
     UnitDoomed,
     /// Too many open units of work on this connection.
     TooManyUnits { units_max: usize },
@@ -205,7 +205,9 @@ impl Refusal {
                 write!(out, "more than {units_max} units of work open on this connection")
             }
             Refusal::UnitDoomed => {
-                write!(out, "a message of this unit of work was refused; it was rolled back")
+                let text = "a message or an outcome of this unit of work was refused or lost; \
+                            it was rolled back";
+                write!(out, "{text}")
             }
             // `UnknownUnit`; nothing else comes here.
             _ => write!(out, "no such unit of work is open on this connection"),

@@ -236,14 +236,14 @@ pub enum Outcome {
     Accepted,
     /// Not wanted; back to its place, not counted.
     Released,
-    /// Invalid: to the dead-letter queue.
+    /// Invalid: to the dead-letter queue; without a usable one back to its place, a backout
+    /// counted, and not to this consumer again.
     Rejected,
     /// Back to its place.
     Modified {
         /// Count a backout.
         failed: bool,
-        /// Never to this consumer again. There is no memory of who refused what, so the message
-        /// goes to the dead-letter queue.
+        /// Not to this consumer again: others may have it.
         undeliverable_here: bool,
     },
 }
@@ -259,6 +259,9 @@ pub struct Settlement {
     pub outcome: Outcome,
     /// Takes effect when this unit of work commits; `None`: now.
     pub unit: Option<UnitId>,
+    /// The consumer has forgotten the delivery (AMQP 2.6.12): after a rollback it goes back to the
+    /// queue; one that is not settled stays with its consumer (4.4.2).
+    pub settled: bool,
     /// Somebody waits until it is durable (the client's settlement is to be confirmed).
     pub reply_wanted: bool,
 }

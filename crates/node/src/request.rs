@@ -104,8 +104,12 @@ pub enum Request {
         outcome: Outcome,
         /// Inside which unit of work.
         unit: Option<UnitId>,
+        /// The client has forgotten the delivery.
+        settled: bool,
+        /// The link that it was sent on: a refusal is answered in any case.
+        link: LinkToken,
         /// Whether the client waits for the answer.
-        reply: Option<LinkToken>,
+        reply_wanted: bool,
     },
     /// Begin a unit of work.
     Declare {

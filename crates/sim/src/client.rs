@@ -351,16 +351,31 @@ impl Act<'_> {
             self.history.give_back(message);
             let failed = self.dice.chance(500);
             let outcome = Outcome::Modified { failed, undeliverable_here: false };
-            return Some(Request::Settle { consumer, sequence, outcome, unit: None, reply: None });
+            return Some(Request::Settle {
+                consumer,
+                sequence,
+                outcome,
+                unit: None,
+                settled: true,
+                link: LinkToken(u64::MAX),
+                reply_wanted: false,
+            });
         }
         let get = self.history.get(message, unit.map(|(number, _)| number));
         let answered = unit.is_some() || !self.dice.chance(self.habits.unanswered_get_per_mille);
         if answered {
             self.connection.waits(self.now);
         }
-        let reply = answered.then_some(LinkToken(get as u64));
         let (outcome, unit) = (Outcome::Accepted, unit.map(|(_, id)| id));
-        Some(Request::Settle { consumer, sequence, outcome, unit, reply })
+        Some(Request::Settle {
+            consumer,
+            sequence,
+            outcome,
+            unit,
+            settled: true,
+            link: LinkToken(get as u64),
+            reply_wanted: answered,
+        })
     }
 
     fn more_credit(&mut self, consumer: ConsumerId) -> Option<Request> {

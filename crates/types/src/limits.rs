@@ -42,6 +42,9 @@ pub const LOG_HOLD_PERCENT: u64 = 80;
 pub const UNIT_AGE_DEFAULT: Duration = Duration::from_secs(300);
 /// Open units of work of one connection.
 pub const UNITS_PER_CONNECTION_MAX: usize = 1_000;
+/// Messages that one consumer said are undeliverable to it and that are remembered; beyond it the
+/// oldest of them may come to it again. As many as a unit of work may have gets by default.
+pub const REFUSED_PER_CONSUMER_MAX: usize = 10_000;
 /// A body longer than this goes to the log in chunks of this size.
 pub const BODY_CHUNK_BYTES: usize = 512 * 1024;
 

@@ -275,11 +275,13 @@ def idle_timeout_kept_alive(url):
 
 
 @scenario
-def undeliverable_here(url, dead_letter_queue):
-    """modified(undeliverable-here) is not sent to the same link again, but to the dead letters."""
+def undeliverable_here(url):
+    """modified(undeliverable-here) is not sent to the same link again, but to another one."""
     put(url, "ELSEWHERE", "a")
 
     class Elsewhere(Scenario):
+        given_back = 0
+
         def begin(self, event):
             self.first = event.container.create_receiver(self.connection, "ELSEWHERE")
 
@@ -288,13 +290,16 @@ def undeliverable_here(url, dead_letter_queue):
 
         def on_message(self, event):
             if event.receiver == self.first:
+                check(self.given_back == 0, "it came to the same link again")
+                self.given_back += 1
                 delivery = event.delivery
                 delivery.local.undeliverable = True
                 delivery.local.failed = True
                 delivery.update(Delivery.MODIFIED)
                 delivery.settle()
-                event.container.create_receiver(self.connection, dead_letter_queue)
+                event.container.create_receiver(self.connection, "ELSEWHERE", name="another")
             else:
+                check(event.message.delivery_count == 1, "the failure was counted")
                 event.delivery.update(Delivery.ACCEPTED)
                 event.delivery.settle()
                 self.done()

@@ -131,6 +131,14 @@ impl Connection {
         }
     }
 
+    /// The outcome of a delivery of ours that came unsettled came to nothing (its transaction was
+    /// rolled back, 4.4.2): the delivery stays open, and its next outcome is told.
+    pub fn reopen_outgoing(&mut self, link: LinkId, key: u64) {
+        if let Some(session) = session_of(&mut self.sessions, link) {
+            session.reopen_outgoing(link, key);
+        }
+    }
+
     /// Detaches a link; `closed` destroys its terminus. `Detached` follows when the peer answers.
     pub fn detach(&mut self, link: LinkId, closed: bool, error: Option<Error>) {
         if let Some(session) = session_of(&mut self.sessions, link) {

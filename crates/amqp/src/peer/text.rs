@@ -206,6 +206,7 @@ fn flow(words: &Words<'_>) -> Flow {
         available: words.number("available"),
         drain: words.flag("drain"),
         echo: words.flag("echo"),
+        in_transaction: words.flag("txn-id"),
     }
 }
 

@@ -101,7 +101,9 @@ impl Session {
             return;
         }
         let (session, links) = (self.index, &self.links);
+        let mut open = 0;
         self.unsettled.walk(first, last, |entry| {
+            open += 1;
             let link = links.get(usize::from(entry.link));
             if let Some(Link { generation, .. }) = link
                 && (settled || !entry.told)
@@ -113,6 +115,11 @@ impl Session {
             }
             !settled
         });
+        if let Some(DeliveryState::Transactional { txn_id, .. }) = state
+            && open <= serial_distance(first, last)
+        {
+            events.push_back(Event::OutcomeLost { txn_id });
+        }
     }
 
     /// Takes a flow, and sends what it lets through.
@@ -125,6 +132,12 @@ impl Session {
         self.window.flowed(flow);
         if let Some(handle) = flow.handle {
             let index = self.by_handle(handle)?;
+            if flow.in_transaction {
+                let text = "messages cannot be acquired in a transaction (flow with a txn-id); \
+                            settle them in one";
+                let error = Error::new(condition::NOT_IMPLEMENTED, text);
+                return Err(Violation::Link(index, error));
+            }
             self.on_link_flow(index, flow, events);
         } else if flow.echo {
             self.flow_due = true;

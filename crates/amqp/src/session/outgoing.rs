@@ -96,6 +96,11 @@ impl Session {
         }
     }
 
+    /// See [`Connection::reopen_outgoing`](crate::Connection::reopen_outgoing).
+    pub(crate) fn reopen_outgoing(&mut self, id: LinkId, key: u64) {
+        self.unsettled.reopen(id.index, key);
+    }
+
     /// See [`Connection::settle_outgoing`](crate::Connection::settle_outgoing).
     pub(crate) fn settle_outgoing(&mut self, id: LinkId, key: u64, state: Option<DeliveryState>) {
         if let Some(delivery) = self.unsettled.settle(id.index, key) {

@@ -124,6 +124,21 @@ impl Unsettled {
         Some(wire(id))
     }
 
+    /// The outcome that the driver heard of this delivery came to nothing: it hears the next one.
+    pub(crate) fn reopen(&mut self, link: u16, key: u64) {
+        let Some(id) = self.told.remove(&(link, key)) else { return };
+        let entry = match self.old.get_mut(&id) {
+            Some(entry) => Some(entry),
+            None => {
+                let offset = id.checked_sub(self.base).and_then(|offset| offset.try_into().ok());
+                offset.and_then(|offset: usize| self.ring.get_mut(offset)?.as_mut())
+            }
+        };
+        if let Some(entry) = entry {
+            entry.told = false;
+        }
+    }
+
     fn find(&self, link: u16, key: u64) -> Option<u64> {
         let matches = |entry: &Entry| entry.link == link && entry.key == key;
         let in_ring = self.ring.iter().position(|slot| slot.as_ref().is_some_and(matches));
@@ -256,5 +271,22 @@ mod tests {
         assert_eq!(unsettled.settle(0, 5), None);
         assert_eq!(unsettled.settle(0, 4), Some(0));
         assert_eq!(unsettled.slots(), (0, 0));
+    }
+
+    #[test]
+    fn a_reopened_delivery_is_told_of_again() {
+        let mut unsettled = Unsettled::default();
+        unsettled.push(Some(entry(4)));
+        for _ in 0..2 {
+            let mut told = Vec::new();
+            unsettled.walk(0, 0, |entry| {
+                told.push(std::mem::replace(&mut entry.told, true));
+                true
+            });
+            assert_eq!(told, [false]);
+            unsettled.reopen(0, 4);
+            unsettled.reopen(0, 5);
+        }
+        assert_eq!(unsettled.settle(0, 4), Some(0));
     }
 }

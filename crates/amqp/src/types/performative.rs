@@ -116,7 +116,7 @@ pub struct Attach {
     pub properties: Map,
 }
 
-/// Windows and link credit (2.7.4). The properties field is checked and dropped.
+/// Windows and link credit (2.7.4). Of the properties only `txn-id` is looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flow {
     /// Next transfer id that the sender of this expects; `None` before it has seen the peer's
@@ -140,6 +140,9 @@ pub struct Flow {
     pub drain: bool,
     /// Answer with the state of the peer.
     pub echo: bool,
+    /// The properties have a `txn-id`: what is sent from now on is to be acquired in a transaction
+    /// (4.4.3). Which one is not kept.
+    pub in_transaction: bool,
 }
 
 /// A message, or a piece of one (2.7.5); its payload follows the performative.

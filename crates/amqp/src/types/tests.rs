@@ -189,11 +189,11 @@ prop_compose! {
         (next_incoming_id, incoming_window, next_outgoing_id) in any::<(Option<u32>, u32, u32)>(),
         (outgoing_window, handle, delivery_count) in any::<(u32, Option<u32>, Option<u32>)>(),
         (link_credit, available) in any::<(Option<u32>, Option<u32>)>(),
-        (drain, echo) in any::<(bool, bool)>(),
+        (drain, echo, in_transaction) in any::<(bool, bool, bool)>(),
     ) -> Flow {
         Flow {
             next_incoming_id, incoming_window, next_outgoing_id, outgoing_window, handle,
-            delivery_count, link_credit, available, drain, echo,
+            delivery_count, link_credit, available, drain, echo, in_transaction,
         }
     }
 }

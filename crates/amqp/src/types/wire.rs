@@ -8,7 +8,7 @@ use super::{
     Attach, Begin, Close, DeliveryState, DeliveryTag, Detach, Disposition, End, Flow, LinkTarget,
     Open, Performative, ReceiverSettleMode, Role, SenderSettleMode, Transfer,
 };
-use crate::codec::{Composite, DecodeError, Fields, FieldsWriter, Reader, descriptor};
+use crate::codec::{Composite, DecodeError, Fields, FieldsWriter, Map, Reader, Value, descriptor};
 
 fn required<T>(field: Option<T>, name: &'static str) -> Result<T, DecodeError> {
     field.ok_or(DecodeError::MissingField(name))
@@ -180,12 +180,15 @@ impl Composite for Attach {
     }
 }
 
+/// The property of a flow that names a transaction (4.4.3).
+const TXN_ID: &str = "txn-id";
+
 impl Composite for Flow {
     const CODE: u8 = 0x13;
     const NAME: &'static str = "amqp:flow:list";
 
     fn decode_fields(fields: &mut Fields<'_>) -> Result<Flow, DecodeError> {
-        let flow = Flow {
+        Ok(Flow {
             next_incoming_id: fields.u32()?,
             incoming_window: required(fields.u32()?, "incoming-window")?,
             next_outgoing_id: required(fields.u32()?, "next-outgoing-id")?,
@@ -196,9 +199,8 @@ impl Composite for Flow {
             available: fields.u32()?,
             drain: fields.bool()?.unwrap_or(false),
             echo: fields.bool()?.unwrap_or(false),
-        };
-        fields.skip()?;
-        Ok(flow)
+            in_transaction: fields.map()?.get(TXN_ID).is_some(),
+        })
     }
 
     fn encode_fields(&self, fields: &mut FieldsWriter<'_>) {
@@ -212,6 +214,9 @@ impl Composite for Flow {
         fields.u32(self.available);
         fields.flag(self.drain);
         fields.flag(self.echo);
+        if self.in_transaction {
+            fields.map(&Map::default().with(TXN_ID, Value::Binary(b"")));
+        }
     }
 }
 

@@ -7,6 +7,7 @@
 use towline_types::Time;
 
 use crate::message::DeadLetterReason;
+use crate::party::Holding;
 use crate::queue::{Spot, State};
 use crate::request::Decision;
 use crate::{ConsumerId, MessageSequence, QueueId, QueueManager, Refusal};
@@ -74,7 +75,7 @@ impl QueueManager {
             self.dismiss(id, Refusal::MessageDamaged { queue: name, place, moved });
         }
         let held = self.consumers.get_mut(&id).and_then(|it| it.held.remove(&found.sequence.0));
-        if let Some(lane) = held
+        if let Some(Holding { lane, .. }) = held
             && !moved
         {
             // Only now: it must not be delivered to the same consumer again.

@@ -144,18 +144,6 @@ impl QueueManager {
         changes.apply_to(&mut definition.attributes);
         check_local(&definition.attributes)?;
         definition.stamps.altered_at = now;
-        if definition.kind == QueueKind::TemporaryDynamic {
-            // Never logged: it goes with its connection.
-            let inhibited = !definition.attributes.get_enabled;
-            let id = definition.id;
-            let definition = Definition::Local(definition);
-            self.adopt(&definition);
-            self.catalogue.apply(name, Some(definition));
-            if inhibited {
-                self.dismiss_consumers(id, &Refusal::GetInhibited(name.to_owned()));
-            }
-            return Ok(());
-        }
         self.change_local(definition, out);
         Ok(())
     }
@@ -344,7 +332,15 @@ impl QueueManager {
     fn change_local(&mut self, definition: LocalQueue, out: &mut Decision) {
         let (id, name) = (definition.id, definition.name.clone());
         let inhibited = !definition.attributes.get_enabled;
-        self.decide_definition(Definition::Local(definition), out);
+        let temporary = definition.kind == QueueKind::TemporaryDynamic;
+        let definition = Definition::Local(definition);
+        if temporary {
+            // Never logged, by whatever command: it has an owner, and goes with its connection.
+            self.adopt(&definition);
+            self.catalogue.apply(&name, Some(definition));
+        } else {
+            self.decide_definition(definition, out);
+        }
         if inhibited {
             self.dismiss_consumers(id, &Refusal::GetInhibited(name));
         }

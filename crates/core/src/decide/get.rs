@@ -1,5 +1,7 @@
 //! Consumers and browsers: opening, credit, closing.
 
+use std::collections::BTreeSet;
+
 use towline_types::Time;
 
 use super::LazyFacts;
@@ -44,6 +46,7 @@ impl QueueManager {
             waiting: false,
             closing: false,
             held: FastMap::default(),
+            refused: BTreeSet::new(),
             cursor: match attention {
                 Attention::Plain => Cursor::None,
                 Attention::Scanner => Cursor::Lanes(Box::new([0; LANES])),
@@ -156,14 +159,14 @@ impl QueueManager {
             queue.open_input -= 1;
             queue.exclusive = false;
         }
-        let mut held: Vec<Spot> = consumer
+        let mut held: Vec<(Spot, bool)> = consumer
             .held
             .iter()
-            .map(|(sequence, lane)| Spot { lane: *lane, sequence: *sequence })
+            .map(|(sequence, held)| (Spot { lane: held.lane, sequence: *sequence }, held.failed))
             .collect();
-        held.sort_unstable_by_key(|spot| spot.sequence);
-        for spot in held {
-            if lost {
+        held.sort_unstable_by_key(|(spot, _)| spot.sequence);
+        for (spot, failed) in held {
+            if lost || failed {
                 self.back_out(now, consumer.queue, spot, facts);
             } else {
                 self.give_back(consumer.queue, spot);

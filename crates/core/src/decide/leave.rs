@@ -22,7 +22,7 @@ impl QueueManager {
         let units: Vec<UnitId> = opened.units.iter().copied().collect();
         let consumers: Vec<_> = opened.consumers.iter().copied().collect();
         for id in units {
-            self.ended_units.remove(&id);
+            self.forget_ended(now, id, out);
             if let Some(unit) = self.units.remove(&id) {
                 self.roll_back(now, unit, out);
             }

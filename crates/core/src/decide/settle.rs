@@ -1,20 +1,24 @@
 //! Settlement of deliveries.
 
-use towline_types::Time;
+use towline_types::{Time, limits};
 
 use super::LazyFacts;
 use crate::fact::{Durability, Fact};
-use crate::party::StagedGet;
-use crate::queue::{Spot, State};
+use crate::message::DeadLetterReason;
+use crate::party::{Cursor, Holding, StagedGet};
+use crate::queue::{Attention, LANES, Spot, State};
 use crate::request::{Decision, Outcome, Settlement};
-use crate::{MessageSequence, QueueId, QueueManager, Refusal};
+use crate::{ConnectionId, ConsumerId, MessageSequence, QueueId, QueueManager, Refusal, UnitId};
 
 impl QueueManager {
-    /// Settles one delivery. A delivery that is settled already, or of a closed consumer, is
-    /// ignored (AMQP 2.6.12: the two ends may cross).
+    /// Settles one delivery. Outside a unit of work, one that is settled already, or of a closed
+    /// consumer, is ignored (AMQP 2.6.12: the two ends may cross).
     ///
     /// # Errors
-    /// The unit of work is unknown, was rolled back, or is full. The delivery stays unsettled then.
+    /// The unit of work is unknown: the delivery stays unsettled. Or it was rolled back, or is
+    /// full: a delivery that the consumer has forgotten goes back when the unit is discharged. Or
+    /// the delivery is not the consumer's to settle any more, and the unit must not commit as
+    /// though the outcome were in it.
     pub fn settle(
         &mut self,
         now: Time,
@@ -22,21 +26,21 @@ impl QueueManager {
         out: &mut Decision,
     ) -> Result<(), Refusal> {
         out.begin();
-        let Settlement { consumer, sequence, outcome, unit, reply_wanted } = settlement;
-        let Some(found) = self.consumers.get(&consumer) else { return Ok(()) };
-        let Some(lane) = found.held.get(&sequence.0).copied() else { return Ok(()) };
+        let Settlement { consumer: id, sequence, outcome, unit, settled, reply_wanted } =
+            settlement;
+        let consumer = self.consumers.get(&id);
+        let held = consumer.and_then(|found| Some((found, *found.held.get(&sequence.0)?)));
+        let Some((found, Holding { lane, failed })) = held else {
+            return unit.map_or(Ok(()), |unit| self.settle_again(unit, &settlement));
+        };
         let (queue, connection) = (found.queue, found.connection);
         let spot = Spot { lane, sequence: sequence.0 };
         if let Some(unit) = unit {
-            let unit = self.unit_for_one_more(connection, unit)?;
-            unit.gets.push(StagedGet { queue, spot, outcome });
-            self.queue_mut(queue).uncommitted_gets += 1;
+            let get = StagedGet { consumer: id, settled, queue, spot, outcome };
+            return self.stage_get(connection, unit, get);
         }
-        if let Some(consumer) = self.consumers.get_mut(&consumer) {
+        if let Some(consumer) = self.consumers.get_mut(&id) {
             consumer.held.remove(&sequence.0);
-        }
-        if unit.is_some() {
-            return Ok(());
         }
         let durability = if reply_wanted { Durability::Forced } else { Durability::Lazy };
         match outcome {
@@ -48,12 +52,60 @@ impl QueueManager {
                 }
             }
             Outcome::Released | Outcome::Rejected | Outcome::Modified { .. } => {
-                self.refuse_delivery(now, queue, spot, outcome, out);
+                let get = StagedGet { consumer: id, settled, queue, spot, outcome };
+                self.refuse_delivery(now, get, failed, out);
                 if out.logged > 0 {
                     out.durability = durability;
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Adds an outcome to a unit of work. What the unit cannot take and the consumer has forgotten
+    /// is kept beside it: it cannot stay with the consumer, and goes back with the rest.
+    fn stage_get(
+        &mut self,
+        connection: ConnectionId,
+        unit: UnitId,
+        get: StagedGet,
+    ) -> Result<(), Refusal> {
+        let refused = match self.unit_for_one_more(connection, unit) {
+            Ok(unit) => {
+                unit.gets.push(get);
+                Ok(())
+            }
+            Err(Refusal::UnknownUnit) => return Err(Refusal::UnknownUnit),
+            Err(refusal) if !get.settled => return Err(refusal),
+            Err(refusal) => {
+                if let Some(full) = self.units.get_mut(&unit) {
+                    full.gets.push(get);
+                } else if let Some(ended) = self.ended_units.get_mut(&unit) {
+                    ended.late.push(get);
+                }
+                Err(refusal)
+            }
+        };
+        if let Some(consumer) = self.consumers.get_mut(&get.consumer) {
+            consumer.held.remove(&get.spot.sequence);
+        }
+        self.queue_mut(get.queue).uncommitted_gets += 1;
+        refused
+    }
+
+    /// An outcome for a delivery that its consumer does not have. In the unit it is in already, it
+    /// says no more than that the consumer has forgotten it by now.
+    fn settle_again(&mut self, unit: UnitId, settlement: &Settlement) -> Result<(), Refusal> {
+        let this = |get: &&mut StagedGet| {
+            get.consumer == settlement.consumer && get.spot.sequence == settlement.sequence.0
+        };
+        let gets = match (self.units.get_mut(&unit), self.ended_units.get_mut(&unit)) {
+            (Some(open), _) => &mut open.gets,
+            (None, Some(ended)) => &mut ended.late,
+            (None, None) => return Err(Refusal::UnknownUnit),
+        };
+        let Some(get) = gets.iter_mut().rev().find(this) else { return Err(Refusal::UnitDoomed) };
+        get.settled |= settlement.settled;
         Ok(())
     }
 
@@ -65,30 +117,61 @@ impl QueueManager {
         queue.entry(spot).is_some_and(|entry| entry.persistent)
     }
 
-    /// A consumer settled without taking the message.
+    /// A consumer settled without taking the message. `failed`: a backout is due in any case.
     pub(super) fn refuse_delivery(
         &mut self,
         now: Time,
-        queue: QueueId,
-        spot: Spot,
-        outcome: Outcome,
+        get: StagedGet,
+        failed: bool,
         facts: &mut dyn LazyFacts,
     ) {
-        use crate::DeadLetterReason::{Rejected, Undeliverable};
-        let dead_letter = match outcome {
+        let StagedGet { consumer, queue, spot, outcome, settled: _ } = get;
+        let (counts, not_here) = match outcome {
             Outcome::Accepted => unreachable!("an accepted message leaves by a Got"),
-            Outcome::Released | Outcome::Modified { failed: false, undeliverable_here: false } => {
-                self.give_back(queue, spot);
-                return;
+            Outcome::Released => (false, false),
+            Outcome::Modified { failed, undeliverable_here } => (failed, undeliverable_here),
+            Outcome::Rejected => {
+                if self.dead_letter(now, queue, spot, DeadLetterReason::Rejected, facts) {
+                    return;
+                }
+                // It stays: given to the same consumer again, it would go round for ever.
+                (true, true)
             }
-            Outcome::Modified { failed: true, undeliverable_here: false } => None,
-            Outcome::Modified { failed: _, undeliverable_here: true } => Some(Undeliverable),
-            Outcome::Rejected => Some(Rejected),
         };
-        let moved =
-            dead_letter.is_some_and(|reason| self.dead_letter(now, queue, spot, reason, facts));
-        if !moved {
+        if not_here {
+            self.refuse_here(consumer, spot.sequence);
+        }
+        if counts || failed {
             self.back_out(now, queue, spot, facts);
+        } else {
+            self.give_back(queue, spot);
+        }
+    }
+
+    /// This consumer does not get this message again. One that took whatever is first looks at each
+    /// message from now on.
+    fn refuse_here(&mut self, id: ConsumerId, sequence: u64) {
+        let Some(consumer) = self.consumers.get_mut(&id).filter(|found| !found.closing) else {
+            return;
+        };
+        consumer.refused.insert(sequence);
+        if consumer.refused.len() > limits::REFUSED_PER_CONSUMER_MAX {
+            consumer.refused.pop_first();
+        }
+        if consumer.attention != Attention::Plain {
+            return;
+        }
+        let Some(queue) = self.queues.get_mut(&consumer.queue) else { return };
+        queue.waiting.close(consumer.visitor());
+        consumer.attention = Attention::Scanner;
+        consumer.cursor = Cursor::Lanes(Box::new([0; LANES]));
+        consumer.waiting = false;
+        queue.waiting.open(consumer.visitor());
+        if consumer.drain {
+            queue.waiting.draining.push(id);
+        }
+        if consumer.wants() {
+            queue.waiting.wake(consumer.visitor());
         }
     }
 

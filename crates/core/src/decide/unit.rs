@@ -9,7 +9,7 @@ use towline_types::Time;
 use super::LazyFacts;
 use crate::effect::Effect;
 use crate::fact::{Durability, Fact};
-use crate::party::{StagedGet, StagedPut, Unit};
+use crate::party::{EndedUnit, Holding, StagedGet, StagedPut, Unit};
 use crate::request::{Decision, Outcome};
 use crate::{ConnectionId, QueueManager, Refusal, UnitId};
 
@@ -47,9 +47,9 @@ impl QueueManager {
     }
 
     fn check_unit(&self, connection: ConnectionId, id: UnitId) -> Result<(), Refusal> {
-        if let Some((owner, reason)) = self.ended_units.get(&id) {
-            let ours = *owner == connection;
-            return Err(if ours { reason.clone() } else { Refusal::UnknownUnit });
+        if let Some(ended) = self.ended_units.get(&id) {
+            let ours = ended.connection == connection;
+            return Err(if ours { ended.reason.clone() } else { Refusal::UnknownUnit });
         }
         match self.units.get(&id) {
             Some(unit) if unit.connection == connection => Ok(()),
@@ -60,8 +60,8 @@ impl QueueManager {
     /// Ends a unit of work: commits it, or with `fail` rolls it back.
     ///
     /// # Errors
-    /// Unknown, or rolled back by the queue manager (the unit is gone then, unless it never was).
-    /// When puts are refused at present, a commit with puts is refused and the unit stays open.
+    /// Unknown, or rolled back by the queue manager (the unit is gone then, unless it never was;
+    /// the decision may have facts all the same). When puts are refused at present, a commit with puts is refused and the unit stays open.
     pub fn discharge(
         &mut self,
         now: Time,
@@ -74,7 +74,7 @@ impl QueueManager {
         if let Err(refusal) = self.check_unit(connection, id) {
             let ended = refusal != Refusal::UnknownUnit;
             if ended {
-                self.ended_units.remove(&id);
+                self.forget_ended(now, id, out);
                 self.forget_unit(connection, id);
             }
             // To roll back what is rolled back already is no error.
@@ -91,6 +91,14 @@ impl QueueManager {
             self.commit(now, unit, out);
         }
         Ok(())
+    }
+
+    /// The connection of a unit that was rolled back has heard of it, or is gone.
+    pub(super) fn forget_ended(&mut self, now: Time, id: UnitId, facts: &mut dyn LazyFacts) {
+        let Some(ended) = self.ended_units.remove(&id) else { return };
+        for get in ended.late {
+            self.roll_back_get(now, get, facts);
+        }
     }
 
     fn forget_unit(&mut self, connection: ConnectionId, id: UnitId) {
@@ -134,7 +142,7 @@ impl QueueManager {
         unlogged: &mut Vec<Fact>,
         out: &mut Decision,
     ) {
-        let StagedGet { queue, spot, outcome } = get;
+        let StagedGet { queue, spot, outcome, consumer: _, settled: _ } = get;
         self.queue_mut(queue).uncommitted_gets -= 1;
         match outcome {
             Outcome::Accepted => {
@@ -146,24 +154,36 @@ impl QueueManager {
                 }
             }
             Outcome::Released | Outcome::Rejected | Outcome::Modified { .. } => {
-                self.refuse_delivery(now, queue, spot, outcome, out);
+                self.refuse_delivery(now, get, false, out);
             }
         }
     }
 
-    /// Puts vanish; what was got goes back to its place with a backout counted.
+    /// Puts vanish; what was got and is forgotten goes back to its place with a backout counted.
     pub(crate) fn roll_back(&mut self, now: Time, unit: Unit, facts: &mut dyn LazyFacts) {
         for put in unit.puts {
             self.unstage(&put, false);
             self.queue_mut(put.queue).reserved -= 1;
             self.reap(put.queue);
         }
-        for StagedGet { queue, spot, outcome: _ } in unit.gets {
-            self.queue_mut(queue).uncommitted_gets -= 1;
-            self.back_out(now, queue, spot, facts);
+        for get in unit.gets {
+            self.roll_back_get(now, get, facts);
         }
         for (first, bodies) in unit.ahead {
             facts.push_lazy(Fact::Abandoned { first, bodies });
+        }
+    }
+
+    /// A delivery that the consumer has not settled is with it again, as before (AMQP 4.4.2).
+    fn roll_back_get(&mut self, now: Time, get: StagedGet, facts: &mut dyn LazyFacts) {
+        let StagedGet { consumer, settled, queue, spot, outcome: _ } = get;
+        self.queue_mut(queue).uncommitted_gets -= 1;
+        match self.consumers.get_mut(&consumer) {
+            Some(consumer) if !settled => {
+                let holding = Holding { lane: spot.lane, failed: true };
+                consumer.held.insert(spot.sequence, holding);
+            }
+            Some(_) | None => self.back_out(now, queue, spot, facts),
         }
     }
 
@@ -178,7 +198,8 @@ impl QueueManager {
         let Some(unit) = self.units.remove(&id) else { return };
         let connection = unit.connection;
         self.roll_back(now, unit, facts);
-        self.ended_units.insert(id, (connection, reason.clone()));
+        let ended = EndedUnit { connection, reason: reason.clone(), late: Vec::new() };
+        self.ended_units.insert(id, ended);
         self.effects.push(Effect::UnitRolledBack { connection, unit: id, reason });
     }
 }

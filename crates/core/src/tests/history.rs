@@ -5,7 +5,7 @@
 //! After each step counts agree and the audit passes; each delivery is the first that may be
 //! delivered; after a crash exactly what was durable is there, in order, with its backout count.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use proptest::prelude::*;
 
@@ -36,7 +36,7 @@ enum Step {
     Credit { consumer: usize, credit: u32 },
     Close { consumer: usize, lost: bool },
     Dispatch,
-    Settle { delivery: usize, outcome: Outcome, in_unit: bool },
+    Settle { delivery: usize, outcome: Outcome, in_unit: bool, settled: bool },
     Declare,
     Discharge { unit: usize, fail: bool },
     SyncOne,
@@ -74,8 +74,11 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (any_of.clone(), any::<bool>())
             .prop_map(|(consumer, lost)| Step::Close { consumer, lost }),
         5 => Just(Step::Dispatch),
-        8 => (any_of.clone(), outcome, any::<bool>())
-            .prop_map(|(delivery, outcome, in_unit)| Step::Settle { delivery, outcome, in_unit }),
+        8 => (any_of.clone(), outcome, any::<bool>(), any::<bool>()).prop_map(
+            |(delivery, outcome, in_unit, settled)| {
+                Step::Settle { delivery, outcome, in_unit, settled }
+            }
+        ),
         2 => Just(Step::Declare),
         3 => (any_of, prop::bool::weighted(0.3))
             .prop_map(|(unit, fail)| Step::Discharge { unit, fail }),
@@ -128,7 +131,16 @@ enum Later {
 #[derive(Debug, Default)]
 struct Unit {
     puts: Vec<(u32, Row)>,
-    gets: Vec<(u32, Outcome)>,
+    gets: Vec<Get>,
+}
+
+/// A settlement in a unit.
+#[derive(Debug)]
+struct Get {
+    delivery: Delivery,
+    id: u32,
+    outcome: Outcome,
+    settled: bool,
 }
 
 struct World {
@@ -137,6 +149,10 @@ struct World {
     consumers: Vec<ConsumerId>,
     credit: BTreeMap<ConsumerId, (usize, u32, bool)>,
     unsettled: Vec<(Delivery, u32)>,
+    /// Of these: got in a unit that was rolled back, so that a backout is due.
+    failed: BTreeSet<u32>,
+    /// What each consumer does not get again.
+    refused: BTreeMap<ConsumerId, BTreeSet<u32>>,
     units: Vec<(UnitId, Unit)>,
     rows: BTreeMap<u32, Row>,
     /// With the number of records that must be durable.
@@ -175,6 +191,8 @@ impl World {
             consumers: Vec::new(),
             credit: BTreeMap::new(),
             unsettled: Vec::new(),
+            failed: BTreeSet::new(),
+            refused: BTreeMap::new(),
             units: Vec::new(),
             rows: BTreeMap::new(),
             later: VecDeque::new(),
@@ -236,6 +254,7 @@ impl World {
     }
 
     fn back_out(&mut self, id: u32, effects: &mut Vec<Later>) {
+        self.failed.remove(&id);
         let row = self.rows.get_mut(&id).unwrap();
         row.count += 1;
         row.at = At::Visible;
@@ -259,25 +278,28 @@ impl World {
         }
     }
 
-    fn conclude(&mut self, id: u32, outcome: Outcome, effects: &mut Vec<Later>) {
+    fn conclude(&mut self, get: &Get, effects: &mut Vec<Later>) {
+        let id = get.id;
+        let was_failed = self.failed.remove(&id);
         let row = self.rows.get_mut(&id).unwrap();
-        let dead_letters = match outcome {
+        let (counts, not_here) = match get.outcome {
             Outcome::Accepted => {
                 row.at = At::Leaving;
                 effects.push(Later::Vanishes(id));
                 return;
             }
-            Outcome::Released | Outcome::Modified { failed: false, undeliverable_here: false } => {
-                row.at = At::Visible;
-                return;
-            }
-            Outcome::Rejected | Outcome::Modified { undeliverable_here: true, .. } => true,
-            Outcome::Modified { failed: true, undeliverable_here: false } => false,
+            Outcome::Rejected if row.queue != DEAD => return self.dead_letter(id, effects),
+            Outcome::Rejected => (true, true),
+            Outcome::Released => (false, false),
+            Outcome::Modified { failed, undeliverable_here } => (failed, undeliverable_here),
         };
-        if dead_letters && row.queue != DEAD {
-            self.dead_letter(id, effects);
-        } else {
+        if not_here {
+            self.refused.entry(get.delivery.consumer).or_default().insert(id);
+        }
+        if counts || was_failed {
             self.back_out(id, effects);
+        } else {
+            row.at = At::Visible;
         }
     }
 
@@ -309,7 +331,9 @@ impl World {
                 }
             }
             Step::Dispatch => self.dispatch(),
-            Step::Settle { delivery, outcome, in_unit } => self.settle(delivery, outcome, in_unit),
+            Step::Settle { delivery, outcome, in_unit, settled } => {
+                self.settle(delivery, outcome, in_unit, settled);
+            }
             Step::Declare => self.units.push((self.rig.declare(), Unit::default())),
             Step::Discharge { unit, fail } => self.discharge(unit, fail),
             Step::SyncOne => {
@@ -369,7 +393,7 @@ impl World {
         }
     }
 
-    fn settle(&mut self, delivery: usize, outcome: Outcome, in_unit: bool) {
+    fn settle(&mut self, delivery: usize, outcome: Outcome, in_unit: bool, settled: bool) {
         if self.unsettled.is_empty() {
             return;
         }
@@ -377,13 +401,14 @@ impl World {
         let (delivery, id) = self.unsettled.remove(delivery % self.unsettled.len());
         let unit = self.units.len().checked_sub(1).filter(|_| in_unit);
         let unit_id = unit.map(|unit| self.units[unit].0);
-        self.rig.settle_in(&delivery, outcome, unit_id).unwrap();
+        self.rig.settle_as(&delivery, outcome, unit_id, settled).unwrap();
+        let get = Get { delivery, id, outcome, settled };
         if let Some(unit) = unit {
-            self.units[unit].1.gets.push((id, outcome));
+            self.units[unit].1.gets.push(get);
             return;
         }
         let mut effects = Vec::new();
-        self.conclude(id, outcome, &mut effects);
+        self.conclude(&get, &mut effects);
         self.record(waiting, effects);
     }
 
@@ -403,16 +428,22 @@ impl World {
                 self.rows.insert(id, Row { order, ..row });
                 effects.push(Later::Appears(id));
             }
-            for (id, outcome) in unit.gets {
-                self.conclude(id, outcome, &mut effects);
+            for get in &unit.gets {
+                self.failed.remove(&get.id);
+                self.conclude(get, &mut effects);
             }
         }
         self.record(waiting, effects);
     }
 
     fn roll_back(&mut self, unit: Unit, effects: &mut Vec<Later>) {
-        for (id, _) in unit.gets {
-            self.back_out(id, effects);
+        for Get { delivery, id, settled, outcome: _ } in unit.gets {
+            if settled || !self.consumers.contains(&delivery.consumer) {
+                self.back_out(id, effects);
+            } else {
+                self.failed.insert(id);
+                self.unsettled.push((delivery, id));
+            }
         }
     }
 
@@ -428,7 +459,7 @@ impl World {
         });
         held.sort_unstable();
         for (_, id) in held {
-            if lost {
+            if lost || self.failed.contains(&id) {
                 self.back_out(id, effects);
             } else {
                 self.rows.get_mut(&id).unwrap().at = At::Visible;
@@ -473,7 +504,8 @@ impl World {
             assert!(*credit > 0, "a delivery needs credit");
             *credit -= 1;
             let (queue, presettled) = (*queue, *presettled);
-            assert_eq!(self.visible(queue).first(), Some(&id), "the first one is delivered");
+            let first = self.first_for(delivery.consumer, queue);
+            assert_eq!(first, Some(id), "the first one that may be delivered is");
             let row = self.rows.get_mut(&id).unwrap();
             let seen = (delivery.persistent, delivery.priority, delivery.backout_count);
             assert_eq!(seen, (row.persistent, row.priority, row.count));
@@ -489,9 +521,17 @@ impl World {
             }
         }
         assert_eq!(runs, self.rig.log.len(), "one record for each get settled in advance");
-        for (queue, credit, _) in self.credit.values() {
-            assert!(*credit == 0 || self.visible(*queue).is_empty(), "nobody waits in vain");
+        for (consumer, (queue, credit, _)) in &self.credit {
+            let first = self.first_for(*consumer, *queue);
+            assert!(*credit == 0 || first.is_none(), "nobody waits in vain");
         }
+    }
+
+    /// The first message that this consumer may be given.
+    fn first_for(&self, consumer: ConsumerId, queue: usize) -> Option<u32> {
+        let refused = self.refused.get(&consumer);
+        let refuses = |id: &u32| refused.is_some_and(|refused| refused.contains(id));
+        self.visible(queue).into_iter().find(|id| !refuses(id))
     }
 
     fn durable(&mut self) {

@@ -227,6 +227,26 @@ fn a_queue_is_defined_on_first_use_by_rule() {
 }
 
 #[test]
+fn a_temporary_queue_that_is_defined_anew_or_altered_is_not_logged_and_keeps_its_owner() {
+    let mut rig = Rig::new();
+    define_model(&mut rig, "M", QueueKind::TemporaryDynamic);
+    let (name, _) = rig.core.open_dynamic(rig.now, CLIENT, "M", &mut rig.decision).unwrap();
+    rig.carry_out();
+    let logged = rig.log.len();
+    let changes = LocalChanges { depth_max: Some(7), ..LocalChanges::default() };
+    rig.alter(&name, &changes);
+    let command = DefineLocal { name: name.clone(), replace: true, like: None, changes };
+    rig.core.define_local(rig.now, &command, &mut rig.decision).unwrap();
+    rig.carry_out();
+    let Some(Definition::Local(queue)) = rig.core.definition(&name) else { panic!("none") };
+    assert_eq!(queue.attributes.depth_max, 7);
+    assert_eq!(rig.log.len(), logged, "no replica and no restart may know it");
+    rig.disconnect(CLIENT, false);
+    assert!(rig.core.definition(&name).is_none());
+    rig.core.audit();
+}
+
+#[test]
 fn a_temporary_queue_goes_with_its_connection_and_is_never_logged() {
     let mut rig = Rig::new();
     define_model(&mut rig, "M", QueueKind::TemporaryDynamic);

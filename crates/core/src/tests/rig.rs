@@ -430,13 +430,19 @@ impl Rig {
         outcome: Outcome,
         unit: Option<UnitId>,
     ) -> Result<(), Refusal> {
-        let settlement = Settlement {
-            consumer: delivery.consumer,
-            sequence: delivery.sequence,
-            outcome,
-            unit,
-            reply_wanted: false,
-        };
+        self.settle_as(delivery, outcome, unit, true)
+    }
+
+    /// `settled`: the consumer has forgotten the delivery.
+    pub(crate) fn settle_as(
+        &mut self,
+        delivery: &Delivery,
+        outcome: Outcome,
+        unit: Option<UnitId>,
+        settled: bool,
+    ) -> Result<(), Refusal> {
+        let (consumer, sequence, reply_wanted) = (delivery.consumer, delivery.sequence, false);
+        let settlement = Settlement { consumer, sequence, outcome, unit, settled, reply_wanted };
         let settled = self.core.settle(self.now, settlement, &mut self.decision);
         self.carry_out();
         settled

@@ -52,6 +52,7 @@ fn a_settlement_that_somebody_waits_for_is_forced() {
         sequence: got[0].sequence,
         outcome: Outcome::Accepted,
         unit: None,
+        settled: false,
         reply_wanted: true,
     };
     rig.core.settle(rig.now, settlement, &mut rig.decision).unwrap();
@@ -149,20 +150,17 @@ fn a_poison_message_that_fits_nowhere_stays_and_is_delivered_on() {
 }
 
 #[test]
-fn rejected_and_undeliverable_messages_are_dead_lettered_at_once() {
+fn a_rejected_message_is_dead_lettered_at_once() {
     let mut rig = with_dead_letter_queue();
     rig.define("Q");
-    let undeliverable = Outcome::Modified { failed: true, undeliverable_here: true };
     rig.consumer("Q", 10);
-    for outcome in [Outcome::Rejected, undeliverable] {
-        rig.put_persistent("Q", "a");
-        let got = rig.dispatch();
-        rig.settle(&got[0], outcome);
-    }
+    rig.put_persistent("Q", "a");
+    let got = rig.dispatch();
+    rig.settle(&got[0], Outcome::Rejected);
     rig.consumer("DLQ", 10);
     let reasons: Vec<_> =
         rig.dispatch().into_iter().map(|got| got.dead_letter.unwrap().reason).collect();
-    assert_eq!(reasons, [DeadLetterReason::Rejected, DeadLetterReason::Undeliverable]);
+    assert_eq!(reasons, [DeadLetterReason::Rejected]);
     assert_eq!(rig.depth("Q"), 0);
     rig.core.audit();
 }
@@ -175,6 +173,7 @@ fn rejected_without_a_dead_letter_queue_is_a_backout() {
     rig.consumer("Q", 2);
     let got = rig.dispatch();
     rig.settle(&got[0], Outcome::Rejected);
+    rig.consumer("Q", 2);
     assert_eq!(rig.dispatch()[0].backout_count, 1);
 }
 

@@ -53,7 +53,11 @@ impl Front {
 
     fn attach_coordinator(&mut self, attached: Attached) {
         let link = attached.link;
-        self.links.insert(link, LinkUse::Coordinator { credit: CONTROL_CREDIT });
+        let rejects = attached
+            .source
+            .as_deref()
+            .is_none_or(|source| refused::knows_rejected(&source.outcomes));
+        self.links.insert(link, LinkUse::Coordinator { credit: CONTROL_CREDIT, rejects });
         let capabilities = ["amqp:local-transactions", "amqp:multi-txns-per-ssn"];
         let offered = towline_amqp::types::Coordinator {
             capabilities: capabilities.into_iter().collect::<Symbols>(),

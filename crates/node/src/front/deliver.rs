@@ -2,7 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 use towline_amqp::sections::{self, Header as AmqpHeader};
-use towline_amqp::types::DeliveryState;
+use towline_amqp::types::{DeliveryState, TxnId};
 use towline_amqp::{Flow, LinkId, Outgoing};
 use towline_core::{ConsumerId, Delivery, MessageSequence, Outcome, Refusal, UnitId};
 use towline_types::{Payload, Time};
@@ -100,7 +100,7 @@ impl Front {
             // An aborted delivery uses credit up without a transfer.
             LinkUse::Producer { credit, .. }
             | LinkUse::AnonymousProducer { credit, .. }
-            | LinkUse::Coordinator { credit }
+            | LinkUse::Coordinator { credit, .. }
             | LinkUse::AdminRequests { credit } => {
                 *credit = flow.credit;
                 self.refill(flow.link);
@@ -141,20 +141,63 @@ impl Front {
                 return self.detached(link, requests);
             }
         };
+        let Some(unit) = self.unit_of_outcome((link, key), unit, settled) else {
+            let error = super::error::of_refusal(&Refusal::UnknownUnit);
+            self.machine.detach(link, true, Some(error));
+            return self.detached(link, requests);
+        };
         // An unsettled outcome outside a unit of work waits for our settlement; inside, it waits for
         // the unit's end.
-        let mut reply = (!settled && unit.is_none()).then_some(token);
-        if let Some(unit) = unit {
-            match self.units.get_mut(&unit) {
-                Some(open) if !settled => open.provisional.push((link, key)),
-                Some(_) => {}
-                None => reply = (!settled).then_some(token),
-            }
-        }
-        requests.push(Request::Settle { consumer, sequence, outcome, unit, reply });
+        let reply_wanted = !settled && unit.is_none();
+        let link = token;
+        requests.push(Request::Settle {
+            consumer,
+            sequence,
+            outcome,
+            unit,
+            settled,
+            link,
+            reply_wanted,
+        });
     }
 
-    /// The instance settled a delivery whose outcome came unsettled.
+    /// The unit of work that an outcome belongs to: the one that the peer named, or the one that has
+    /// the delivery already, of which the peer now says that it has forgotten it. `None`: the peer
+    /// named one that is not open on this connection (AMQP 4.4.2).
+    fn unit_of_outcome(
+        &mut self,
+        delivery: (LinkId, u64),
+        named: Option<UnitId>,
+        settled: bool,
+    ) -> Option<Option<UnitId>> {
+        match named {
+            Some(unit) => {
+                let open = self.units.get_mut(&unit)?;
+                if !settled {
+                    open.provisional.insert(delivery);
+                }
+                Some(Some(unit))
+            }
+            None if settled => {
+                let mut open = self.units.iter();
+                let has = open.find(|(_, open)| open.provisional.contains(&delivery));
+                Some(has.map(|(unit, _)| *unit))
+            }
+            None => Some(None),
+        }
+    }
+
+    /// The peer put an outcome into a unit of work for a delivery that is not open: its link is
+    /// detached, it is settled, or there never was one. The unit must not commit as though that were
+    /// in it (AMQP 4.4.2).
+    pub(super) fn outcome_lost(&mut self, txn_id: &TxnId) {
+        let unit = message::unit_of_txn(txn_id).ok();
+        if let Some(open) = unit.and_then(|unit| self.units.get_mut(&unit)) {
+            open.spoiled = true;
+        }
+    }
+
+    /// The instance settled a delivery whose outcome came unsettled, or refused an outcome.
     pub(super) fn settled(
         &mut self,
         token: LinkToken,
@@ -169,11 +212,14 @@ impl Front {
                 let state = message::state_of(outcome, unit);
                 self.machine.settle_outgoing(link, sequence.0, Some(state));
             }
-            Err(refusal) => {
-                let error = super::error::of_refusal(&refusal);
+            // The unit ended while the outcome was on its way to it.
+            Err(Refusal::UnknownUnit) => {
+                let error = super::error::of_refusal(&Refusal::UnknownUnit);
                 self.machine.detach(link, true, Some(error));
                 self.detached(link, requests);
             }
+            // The unit cannot commit any more; the peer hears of it at the discharge.
+            Err(_) => {}
         }
     }
 }

@@ -46,6 +46,8 @@ pub(super) enum LinkUse {
     Coordinator {
         /// Deliveries that the peer may still send.
         credit: u32,
+        /// The source of the link knows the outcome `rejected`.
+        rejects: bool,
     },
     /// Administration requests arrive.
     AdminRequests {

@@ -16,7 +16,7 @@ mod refused;
 mod topics;
 mod transfer;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
@@ -106,8 +106,9 @@ struct OpenUnit {
     /// The coordinator link that it was declared on: it ends with it.
     coordinator: LinkId,
     /// Deliveries with a provisional outcome that the peer has not settled.
-    provisional: Vec<(LinkId, u64)>,
-    /// A message of it was refused before the instance saw it: it cannot commit.
+    provisional: HashSet<(LinkId, u64)>,
+    /// A message of it was refused before the instance saw it, or an outcome reached no delivery: it
+    /// cannot commit.
     spoiled: bool,
     /// The peer asked for a commit all the same; it is told that it was a rollback.
     commit_refused: bool,
@@ -262,8 +263,8 @@ impl Front {
                 self.consumer_closed(consumer, &reason, requests);
             }
             Response::Declared { token, result } => self.declared(token, result, requests),
-            Response::Discharged { token, unit, result, .. } => {
-                self.discharged(token, unit, result);
+            Response::Discharged { token, unit, fail, result } => {
+                self.discharged(token, unit, fail, result, requests);
             }
             // The peer hears of it at its next use of the unit: AMQP has no frame for it.
             Response::UnitRolledBack { .. } => {}
@@ -317,6 +318,7 @@ impl Front {
                 let orderly = error.is_none() && by_peer;
                 self.ending.get_or_insert(if orderly { Ending::Orderly } else { Ending::Lost });
             }
+            Event::OutcomeLost { txn_id } => self.outcome_lost(&txn_id),
             Event::SessionBegun(_) | Event::SenderSettled { .. } => {}
         }
     }

@@ -89,7 +89,7 @@ impl Front {
                 *credit = credit.saturating_sub(1);
                 format!("the {bytes_max} bytes that any queue may take; send it in parts")
             }
-            Some(LinkUse::Coordinator { credit } | LinkUse::AdminRequests { credit }) => {
+            Some(LinkUse::Coordinator { credit, .. } | LinkUse::AdminRequests { credit }) => {
                 *credit = credit.saturating_sub(1);
                 "any request to this address".to_owned()
             }

@@ -1,5 +1,7 @@
 //! Messages arrive: puts, and the commands of the transaction coordinator.
 
+use std::collections::HashSet;
+
 use towline_amqp::types::{
     CoordinatorCommand, DeliveryState, Error, Outcome as AmqpOutcome, condition,
 };
@@ -26,7 +28,7 @@ impl Front {
                 *credit = credit.saturating_sub(1);
                 self.put(now, transfer, None, requests);
             }
-            LinkUse::Coordinator { credit } => {
+            LinkUse::Coordinator { credit, .. } => {
                 *credit = credit.saturating_sub(1);
                 self.coordinate(&transfer, requests);
             }
@@ -51,7 +53,7 @@ impl Front {
         let delivery = transfer.delivery;
         let tag = producer.is_none().then_some(transfer.tag);
         let mut refused = Refused { delivery, tag, unit: None, avoidable: true };
-        let unit = match message::unit_of(transfer.state.as_ref()) {
+        let unit = match self.open_unit_of(transfer.state.as_ref()) {
             Ok(unit) => unit,
             Err(error) => return self.refuse_message(refused, error, requests),
         };
@@ -77,6 +79,19 @@ impl Front {
         let token = token as u64;
         // Asked for even when the sender settled it: the answer frees what it holds here.
         requests.push(Request::Put { token, target, message, unit, reply_wanted: true });
+    }
+
+    /// The unit of work that a transfer belongs to.
+    ///
+    /// # Errors
+    /// `amqp:transaction:unknown-id` when it names one that is not open on this connection: the
+    /// message is refused outside of any (AMQP 4.4.1).
+    fn open_unit_of(&self, state: Option<&DeliveryState>) -> Result<Option<UnitId>, Error> {
+        let unit = message::unit_of(state)?;
+        if unit.is_some_and(|unit| !self.units.contains_key(&unit)) {
+            return Err(error::of_refusal(&Refusal::UnknownUnit));
+        }
+        Ok(unit)
     }
 
     pub(super) fn take_in_flight(&mut self, token: u64) -> Option<IncomingId> {
@@ -141,7 +156,7 @@ impl Front {
             LinkUse::Producer { credit, .. }
             | LinkUse::AnonymousProducer { credit, .. }
             | LinkUse::AdminRequests { credit } => (credit, limits::PRODUCER_CREDIT),
-            LinkUse::Coordinator { credit } => (credit, CONTROL_CREDIT),
+            LinkUse::Coordinator { credit, .. } => (credit, CONTROL_CREDIT),
             LinkUse::Opening(_)
             | LinkUse::Abandoned
             | LinkUse::Consumer { .. }
@@ -178,7 +193,7 @@ impl Front {
                     }
                     Err(error) => {
                         self.take_in_flight(token);
-                        self.reject(delivery, None, error);
+                        self.refuse_discharge(delivery, error, requests);
                     }
                 }
             }
@@ -201,7 +216,7 @@ impl Front {
                 }
                 let open = OpenUnit {
                     coordinator: delivery.link,
-                    provisional: Vec::new(),
+                    provisional: HashSet::new(),
                     spoiled: false,
                     commit_refused: false,
                 };
@@ -214,15 +229,28 @@ impl Front {
         }
     }
 
-    pub(super) fn discharged(&mut self, token: u64, unit: UnitId, result: Result<(), Refusal>) {
+    pub(super) fn discharged(
+        &mut self,
+        token: u64,
+        unit: UnitId,
+        fail: bool,
+        result: Result<(), Refusal>,
+        requests: &mut Vec<Request>,
+    ) {
         let mut result = result;
+        let committed = !fail && result.is_ok();
         if let Some(open) = self.units.remove(&unit) {
             if open.commit_refused && result.is_ok() {
                 result = Err(Refusal::UnitDoomed);
             }
             for (link, key) in open.provisional {
-                // Whatever the peer says of it from now on is too late.
-                self.machine.settle_outgoing(link, key, None);
+                if committed {
+                    // Whatever the peer says of it from now on is too late.
+                    self.machine.settle_outgoing(link, key, None);
+                } else {
+                    // It is the peer's as before, and may be settled again (AMQP 4.4.2).
+                    self.machine.reopen_outgoing(link, key);
+                }
             }
         }
         let Some(delivery) = self.take_in_flight(token) else { return };
@@ -231,7 +259,26 @@ impl Front {
                 self.machine.settle_incoming(delivery, DeliveryState::Accepted);
                 self.refill(delivery.link);
             }
-            Err(refusal) => self.reject(delivery, None, error::of_refusal(&refusal)),
+            Err(refusal) => {
+                self.refuse_discharge(delivery, error::of_refusal(&refusal), requests);
+            }
         }
+    }
+
+    /// Tells a controller that a discharge failed: by rejecting it, or where the source of its link
+    /// does not know that outcome, by detaching the link (AMQP 4.3).
+    fn refuse_discharge(
+        &mut self,
+        delivery: IncomingId,
+        error: Error,
+        requests: &mut Vec<Request>,
+    ) {
+        let link = delivery.link;
+        let used_for = self.links.get_mut(link).map(|link| &link.used_for);
+        if !matches!(used_for, Some(LinkUse::Coordinator { rejects: false, .. })) {
+            return self.reject(delivery, None, error);
+        }
+        self.machine.detach(link, true, Some(error));
+        self.detached(link, requests);
     }
 }

@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use towline_core::selector::{IndexKey, Selector};
 use towline_core::{
-    ConnectionId, ConsumerId, ConsumerMode, ConsumerSpec, Filter, FilterKey, NewMessage, Outcome,
-    PutTarget, Refusal, Settlement, UnitId,
+    ConnectionId, ConsumerId, ConsumerMode, ConsumerSpec, Filter, FilterKey, NewMessage, PutTarget,
+    QueueId, Refusal, Settlement, UnitId,
 };
-use towline_core::{MessageSequence, QueueId};
 use towline_types::Time;
 
 use super::{Connected, Consumer, Instance, Outbound, Producer, Routed};
@@ -48,8 +47,10 @@ impl Instance {
                 let reply = reply_wanted.then_some(token);
                 self.put(caller, &target, message, unit, reply, out);
             }
-            Request::Settle { consumer, sequence, outcome, unit, reply } => {
-                self.settle(caller, (consumer, sequence), outcome, unit, reply, out);
+            Request::Settle { consumer, sequence, outcome, unit, settled, link, reply_wanted } => {
+                let settlement =
+                    Settlement { consumer, sequence, outcome, unit, settled, reply_wanted };
+                self.settle(caller, settlement, link, out);
             }
             Request::Credit { consumer, limit, drain } => self.credit(consumer, limit, drain),
             Request::Declare { token } => {
@@ -156,22 +157,19 @@ impl Instance {
     fn settle(
         &mut self,
         caller: &Caller<'_>,
-        (consumer, sequence): (ConsumerId, MessageSequence),
-        outcome: Outcome,
-        unit: Option<UnitId>,
-        reply: Option<LinkToken>,
+        settlement: Settlement,
+        link: LinkToken,
         out: &mut Outbound,
     ) {
-        let reply_wanted = reply.is_some();
-        let settlement = Settlement { consumer, sequence, outcome, unit, reply_wanted };
+        let Settlement { sequence, outcome, unit, reply_wanted, .. } = settlement;
         let result = self.rules.settle(caller.now, settlement, &mut self.decision);
         self.doom(caller, unit, result.as_ref().err());
         let refused = result.is_err();
-        let response =
-            reply.map(|link| Response::Settled { link, sequence, unit, outcome, result });
-        match response {
-            Some(response) if refused => self.answer(caller, response, out),
-            response => self.carry_out_for(caller, response, out),
+        let response = Response::Settled { link, sequence, unit, outcome, result };
+        if refused {
+            self.answer(caller, response, out);
+        } else {
+            self.carry_out_for(caller, reply_wanted.then_some(response), out);
         }
     }
 
@@ -225,10 +223,8 @@ impl Instance {
                 }
                 Err(refusal)
             }
-            Err(refusal) => {
-                self.decision.clear();
-                Err(refusal)
-            }
+            // One that was rolled back before may give something back now.
+            Err(refusal) => Err(refusal),
         };
         let response = Response::Discharged { token, unit, fail, result };
         self.carry_out_for(caller, Some(response), out);

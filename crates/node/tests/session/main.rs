@@ -9,6 +9,7 @@ mod log;
 mod rig;
 mod selection;
 mod text;
+mod units;
 
 use rig::{Got, Rig};
 use text::message;

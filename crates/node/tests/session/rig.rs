@@ -1,6 +1,7 @@
 //! The bench on which client and instance stand.
 
 mod raw;
+mod units;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,13 +11,12 @@ use towline_amqp::codec::{Map, Value};
 use towline_amqp::sasl::{Claim, ClientLogin, Mechanism, ScramCredentials};
 use towline_amqp::sections::Sections;
 use towline_amqp::types::{
-    Coordinator, Declare, DeliveryState, Discharge, DistributionMode, Error, LinkTarget, Role,
-    SaslCode, Source, Target, TxnId,
+    DeliveryState, DistributionMode, Error, LinkTarget, Role, SaslCode, Source, Target, TxnId,
 };
-use towline_amqp::types::{CoordinatorCommand, ReceiverSettleMode, SenderSettleMode};
+use towline_amqp::types::{ReceiverSettleMode, SenderSettleMode};
 use towline_amqp::{
     AttachRequest, Attached, ClientOptions, Connection, Event, IncomingId, LinkId, Outgoing,
-    ServerOptions, SessionId, Transfer, coordinator,
+    ServerOptions, SessionId, Transfer,
 };
 use towline_core::{Body, ConnectionId, Limits};
 use towline_node::{
@@ -452,56 +452,6 @@ impl Rig {
                 _ => None,
             })
             .collect()
-    }
-
-    pub(crate) fn settle(
-        &mut self,
-        client: &mut Client,
-        delivery: IncomingId,
-        state: DeliveryState,
-    ) {
-        client.machine.update_incoming(delivery, Some(state), true);
-        self.exchange(client);
-    }
-
-    pub(crate) fn declare(&mut self, client: &mut Client) -> TxnId {
-        let command = CoordinatorCommand::Declare(Declare);
-        match self.command(client, &command) {
-            Some(DeliveryState::Declared { txn_id }) => txn_id,
-            other => panic!("not declared: {other:?}"),
-        }
-    }
-
-    pub(crate) fn discharge(
-        &mut self,
-        client: &mut Client,
-        unit: &TxnId,
-        fail: bool,
-    ) -> Option<DeliveryState> {
-        let command = CoordinatorCommand::Discharge(Discharge { txn_id: *unit, fail });
-        self.command(client, &command)
-    }
-
-    fn command(
-        &mut self,
-        client: &mut Client,
-        command: &CoordinatorCommand,
-    ) -> Option<DeliveryState> {
-        const KEY: u64 = 999;
-        let target = LinkTarget::Coordinator(Coordinator::default());
-        let link = self.attach(client, Role::Sender, Ends { source: Source::default(), target });
-        let content = Payload::from(coordinator::message(command));
-        client.machine.send(link, KEY, Outgoing { content, ..Outgoing::default() });
-        self.exchange(client);
-        let mut state = None;
-        client.events.retain(|event| match event {
-            Event::Outcome { key: KEY, state: answer, .. } => {
-                state.clone_from(answer);
-                false
-            }
-            _ => true,
-        });
-        state
     }
 }
 

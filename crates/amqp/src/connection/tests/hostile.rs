@@ -120,7 +120,10 @@ impl Shown {
                 }
                 Event::Flow(flow) => assert!(self.live.contains(&flow.link), "a dead link's flow"),
                 Event::Closed { .. } => self.closed = true,
-                Event::Login(_) | Event::Opened(_) | Event::SenderSettled { .. } => {}
+                Event::Login(_)
+                | Event::Opened(_)
+                | Event::SenderSettled { .. }
+                | Event::OutcomeLost { .. } => {}
             }
         }
     }

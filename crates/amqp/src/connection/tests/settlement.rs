@@ -161,6 +161,48 @@ fn a_transactional_outcome_names_its_unit() {
     assert_eq!(outcome(&mut peer), (link, 0, Some(state), true));
 }
 
+fn lost(peer: &mut Peer) -> bool {
+    matches!(peer.event(), Event::OutcomeLost { txn_id } if txn_id.as_bytes() == b"unit")
+}
+
+// 4.4.2: a transaction must not succeed without an outcome that the receiver put into it.
+#[test]
+fn a_transactional_outcome_of_what_is_not_open_is_told_as_lost() {
+    let (mut peer, link) = receiving_peer(ReceiverSettleMode::First, 100);
+    send(&mut peer, link, 0..3);
+    peer.send("disposition role=receiver first=0 settled state=released");
+    assert_eq!(outcome(&mut peer).1, 0);
+    peer.send("disposition role=receiver first=0 last=1 settled state=accepted@unit");
+    assert_eq!(outcome(&mut peer).1, 1);
+    assert!(lost(&mut peer), "one of two was settled");
+    peer.send("disposition role=receiver first=77 settled state=accepted@unit");
+    assert!(lost(&mut peer), "never sent");
+    peer.send("disposition role=receiver first=2 state=accepted@unit");
+    assert_eq!(outcome(&mut peer).1, 2);
+    peer.send("disposition role=receiver first=2 state=accepted@unit");
+    peer.no_event();
+    peer.send("detach handle=0");
+    assert!(matches!(peer.event(), Event::Detached { .. }));
+    peer.send("disposition role=receiver first=2 settled state=accepted@unit");
+    assert!(lost(&mut peer), "its link is detached");
+}
+
+// 4.4.2: after a rollback the delivery is as it was, and may be retired again.
+#[test]
+fn a_delivery_whose_outcome_came_to_nothing_may_have_another_one() {
+    let (mut peer, link) = receiving_peer(ReceiverSettleMode::First, 100);
+    send(&mut peer, link, 7..9);
+    for _ in 0..2 {
+        peer.send("disposition role=receiver first=0 last=1 state=accepted@unit");
+        assert_eq!((outcome(&mut peer).1, outcome(&mut peer).1), (7, 8));
+        peer.connection.reopen_outgoing(link, 7);
+        peer.connection.reopen_outgoing(link, 8);
+    }
+    peer.expect_nothing();
+    peer.send("disposition role=receiver first=0 last=1 settled state=released");
+    assert_eq!((outcome(&mut peer).3, outcome(&mut peer).3), (true, true));
+}
+
 #[test]
 fn an_outcome_after_the_detach_reaches_nothing() {
     let (mut peer, link) = receiving_peer(ReceiverSettleMode::First, 100);

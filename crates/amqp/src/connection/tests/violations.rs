@@ -343,6 +343,14 @@ fn a_transfer_without_credit_detaches_the_link() {
     detaches(&mut peer, &condition::TRANSFER_LIMIT_EXCEEDED);
 }
 
+// 4.4.3: what is not done is refused, not ignored.
+#[test]
+fn messages_are_not_acquired_in_a_transaction() {
+    let (mut peer, _) = receiving_peer(ReceiverSettleMode::First, 1);
+    peer.send("flow handle=0 delivery-count=0 link-credit=10 txn-id");
+    detaches(&mut peer, &condition::NOT_IMPLEMENTED);
+}
+
 #[test]
 fn a_transfer_before_our_attach_detaches_the_link() {
     let mut peer = Peer::begun();

@@ -56,6 +56,8 @@ impl World {
         self.consumers.clear();
         self.credit.clear();
         self.unsettled.clear();
+        self.failed.clear();
+        self.refused.clear();
         self.units.clear();
         self.targets = QUEUES.iter().map(|name| self.rig.open_put(name).unwrap()).collect();
     }

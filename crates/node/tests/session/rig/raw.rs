@@ -1,5 +1,7 @@
 //! What ordinary clients do not do: links with any terminus, deliveries with any bytes.
 
+use towline_amqp::types::Coordinator;
+
 use super::*;
 
 impl Rig {

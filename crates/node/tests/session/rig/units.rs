@@ -1,0 +1,133 @@
+//! Units of work and settlements, in ways that a well-behaved client has no use for among them.
+
+use std::time::Duration;
+
+use bytes::BytesMut;
+use towline_amqp::codec::Symbols;
+use towline_amqp::types::{
+    Coordinator, CoordinatorCommand, Declare, DeliveryState, Discharge, LinkTarget, Outcome, Role,
+    Source, TxnId,
+};
+use towline_amqp::{Event, IncomingId, LinkId, Outgoing, coordinator, peer};
+use towline_node::Input;
+use towline_types::Payload;
+
+use super::{Client, Ends, Rig};
+
+impl Rig {
+    pub(crate) fn settle(
+        &mut self,
+        client: &mut Client,
+        delivery: IncomingId,
+        state: DeliveryState,
+    ) {
+        client.machine.update_incoming(delivery, Some(state), true);
+        self.exchange(client);
+    }
+
+    /// Accepted in a unit of work; `settled`: and forgotten.
+    pub(crate) fn accept_in(
+        &mut self,
+        client: &mut Client,
+        delivery: IncomingId,
+        unit: &TxnId,
+        settled: bool,
+    ) {
+        let outcome = Some(Outcome::Accepted);
+        let state = DeliveryState::Transactional { txn_id: *unit, outcome };
+        client.machine.update_incoming(delivery, Some(state), settled);
+        self.exchange(client);
+    }
+
+    /// As `accept_in`, settled, but by its number, and whatever the client's machine thinks of it.
+    pub(crate) fn accept_number_in(&mut self, client: &mut Client, number: u32, unit: &TxnId) {
+        let unit = std::str::from_utf8(unit.as_bytes()).unwrap();
+        let line =
+            format!("disposition role=receiver first={number} settled state=accepted@{unit}");
+        let mut input: BytesMut = peer::text::encode(&line);
+        let mut requests = Vec::new();
+        client.front.receive(self.now, &mut input, &mut requests);
+        let input = Input::Requests { connection: client.id, requests: &mut requests };
+        self.instance.step(self.now, input, &self.log, &mut self.out);
+        self.exchange(client);
+    }
+
+    /// Detached, and not closed: the client may come back for it.
+    pub(crate) fn suspend(&mut self, client: &mut Client, link: LinkId) {
+        client.machine.detach(link, false, None);
+        self.exchange(client);
+    }
+
+    /// Why the server detached the link, if it did.
+    pub(crate) fn detached(&mut self, client: &mut Client, link: LinkId) -> Option<String> {
+        super::refusal(client, link)
+    }
+
+    /// Time passes.
+    pub(crate) fn wait(&mut self, duration: Duration) {
+        self.now = self.now + duration;
+        self.instance.step(self.now, Input::Tick, &self.log, &mut self.out);
+        self.settle_down();
+    }
+
+    pub(crate) fn declare(&mut self, client: &mut Client) -> TxnId {
+        let command = CoordinatorCommand::Declare(Declare);
+        match self.command(client, &command) {
+            Some(DeliveryState::Declared { txn_id }) => txn_id,
+            other => panic!("not declared: {other:?}"),
+        }
+    }
+
+    pub(crate) fn discharge(
+        &mut self,
+        client: &mut Client,
+        unit: &TxnId,
+        fail: bool,
+    ) -> Option<DeliveryState> {
+        let command = CoordinatorCommand::Discharge(Discharge { txn_id: *unit, fail });
+        self.command(client, &command)
+    }
+
+    /// As `discharge`, on a link whose source knows these outcomes only.
+    pub(crate) fn discharge_knowing(
+        &mut self,
+        client: &mut Client,
+        unit: &TxnId,
+        outcomes: &[&str],
+    ) -> (LinkId, Option<DeliveryState>) {
+        let command = CoordinatorCommand::Discharge(Discharge { txn_id: *unit, fail: false });
+        let outcomes = outcomes.iter().copied().collect::<Symbols>();
+        self.command_on(client, &command, Source { outcomes, ..Source::default() })
+    }
+
+    fn command(
+        &mut self,
+        client: &mut Client,
+        command: &CoordinatorCommand,
+    ) -> Option<DeliveryState> {
+        self.command_on(client, command, Source::default()).1
+    }
+
+    fn command_on(
+        &mut self,
+        client: &mut Client,
+        command: &CoordinatorCommand,
+        source: Source,
+    ) -> (LinkId, Option<DeliveryState>) {
+        const KEY: u64 = 999;
+        let target = LinkTarget::Coordinator(Coordinator::default());
+        let link = self.attach(client, Role::Sender, Ends { source, target });
+        let content = Payload::from(coordinator::message(command));
+        client.machine.send(link, KEY, Outgoing { content, ..Outgoing::default() });
+        self.exchange(client);
+        let mut state = None;
+        client.events.retain(|event| match event {
+            Event::Outcome { key: KEY, state: answer, .. } => {
+                state.clone_from(answer);
+                false
+            }
+            _ => true,
+        });
+        (link, state)
+    }
+}
