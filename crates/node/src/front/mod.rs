@@ -60,6 +60,8 @@ pub struct Front {
     address: String,
     default_model: Arc<str>,
     elsewhere: Option<Arc<Elsewhere>>,
+    /// Why this connection is not served; it is told so after the login.
+    unserved: Option<Error>,
     user: Option<Arc<str>>,
     logged_in: bool,
     ending: Option<Ending>,
@@ -112,6 +114,7 @@ impl Front {
             address: options.address,
             default_model: options.default_model,
             elsewhere: options.elsewhere,
+            unserved: None,
             user: None,
             logged_in: false,
             ending: None,
@@ -123,6 +126,14 @@ impl Front {
             admin_correlations: HashMap::new(),
             prefixes: BytesMut::new(),
         }
+    }
+
+    /// One that cannot be served: it logs in as everywhere, and is told why and closed then, with a
+    /// condition at which libraries connect anew. Nothing is ever asked of the instance.
+    #[must_use]
+    pub fn turning_away(options: FrontOptions, why: &str, now: Time) -> Front {
+        let unserved = Some(Error::new(condition::CONNECTION_FORCED, why));
+        Front { unserved, ..Front::new(options, now) }
     }
 
     /// Takes whole frames from the front of `input`; what they ask for is added to `requests`.
@@ -308,6 +319,11 @@ impl Front {
     fn opened(&mut self, opened: &Opened, requests: &mut Vec<Request>) {
         self.user.clone_from(&opened.user);
         self.logged_in = true;
+        if let Some(error) = self.unserved.take() {
+            self.machine.close(Some(error));
+            self.ending.get_or_insert(Ending::Orderly);
+            return;
+        }
         if let Some(elsewhere) = self.elsewhere.take()
             && redirect::is_wanted(opened)
         {

@@ -20,7 +20,7 @@ use super::replica::forget_old_places;
 use super::socket::{self, GroupSocket};
 use super::start::{self, Opened};
 use super::status::View;
-use super::{again, agreement, copy, elsewhere, holds, preferred, switch};
+use super::{again, agreement, copy, elsewhere, holds, missing, preferred, switch};
 use crate::attempts::Attempts;
 use crate::clock::Clock;
 use crate::config::{Config, GroupConfig};
@@ -164,16 +164,17 @@ async fn serve(
     driver.ask_for_copies_after(again::copy_pause(again::copies_failed()));
     tell_over(driver, events.clone());
     let admission = Admission::new(config.limits.clone());
-    let listeners = Listeners::bind(args, (config, group), users, sockets)?;
+    let mut listeners = Listeners::bind(args, (config, group), users, sockets)?;
     let names = listeners.urls.clone();
     let entrance = start_links(args, (config, group), opened, &admission, (&listeners, sockets))?;
     sockets.close_others();
-    let (mut tasks, mut accepting) = (JoinSet::new(), listeners.accept(&entrance));
-    tasks.spawn(preferred::watch(Arc::clone(driver), group.clone(), args.data.clone()));
-    let view: Arc<dyn GroupView> = entrance.view.clone();
-    let answering =
-        GroupSocket { driver: Arc::clone(driver), view: Arc::clone(&view), events: asks };
+    let mut tasks = watches(args, group, driver);
+    let view = entrance.view.clone();
+    let answering = GroupSocket { driver: Arc::clone(driver), view, events: asks };
     answering.start(&args.data).map_err(RunError::System)?;
+    // Not before: who asks this folder how its instance is must not be led to the active one.
+    listeners.bind_local(&args.data)?;
+    let mut accepting = listeners.accept(&entrance);
     start_threads(args, (config, group), opened, &entrance, (names.clone(), events.clone()))?;
     say(&GROUP_REPLICA, &[&group.instance, &args.name]);
     welcome(args, &names, driver.clock(), again::is_again());
@@ -227,6 +228,14 @@ async fn serve(
             return Ok(Ended::InOrder);
         }
     }
+}
+
+/// Looks at who is active, and at whether anybody is.
+fn watches(args: &RunArgs, group: &GroupConfig, driver: &Arc<Driver>) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
+    tasks.spawn(preferred::watch(Arc::clone(driver), group.clone(), args.data.clone()));
+    tasks.spawn(missing::watch(Arc::clone(driver), group.heartbeat_timeout()));
+    tasks
 }
 
 fn tell_over(driver: &Driver, events: UnboundedSender<Event>) {
@@ -291,13 +300,18 @@ impl Listeners {
             listening.push((Some(number), socket));
             urls.push(url);
         }
-        let path = args.data.join("towline.sock");
         let doorman = Arc::new(Doorman::local(&args.name, &config.limits, users));
         let local = ListenerKind { tls: None, doorman, elsewhere: None };
-        let socket = Listening::local(&path, local.clone())
-            .map_err(|error| RunError::Listen { address: path.display().to_string(), error })?;
-        listening.push((None, socket));
         Ok(Listeners { listening, kinds, local, urls })
+    }
+
+    /// Binds the local socket.
+    fn bind_local(&mut self, data: &Path) -> Result<(), RunError> {
+        let path = data.join("towline.sock");
+        let socket = Listening::local(&path, self.local.clone())
+            .map_err(|error| RunError::Listen { address: path.display().to_string(), error })?;
+        self.listening.push((None, socket));
+        Ok(())
     }
 
     /// Lets clients in, until the tasks are ended.
@@ -344,7 +358,7 @@ fn start_links(
     let settings = LinkSettings::of(&args.name, (group, terms), this, Some(listener));
     let links = Links::start(settings, Arc::new(inbox));
     let links = Arc::new(links.map_err(|error| RunError::Tls(error.to_string()))?);
-    let serving = Arc::new(Serving::default());
+    let serving = Arc::new(Serving::new(driver).map_err(RunError::System)?);
     let reception = Reception::new(
         Arc::clone(&links),
         driver.whereabouts(),

@@ -2,6 +2,7 @@
 
 mod admission;
 mod arrivals;
+mod away;
 mod comparing;
 mod connection;
 mod listener;
@@ -12,6 +13,7 @@ mod tls;
 
 pub(crate) use admission::Admission;
 pub(crate) use arrivals::Arrivals;
+pub(crate) use away::Away;
 pub(crate) use comparing::Comparing;
 pub(crate) use listener::{
     Accepted, Acceptor, ClientSocket, IoThreads, ListenerKind, Listening, admit, bind_floating,
