@@ -3,8 +3,8 @@
 
 use crate::finding::Finding;
 use crate::rules::{
-    configuration, documents, generated, headers, left_open, manifest, matrix, message_ids, names,
-    rooms, size, sleeping,
+    configuration, configuration_read, documents, generated, headers, left_open, manifest, matrix,
+    message_ids, names, rooms, size, sleeping,
 };
 use crate::tree::Tree;
 
@@ -23,6 +23,7 @@ const RULES: &[Rule] = &[
     documents::check,
     generated::check,
     configuration::check,
+    configuration_read::check,
     message_ids::check,
 ];
 

@@ -45,10 +45,23 @@ fn look(reach: &Reach, prepared: &mut Option<Prepared>) -> Result<String, Failur
     let json = client.ask_admin("status", "")?.body;
     client.close()?;
     let status: status::Status = mqsc::understood(&json)?;
+    if let (Some(folder), Some(group)) = (reach.folder()?, &status.group) {
+        return Err(another(&folder, &group.instance));
+    }
     if reach.json {
         return Ok(json);
     }
     Ok(status::table(&status).trim_end().to_owned())
+}
+
+/// The socket for clients of a replica leads to the active one, so what answered there is not the
+/// instance with this folder.
+fn another(folder: &Path, answered: &str) -> Failure {
+    Failure::CannotConnect(format!(
+        "the instance in {} does not say how it is (yet); '{answered}' answered, which is active: try \
+         again, or ask with --url for the active one",
+        folder.display()
+    ))
 }
 
 fn of_instance(folder: &Path, timeout: f64) -> Result<Option<Told>, Failure> {

@@ -158,7 +158,7 @@ async fn serve(
         accepting.spawn(async move { io.accept(listening, admission).await });
     }
     let socket = args.data.join("towline.sock");
-    let local = listen_locally(args, config, &of_process.reload)?;
+    let local = listen_locally(args, config, local_kind(args, config, &of_process.reload))?;
     {
         let (io, admission) = (Arc::clone(&io), Arc::clone(&admission));
         accepting.spawn(async move { io.accept(local, admission).await });
@@ -231,18 +231,23 @@ pub(crate) fn listen(
     Ok((listening, format!("{scheme}://{address}")))
 }
 
+/// What the local socket is.
+pub(crate) fn local_kind(args: &RunArgs, config: &Config, reload: &Reload) -> ListenerKind {
+    let doorman = Arc::new(Doorman::local(&args.name, &config.limits, &reload.users));
+    ListenerKind { tls: None, doorman, elsewhere: None }
+}
+
 /// Listens on the local socket in the data folder.
 pub(crate) fn listen_locally(
     args: &RunArgs,
     config: &Config,
-    reload: &Reload,
+    kind: ListenerKind,
 ) -> Result<Listening, RunError> {
     let access = LocalAccess::of_process(config.users.local_group.as_deref());
     let access =
         access.map_err(|why| RunError::Config { file: args.config.clone(), error: why.into() })?;
     let path = args.data.join("towline.sock");
-    let doorman = Arc::new(Doorman::local(&args.name, &config.limits, &reload.users));
-    Listening::local(&path, ListenerKind { tls: None, doorman, elsewhere: None }, access)
+    Listening::local(&path, kind, access)
         .map_err(|error| RunError::Listen { address: path.display().to_string(), error })
 }
 

@@ -1,6 +1,7 @@
 //! The rules, one file each, in the order of STYLE.md.
 
 pub(crate) mod configuration;
+pub(crate) mod configuration_read;
 pub(crate) mod documents;
 pub(crate) mod generated;
 pub(crate) mod headers;

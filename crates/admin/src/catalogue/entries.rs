@@ -225,12 +225,20 @@ entries! {
         "Those that were read before stay in use. Told once for each reason; the files are looked at \
          every few seconds.";
     RELAY_ENDED = "TWL4110W" "A client from {address} was let go: {reason}.",
-        "It came to an instance that is not active, and could not be brought to the active one.";
+        "It came to an instance that is not active, and could not be brought to the active one: it was \
+         closed with amqp:connection:forced, so that it tries again or elsewhere. Told once a minute for \
+         each reason.";
     RELAY_REFUSED = "TWL4111W" "A client from {address} that instance '{instance}' relayed was refused: {reason}.",
         "The instances of a group must have the same listeners in their configurations.";
     LINK_DIFFERS = "TWL4120W" "Instance '{instance}' has another configuration than this one: {differences}.",
         "They work together all the same, but what clients are granted changes with the active \
          instance. Told once for each difference.";
+    GROUP_NO_ACTIVE = "TWL4121W" "No instance is active: {reason}.",
+        "Clients are turned away (amqp:connection:forced) until two of three instances see each other \
+         and may vote. Told once for each time that nobody was active for longer than \
+         heartbeat_timeout_ms and an election.";
+    GROUP_ACTIVE_AGAIN = "TWL4122I" "An instance is active again.",
+        "After TWL4121W.";
 
     GROUP_REPLICA = "TWL4201I" "Instance '{instance}' of queue manager '{name}' is a replica.",
         "It applies what the group commits and brings clients to the active instance.";

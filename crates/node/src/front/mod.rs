@@ -69,6 +69,8 @@ pub struct Front {
     address: String,
     default_model: Arc<str>,
     elsewhere: Option<Arc<Elsewhere>>,
+    /// Why this connection is not served; it is told so after the login.
+    unserved: Option<Error>,
     user: Option<Arc<str>>,
     logged_in: bool,
     /// The instance is asked whether the container id is free: nothing behind the open frame is
@@ -130,6 +132,7 @@ impl Front {
             address: options.address,
             default_model: options.default_model,
             elsewhere: options.elsewhere,
+            unserved: None,
             user: None,
             logged_in: false,
             asks_to_be_sole: false,
@@ -142,6 +145,14 @@ impl Front {
             admin_correlations: HashMap::new(),
             prefixes: BytesMut::new(),
         }
+    }
+
+    /// One that cannot be served: it logs in as everywhere, and is told why and closed then, with a
+    /// condition at which libraries connect anew. Nothing is ever asked of the instance.
+    #[must_use]
+    pub fn turning_away(options: FrontOptions, why: &str, now: Time) -> Front {
+        let unserved = Some(Error::new(condition::CONNECTION_FORCED, why));
+        Front { unserved, ..Front::new(options, now) }
     }
 
     /// Takes whole frames from the front of `input`; what they ask for is added to `requests`.
@@ -340,6 +351,11 @@ impl Front {
     fn opened(&mut self, opened: &Opened, requests: &mut Vec<Request>) {
         self.user.clone_from(&opened.user);
         self.logged_in = true;
+        if let Some(error) = self.unserved.take() {
+            self.machine.close(Some(error));
+            self.ending.get_or_insert(Ending::Orderly);
+            return;
+        }
         if let Some(elsewhere) = self.elsewhere.take()
             && redirect::is_wanted(opened)
         {

@@ -89,6 +89,13 @@ mod tests {
         (code, away): (SaslCode, bool),
         client: ClientOptions,
     ) -> (Vec<Event>, Vec<Request>, Front) {
+        comes_to((code, away, None), client)
+    }
+
+    fn comes_to(
+        (code, away, unserved): (SaslCode, bool, Option<&str>),
+        client: ClientOptions,
+    ) -> (Vec<Event>, Vec<Request>, Front) {
         let now = Time(1_000_000_000);
         let elsewhere =
             Elsewhere { scheme: "amqps".into(), host: "active.example".into(), port: 5_671 };
@@ -104,7 +111,10 @@ mod tests {
             default_model: Arc::from("MODEL"),
             elsewhere: away.then(|| Arc::new(elsewhere)),
         };
-        let mut front = Front::new(options, now);
+        let mut front = match unserved {
+            Some(why) => Front::turning_away(options, why, now),
+            None => Front::new(options, now),
+        };
         let login = Some(ClientLogin::Anonymous);
         let mut client = Connection::client(ClientOptions { login, ..client }, now);
         let (mut events, mut requests) = (Vec::new(), Vec::new());
@@ -148,6 +158,24 @@ mod tests {
             }
             assert!(front.is_finished() && front.ended_orderly() && front.is_logged_in());
         }
+    }
+
+    #[test]
+    fn who_cannot_be_served_is_told_why_once_it_has_logged_in_and_only_then() {
+        let why = Some("the group has no active instance");
+        let client = ClientOptions::default;
+        let (events, requests, front) = comes_to((SaslCode::Ok, false, why), client());
+        assert!(requests.is_empty() && front.is_finished(), "the instance hears nothing of it");
+        let [Event::Opened(_), Event::Closed { error: Some(error), by_peer: true }] =
+            events.as_slice()
+        else {
+            panic!("{events:?}")
+        };
+        assert_eq!(error.condition, condition::CONNECTION_FORCED);
+        assert_eq!(error.description.as_deref(), why);
+        let (events, _, front) = comes_to((SaslCode::Auth, false, why), client());
+        assert!(!events.iter().any(|event| matches!(event, Event::Opened(_))), "{events:?}");
+        assert!(!front.is_logged_in());
     }
 
     #[test]

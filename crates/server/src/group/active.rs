@@ -9,20 +9,35 @@ use towline_node::Restart;
 use towline_types::BatchPlace;
 
 use super::driver::Driver;
+use super::missing;
 use super::start::Opened;
 use crate::backup::Folders;
 use crate::config::Config;
 use crate::door::{Door, GroupView};
 use crate::link::relay::Here;
 use crate::logging::log as say;
-use crate::net::{Accepted, IoThreads};
+use crate::net::{Accepted, Away, IoThreads};
 use crate::start::Made;
 use crate::{clerk, fetcher, pager};
 
-/// The threads that serve clients, once there are any.
-#[derive(Default)]
+/// The threads that serve clients, once there are any, and the one that turns them away.
 pub(crate) struct Serving {
     threads: OnceLock<IoThreads>,
+    away: IoThreads,
+    driver: Arc<Driver>,
+}
+
+impl Serving {
+    /// Of an instance that is not active yet.
+    ///
+    /// # Errors
+    /// When the system has no thread for it.
+    pub(crate) fn new(driver: &Arc<Driver>) -> std::io::Result<Serving> {
+        let asked = Arc::clone(driver);
+        let why = Box::new(move || missing::why(&asked));
+        let away = IoThreads::turning_away(Away { clock: driver.clock(), why })?;
+        Ok(Serving { threads: OnceLock::new(), away, driver: Arc::clone(driver) })
+    }
 }
 
 impl Here for Serving {
@@ -31,6 +46,15 @@ impl Here for Serving {
         if let Some(threads) = self.threads.get() {
             threads.serve(client).await;
         }
+    }
+
+    async fn turn_away(&self, client: Accepted) {
+        // It ends with the process.
+        self.away.serve(client).await;
+    }
+
+    fn is_hopeful(&self) -> bool {
+        self.driver.group().leader.is_some()
     }
 }
 

@@ -209,6 +209,14 @@ impl Driver {
         Standing { blank, last_index: last.index, last_term: last.term }
     }
 
+    /// Where another instance was, as it said when it came; this instance as it is now.
+    pub(crate) fn standing_of(&self, peer: Peer) -> Option<Standing> {
+        if peer == self.this() {
+            return Some(self.standing());
+        }
+        self.look(|core| core.standings.get(peer).copied().flatten())
+    }
+
     /// Time passed.
     pub(crate) fn tick(&self) {
         self.step(Input::Tick);

@@ -5,7 +5,7 @@
 //! bring), [`active`] (this instance serves clients), [`again`] (it does not any more: the process begins
 //! again), [`handed`] (its listening sockets), [`copy`] (a log that lags too far is replaced), [`holds`]
 //! (what is kept for it until it has caught up), [`switch`] and [`socket`] (what administrators ask for),
-//! [`preferred`] (who shall be active), [`agreement`] (what the instances must have in common), [`elsewhere`] (where clients find it), [`status`],
+//! [`preferred`] (who shall be active), [`agreement`] (what the instances must have in common), [`missing`] (why nobody is active), [`elsewhere`] (where clients find it), [`status`],
 //! [`run`] (all of it in order).
 //!
 //! Not here: consensus (`towline_group`), the connections between instances (`link`).
@@ -22,6 +22,7 @@ mod holds;
 mod inbox;
 mod kept_file;
 mod life;
+mod missing;
 mod preferred;
 mod replica;
 mod run;

@@ -20,7 +20,7 @@ use super::replica::forget_old_places;
 use super::socket::{self, GroupSocket};
 use super::start::{self, Opened};
 use super::status::View;
-use super::{again, agreement, copy, elsewhere, holds, preferred, switch};
+use super::{again, agreement, copy, elsewhere, holds, missing, preferred, switch};
 use crate::attempts::Attempts;
 use crate::backup::Folders;
 use crate::clock::Clock;
@@ -34,7 +34,9 @@ use crate::logging::log as say;
 use crate::net::{Admission, ListenerKind, Listening};
 use crate::refused::RunError;
 use crate::reload::{self, Reload};
-use crate::run::{LocalEvent, Process, RunArgs, listen, listen_locally, until_stop, welcome};
+use crate::run::{
+    LocalEvent, Process, RunArgs, listen, listen_locally, local_kind, until_stop, welcome,
+};
 use crate::signals::Signals;
 
 /// How long a process that leads no more serves its connections, so that they hear their end.
@@ -167,16 +169,17 @@ async fn serve(
     driver.ask_for_copies_after(again::copy_pause(again::copies_failed()));
     tell_over(driver, events.clone());
     let admission = Admission::new(config.limits.clone(), of_process.clients_max);
-    let listeners = Listeners::bind(args, (config, group), reload, sockets)?;
+    let mut listeners = Listeners::bind(args, (config, group), reload, sockets)?;
     let names = listeners.urls.clone();
     let entrance = start_links(args, (config, group), opened, &admission, (&listeners, sockets))?;
     sockets.close_others();
-    let (mut tasks, mut accepting) = (JoinSet::new(), listeners.accept(&entrance));
-    tasks.spawn(preferred::watch(Arc::clone(driver), group.clone(), args.data.clone()));
-    let view: Arc<dyn GroupView> = entrance.view.clone();
-    let answering =
-        GroupSocket { driver: Arc::clone(driver), view: Arc::clone(&view), events: asks };
+    let mut tasks = watches(args, group, driver);
+    let view = entrance.view.clone();
+    let answering = GroupSocket { driver: Arc::clone(driver), view, events: asks };
     answering.start(&args.data).map_err(RunError::System)?;
+    // Not before: who asks this folder how its instance is must not be led to the active one.
+    listeners.bind_local(args, config)?;
+    let mut accepting = listeners.accept(&entrance);
     tasks.spawn(reload::watch(Arc::clone(reload)));
     let about = (&entrance, &reload.folders, names.clone());
     start_threads(args, (config, group), opened, about, events.clone())?;
@@ -226,6 +229,14 @@ async fn serve(
             return Ok(Ended::InOrder);
         }
     }
+}
+
+/// Looks at who is active, and at whether anybody is.
+fn watches(args: &RunArgs, group: &GroupConfig, driver: &Arc<Driver>) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
+    tasks.spawn(preferred::watch(Arc::clone(driver), group.clone(), args.data.clone()));
+    tasks.spawn(missing::watch(Arc::clone(driver), group.heartbeat_timeout()));
+    tasks
 }
 
 fn tell_over(driver: &Driver, events: UnboundedSender<Event>) {
@@ -290,10 +301,15 @@ impl Listeners {
             listening.push((Some(number), socket));
             urls.push(url);
         }
-        let socket = listen_locally(args, config, reload)?;
-        let local = socket.kind().clone();
-        listening.push((None, socket));
+        let local = local_kind(args, config, reload);
         Ok(Listeners { listening, kinds, local, urls })
+    }
+
+    /// Binds the local socket.
+    fn bind_local(&mut self, args: &RunArgs, config: &Config) -> Result<(), RunError> {
+        let socket = listen_locally(args, config, self.local.clone())?;
+        self.listening.push((None, socket));
+        Ok(())
     }
 
     /// Lets clients in, until the tasks are ended.
@@ -340,7 +356,7 @@ fn start_links(
     let settings = LinkSettings::of(&args.name, (group, terms), this, Some(listener));
     let links = Links::start(settings, Arc::new(inbox));
     let links = Arc::new(links.map_err(|error| RunError::Tls(error.to_string()))?);
-    let serving = Arc::new(Serving::default());
+    let serving = Arc::new(Serving::new(driver).map_err(RunError::System)?);
     let reception = Reception::new(
         Arc::clone(&links),
         driver.whereabouts(),

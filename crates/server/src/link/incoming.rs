@@ -245,7 +245,7 @@ async fn welcome(
 
 /// Ends a connection so that the peer can read why: a socket that is closed with unread bytes in it
 /// is reset, which may take back what the peer has not read.
-async fn part(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
+pub(super) async fn part(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
     let parting = async {
         stream.shutdown().await?;
         let mut left = PARTING_BYTES_MAX;

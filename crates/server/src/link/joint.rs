@@ -10,12 +10,13 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::time::sleep;
 
+use super::boundary::Boundary;
 use crate::net::scratch;
 
 /// How long the second way may go on after the first has ended.
@@ -32,22 +33,65 @@ struct Way {
     read_all: bool,
     done: bool,
     bytes: u64,
+    /// When something was written last.
+    written_at: Option<Instant>,
+    /// Where frames end in what was written, if it can be looked into.
+    boundary: Option<Boundary>,
 }
 
-/// Joins `left` and `right` until both ways have ended. The bytes that went to the right and to the
-/// left are returned.
-///
-/// # Errors
-/// When either side breaks, or the second way goes on for too long after the first has ended.
-pub(super) async fn join<L, R>(left: &mut L, right: &mut R) -> io::Result<[u64; 2]>
+/// Two streams that are joined; what happened between them can be asked for when it is broken off.
+#[derive(Debug, Default)]
+pub(super) struct Joint {
+    /// To the right, and to the left.
+    ways: [Way; 2],
+}
+
+impl Joint {
+    /// With a look at the frames that go to the left: it is no TLS.
+    pub(super) fn watching_frames() -> Joint {
+        let to_left = Way { boundary: Some(Boundary::default()), ..Way::default() };
+        Joint { ways: [Way::default(), to_left] }
+    }
+
+    /// Whether nothing was read from either side: another right side can take its place.
+    pub(super) fn is_silent(&self) -> bool {
+        self.ways.iter().all(|way| way.bytes == 0 && way.pending.is_empty() && !way.read_all)
+    }
+
+    /// Whether the left side can be given a frame of AMQP that does not come from the right one.
+    pub(super) fn takes_a_frame(&self) -> bool {
+        let [_, to_left] = &self.ways;
+        to_left.pending.is_empty() && to_left.boundary.as_ref().is_some_and(Boundary::takes_a_frame)
+    }
+
+    /// When the left side was given something last.
+    pub(super) fn given_at(&self) -> Option<Instant> {
+        let [_, to_left] = &self.ways;
+        to_left.written_at
+    }
+
+    /// Joins `left` and `right` until both ways have ended. The bytes that went to the right and to
+    /// the left are returned. Dropped, it can be asked what has happened so far.
+    ///
+    /// # Errors
+    /// When either side breaks, or the second way goes on for too long after the first has ended.
+    pub(super) async fn join<L, R>(&mut self, left: &mut L, right: &mut R) -> io::Result<[u64; 2]>
+    where
+        L: AsyncRead + AsyncWrite + Unpin,
+        R: AsyncRead + AsyncWrite + Unpin,
+    {
+        join(&mut self.ways, left, right).await
+    }
+}
+
+async fn join<L, R>(ways: &mut [Way; 2], left: &mut L, right: &mut R) -> io::Result<[u64; 2]>
 where
     L: AsyncRead + AsyncWrite + Unpin,
     R: AsyncRead + AsyncWrite + Unpin,
 {
-    let mut ways = [Way::default(), Way::default()];
     let mut limit = None;
     poll_fn(|context| {
-        let [to_right, to_left] = &mut ways;
+        let [to_right, to_left] = &mut *ways;
         let there = to_right.poll(context, left, right)?;
         let back = to_left.poll(context, right, left)?;
         if there.is_ready() && back.is_ready() {
@@ -143,6 +187,10 @@ impl Way {
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
+            if let Some(boundary) = &mut self.boundary {
+                boundary.passed(bytes.get(..written).unwrap_or_default());
+            }
+            self.written_at = Some(Instant::now());
             bytes.advance(written);
             self.bytes += written as u64;
             self.unflushed = true;
@@ -167,7 +215,8 @@ mod tests {
         run(async {
             let (mut client, mut left) = duplex(1_000);
             let (mut right, mut server) = duplex(1_000);
-            let joined = tokio::spawn(async move { join(&mut left, &mut right).await });
+            let joined =
+                tokio::spawn(async move { Joint::default().join(&mut left, &mut right).await });
             client.write_all(b"question").await.unwrap();
             client.shutdown().await.unwrap();
             let mut question = String::new();
@@ -187,7 +236,8 @@ mod tests {
         run(async {
             let (mut client, mut left) = duplex(1 << 20);
             let (mut right, mut server) = duplex(100);
-            let joined = tokio::spawn(async move { join(&mut left, &mut right).await });
+            let joined =
+                tokio::spawn(async move { Joint::default().join(&mut left, &mut right).await });
             let sent: Vec<u8> = (0..1_000_000_u32).map(|n| n.to_le_bytes()[1]).collect();
             let expected = sent.clone();
             let writing = tokio::spawn(async move {
@@ -207,7 +257,7 @@ mod tests {
         run(async {
             let (mut client, mut left) = duplex(100);
             let (mut right, server) = duplex(100);
-            tokio::spawn(async move { join(&mut left, &mut right).await });
+            tokio::spawn(async move { Joint::default().join(&mut left, &mut right).await });
             let sending = tokio::time::timeout(Duration::from_secs(5), async {
                 for _ in 0..1_000_000 {
                     client.write_all(&[0; 1_000]).await.unwrap();
@@ -224,7 +274,7 @@ mod tests {
             let (mut client, mut left) = duplex(100);
             let (mut right, server) = duplex(100);
             client.shutdown().await.unwrap();
-            let error = join(&mut left, &mut right).await.unwrap_err();
+            let error = Joint::default().join(&mut left, &mut right).await.unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::TimedOut);
             drop(server);
         });

@@ -5,7 +5,7 @@
 //! there are two connections for frames between two instances, and one more for each relayed client
 //! and each copy. Reading order: `hello` and `frame` (the bytes), `papers` and `names` (who is
 //! trusted), `queue` (what waits to be sent), `dial`, `outgoing`, `incoming`, `patience` (the connections),
-//! `stream`, `tickets`, `meter`; then `relay` and `joint`, which bring clients to the active instance.
+//! `stream`, `tickets`, `meter`; then `relay`, `joint` and `boundary`, which bring clients to the active instance.
 //!
 //! Not here: what a frame means, who is active (`group`), what an AMQP byte means.
 //!
@@ -13,6 +13,7 @@
 //! past `hello`; a wrong frame ends its connection, never the process; frames of one peer and one
 //! urgency arrive in order and without gaps while a connection lasts.
 
+mod boundary;
 mod dial;
 mod frame;
 mod hello;

@@ -6,8 +6,13 @@
 //! to the same listener there. When this instance becomes active itself, clients that wait or come
 //! are served here; nothing is bound anew.
 //!
+//! A relay follows the active: when the instance that it leads to is active no more, the client is let
+//! go, for nothing of its connection can go on elsewhere, and an instance that hangs would keep it for
+//! ever. One that has not spoken is joined to the new active instead. When a group has no active
+//! instance, the client is not kept waiting longer than a fail-over takes: it is told so
+//! ([`Here::turn_away`]), and can try another address.
+//!
 //! Not here: who is active; redirecting clients that ask for it (the active does, see `group::elsewhere`).
-//! Any other relayed client stays where it is until it connects anew.
 //!
 //! Invariants: a client has its place (`Admission`) as long as it waits or is relayed; no byte of it
 //! is read before it is joined, so nothing is lost when the active changes meanwhile.
@@ -18,22 +23,28 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::{Mutex, Semaphore, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 use towline_admin::catalogue::{RELAY_ENDED, RELAY_REFUSED};
 
 use super::hello::LOCAL_LISTENER;
-use super::joint;
-use super::{LinkStream, Links, Peer, StreamPurpose};
+use super::joint::Joint;
+use super::{LinkStream, Links, Peer, StreamPurpose, Throttle, boundary, incoming};
 use crate::logging::log;
 use crate::net::{
-    Accepted, Acceptor, Admission, ClientSocket, IoThreads, ListenerKind, Listening, admit, called,
+    Accepted, Acceptor, Admission, ClientSocket, ListenerKind, Listening, admit, called,
 };
 
-/// How long a client waits for an active instance.
-const WAIT_MAX: Duration = Duration::from_secs(30);
+/// How long a client waits for an active instance that is known, or about to be.
+const WAIT_MAX: Duration = Duration::from_secs(10);
+/// How long a client waits, or stays with an instance that was active, while none is known: longer than
+/// an election takes, and short enough for a client that has other addresses to try.
+const NOBODY_MAX: Duration = Duration::from_millis(800);
+/// How long an instance that is active no more may be silent before its clients are let go: it tells
+/// them itself when it goes in order.
+const FAREWELL: Duration = Duration::from_millis(600);
 /// Before a stream that failed is tried again, while the same instance is said to be active.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Handshakes with the active at once: when a thousand clients wait for it, the last one's handshake
@@ -55,13 +66,12 @@ pub(crate) enum Where {
 pub(crate) trait Here: Send + Sync + 'static {
     /// Serves a client to its end, elsewhere; returns when it has been handed over.
     fn serve(&self, client: Accepted) -> impl Future<Output = ()> + Send;
-}
 
-impl Here for IoThreads {
-    async fn serve(&self, client: Accepted) {
-        // They end with the process, and then nobody is served.
-        IoThreads::serve(self, client).await;
-    }
+    /// Tells a client, after its login, that nobody serves it here now, and why; the same.
+    fn turn_away(&self, client: Accepted) -> impl Future<Output = ()> + Send;
+
+    /// Whether the group has a leader, so that waiting makes sense although it does not serve yet.
+    fn is_hopeful(&self) -> bool;
 }
 
 /// Takes clients wherever the active instance is.
@@ -74,6 +84,8 @@ pub(crate) struct Reception<H> {
     /// The last attempt failed: one client at a time tries, for all.
     failing: AtomicBool,
     probe: Mutex<()>,
+    /// Of clients that were let go.
+    told: Throttle,
 }
 
 impl<H: Here> Reception<H> {
@@ -85,8 +97,16 @@ impl<H: Here> Reception<H> {
         admission: Arc<Admission>,
     ) -> Arc<Reception<H>> {
         let handshakes = Semaphore::new(HANDSHAKES_MAX);
-        let (failing, probe) = (AtomicBool::new(false), Mutex::default());
-        Arc::new(Reception { links, active, here, admission, handshakes, failing, probe })
+        Arc::new(Reception {
+            links,
+            active,
+            here,
+            admission,
+            handshakes,
+            failing: AtomicBool::new(false),
+            probe: Mutex::default(),
+            told: Throttle::default(),
+        })
     }
 
     /// Accepts on the listener number `listener` of the configuration (`None`: the local socket) until
@@ -136,32 +156,127 @@ impl<H: Here> Reception<H> {
         self.here.serve(Accepted { socket, address, kind: kind.clone(), place }).await;
     }
 
-    /// Brings one client to the active instance, and stays with it.
-    async fn bring(self: Arc<Self>, listener: u16, client: Accepted) {
+    /// Brings one client to the active instance, and stays with it as long as it is active.
+    async fn bring(self: Arc<Self>, listener: u16, mut client: Accepted) {
         let address = client.address;
         let purpose = StreamPurpose::Relay { listener, client: address };
-        let mut stream = match self.find(&purpose).await {
-            Ok(Found::Here) => return self.here.serve(client).await,
-            Ok(Found::There(stream)) => stream,
-            Err(why) => return log(&RELAY_ENDED, &[&called(address), &why]),
-        };
-        let joined = match client.socket {
-            ClientSocket::Tcp(socket) => match TcpStream::from_std(socket) {
-                Ok(socket) => {
-                    socket.set_nodelay(true).ok();
-                    joined(socket, &mut stream).await
+        loop {
+            let (peer, stream) = match self.find(&purpose).await {
+                Ok(Found::Here) => return self.here.serve(client).await,
+                Ok(Found::There(peer, stream)) => (peer, stream),
+                Err(why) => {
+                    self.tell(&called(address), &why);
+                    return self.here.turn_away(client).await;
                 }
-                Err(error) => Err(error),
-            },
-            ClientSocket::Local { socket, .. } => match UnixStream::from_std(socket) {
-                Ok(socket) => joined(socket, &mut stream).await,
-                Err(error) => Err(error),
-            },
-            // A client is relayed once: an instance that is not active does not take the stream.
-            ClientSocket::Relayed(socket) => joined(socket, &mut stream).await,
-        };
-        // Clients and instances come and go: for developers only.
-        tracing::debug!(?joined, client = called(address), "a relayed client is gone");
+            };
+            let plain = client.kind.tls.is_none();
+            let Accepted { socket, address, kind, place } = client;
+            let left = match socket {
+                ClientSocket::Tcp(socket) => self.with_tcp(socket, (peer, stream), plain).await,
+                ClientSocket::Local { socket, owner } => {
+                    self.with_local((socket, owner), (peer, stream)).await
+                }
+                // A client is relayed once: an instance that is not active does not take the stream.
+                ClientSocket::Relayed(_) => return,
+            };
+            match left {
+                Ok(Some(socket)) => client = Accepted { socket, address, kind, place },
+                // Clients and instances come and go: for developers only.
+                left => {
+                    let client = called(address);
+                    return tracing::debug!(error = ?left.err(), client, "a relayed client is gone");
+                }
+            }
+        }
+    }
+
+    async fn with_tcp(
+        &self,
+        socket: std::net::TcpStream,
+        to: (Peer, LinkStream),
+        plain: bool,
+    ) -> io::Result<Option<ClientSocket>> {
+        let mut socket = TcpStream::from_std(socket)?;
+        socket.set_nodelay(true).ok();
+        if self.stay(&mut socket, to, plain).await? {
+            return Ok(Some(ClientSocket::Tcp(socket.into_std()?)));
+        }
+        incoming::part(socket).await;
+        Ok(None)
+    }
+
+    async fn with_local(
+        &self,
+        (socket, owner): (std::os::unix::net::UnixStream, bool),
+        to: (Peer, LinkStream),
+    ) -> io::Result<Option<ClientSocket>> {
+        let mut socket = UnixStream::from_std(socket)?;
+        if self.stay(&mut socket, to, true).await? {
+            return Ok(Some(ClientSocket::Local { socket: socket.into_std()?, owner }));
+        }
+        incoming::part(socket).await;
+        Ok(None)
+    }
+
+    /// Joins a client to the stream until either ends, or the other end is active no more. True: it has
+    /// not spoken, and can be joined anew. `plain`: its bytes are AMQP, not TLS.
+    async fn stay(
+        &self,
+        client: &mut (impl AsyncRead + AsyncWrite + Unpin),
+        (peer, mut stream): (Peer, LinkStream),
+        plain: bool,
+    ) -> io::Result<bool> {
+        let mut joint = if plain { Joint::watching_frames() } else { Joint::default() };
+        loop {
+            tokio::select! {
+                biased;
+                joined = joint.join(client, &mut stream) => return joined.map(|_| false),
+                () = self.over(peer) => {}
+            }
+            if joint.is_silent() {
+                return Ok(true);
+            }
+            // It may be telling its clients; while it speaks it is heard.
+            if joint.given_at().is_none_or(|at| at.elapsed() >= FAREWELL) {
+                break;
+            }
+        }
+        if joint.takes_a_frame() {
+            let why = "the instance that served this connection is active no more";
+            let told = async {
+                client.write_all(&boundary::close(why)).await?;
+                client.flush().await
+            };
+            tokio::time::timeout(FAREWELL, told).await.unwrap_or(Ok(()))?;
+        }
+        Ok(false)
+    }
+
+    /// Comes back when this instance has not been the active one for a while, as far as is known.
+    async fn over(&self, peer: Peer) {
+        let mut active = self.active.clone();
+        loop {
+            let now = *active.borrow_and_update();
+            let rest = match now {
+                Where::At(at) if at == peer => None,
+                Where::At(_) | Where::Here => Some(FAREWELL),
+                Where::Nobody => Some(NOBODY_MAX),
+            };
+            let rested = async {
+                match rest {
+                    Some(rest) => sleep(rest).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                changed = active.changed() => if changed.is_err() {
+                    // This process ends, and its clients with it.
+                    return std::future::pending().await;
+                },
+                () = rested => return,
+            }
+        }
     }
 
     /// Waits until this instance is active, or a stream to the one that is stands.
@@ -176,10 +291,15 @@ impl<H: Here> Reception<H> {
                     Where::Here => Ok(Found::Here),
                     Where::At(peer) => {
                         let opened = self.open(peer, purpose).await;
-                        opened.map(Found::There).map_err(|error| error.to_string())
+                        let found = opened.map(|stream| Found::There(peer, stream));
+                        found.map_err(|error| error.to_string())
                     }
                     Where::Nobody => std::future::pending().await,
                 }
+            };
+            let rest = match now {
+                Where::Nobody => deadline.min(Instant::now() + NOBODY_MAX),
+                Where::Here | Where::At(_) => deadline,
             };
             tokio::select! {
                 biased;
@@ -191,8 +311,19 @@ impl<H: Here> Reception<H> {
                     Ok(found) => return Ok(found),
                     Err(error) => why = error,
                 },
-                () = sleep_until(deadline) => return Err(why),
+                () = sleep_until(rest) => {
+                    if Instant::now() >= deadline || !self.here.is_hopeful() {
+                        return Err(why);
+                    }
+                }
             }
+        }
+    }
+
+    /// A client was let go: told once a minute for each reason, for all of them come again.
+    fn tell(&self, client: &str, why: &str) {
+        if self.told.passes(why, std::time::Instant::now()).is_some() {
+            log(&RELAY_ENDED, &[client, why]);
         }
     }
 
@@ -219,12 +350,5 @@ impl<H: Here> Reception<H> {
 
 enum Found {
     Here,
-    There(LinkStream),
-}
-
-async fn joined(
-    mut client: impl AsyncRead + AsyncWrite + Unpin,
-    stream: &mut LinkStream,
-) -> io::Result<[u64; 2]> {
-    joint::join(&mut client, stream).await
+    There(Peer, LinkStream),
 }

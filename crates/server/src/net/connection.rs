@@ -468,7 +468,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
 /// Ends a socket so that the peer gets our last bytes. TLS has a word for the end, without which the
 /// peer must think that somebody cut the connection; and a socket that is closed with unread bytes
 /// in it is reset, which may take back what the peer has not read.
-async fn part<S: AsyncRead + AsyncWrite + Unpin>(mut socket: S) {
+pub(super) async fn part<S: AsyncRead + AsyncWrite + Unpin>(mut socket: S) {
     let parting = async {
         socket.shutdown().await?;
         let mut left = PARTING_BYTES_MAX;

@@ -21,6 +21,7 @@ use towline_admin::catalogue::{
 use towline_node::{Elsewhere, Front, FrontOptions};
 
 use super::admission::{Admission, Admitted, Place};
+use super::away::Away;
 use super::connection::{ConnectionTask, End, Entrance};
 use super::local::{LocalAccess, LocalRight};
 use super::tls::TlsSettings;
@@ -142,6 +143,15 @@ pub(crate) enum ClientSocket {
     Relayed(LinkStream),
 }
 
+/// Who a connection is for.
+#[derive(Clone)]
+enum Host {
+    /// The instance.
+    Door(Arc<Door>),
+    /// Nobody.
+    Away(Arc<Away>),
+}
+
 /// The threads that serve connections; they end with the process.
 pub(crate) struct IoThreads {
     senders: Vec<mpsc::Sender<Accepted>>,
@@ -151,18 +161,27 @@ pub(crate) struct IoThreads {
 impl IoThreads {
     /// Starts `count` threads.
     pub(crate) fn start(count: usize, door: &Arc<Door>) -> io::Result<IoThreads> {
+        IoThreads::of(count, "io", &Host::Door(Arc::clone(door)))
+    }
+
+    /// Starts one that turns clients away.
+    pub(crate) fn turning_away(away: Away) -> io::Result<IoThreads> {
+        IoThreads::of(1, "away", &Host::Away(Arc::new(away)))
+    }
+
+    fn of(count: usize, name: &str, host: &Host) -> io::Result<IoThreads> {
         let mut senders = Vec::new();
         for index in 0..count.max(1) {
             let (sender, receiver) = mpsc::channel(ACCEPTED_MAX);
-            let door = Arc::clone(door);
+            let host = host.clone();
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .event_interval(EVENT_INTERVAL)
                 .max_blocking_threads(4)
                 .thread_keep_alive(Duration::from_secs(10))
                 .build()?;
-            std::thread::Builder::new().name(format!("io-{index}")).spawn(move || {
-                runtime.block_on(LocalSet::new().run_until(serve(receiver, door)))
+            std::thread::Builder::new().name(format!("{name}-{index}")).spawn(move || {
+                runtime.block_on(LocalSet::new().run_until(serve(receiver, host)))
             })?;
             senders.push(sender);
         }
@@ -320,12 +339,12 @@ pub(crate) fn called(address: Option<IpAddr>) -> String {
     address.map_or_else(|| "this machine".to_owned(), |from| from.to_string())
 }
 
-async fn serve(mut accepted: mpsc::Receiver<Accepted>, door: Arc<Door>) {
+async fn serve(mut accepted: mpsc::Receiver<Accepted>, host: Host) {
     let mut tasks = JoinSet::new();
     loop {
         tokio::select! {
             next = accepted.recv() => match next {
-                Some(next) => { tasks.spawn_local(serve_one(next, Arc::clone(&door))); }
+                Some(next) => { tasks.spawn_local(serve_one(next, host.clone())); }
                 None => break,
             },
             Some(_) = tasks.join_next(), if !tasks.is_empty() => {}
@@ -334,7 +353,7 @@ async fn serve(mut accepted: mpsc::Receiver<Accepted>, door: Arc<Door>) {
     while tasks.join_next().await.is_some() {}
 }
 
-async fn serve_one(accepted: Accepted, door: Arc<Door>) {
+async fn serve_one(accepted: Accepted, host: Host) {
     let Accepted { socket, address, mut kind, place } = accepted;
     if !matches!(socket, ClientSocket::Relayed(_)) {
         // It has come to where it would be sent.
@@ -345,7 +364,7 @@ async fn serve_one(accepted: Accepted, door: Arc<Door>) {
             Ok(socket) => {
                 let tuned = socket.set_nodelay(true);
                 if tuned.is_ok() {
-                    enter(socket, (address, false), kind, place, door).await;
+                    enter(socket, (address, false), kind, place, host).await;
                 }
                 tuned
             }
@@ -353,7 +372,7 @@ async fn serve_one(accepted: Accepted, door: Arc<Door>) {
         },
         ClientSocket::Local { socket, owner } => match UnixStream::from_std(socket) {
             Ok(socket) => {
-                enter(socket, (address, owner), kind, place, door).await;
+                enter(socket, (address, owner), kind, place, host).await;
                 Ok(())
             }
             Err(error) => Err(error),
@@ -362,7 +381,7 @@ async fn serve_one(accepted: Accepted, door: Arc<Door>) {
         ClientSocket::Relayed(mut stream) => {
             let settled = stream.settle();
             if settled.is_ok() {
-                enter(stream, (address, false), kind, place, door).await;
+                enter(stream, (address, false), kind, place, host).await;
             }
             settled
         }
@@ -378,16 +397,16 @@ async fn enter<S>(
     (address, owner): (Option<IpAddr>, bool),
     kind: ListenerKind,
     mut place: Place,
-    door: Arc<Door>,
+    host: Host,
 ) where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let Some(address) = address else {
-        return run(socket, Peer::Local { owner }, &kind, place, door).await;
+        return run(socket, Peer::Local { owner }, &kind, place, host).await;
     };
     let Some(tls) = &kind.tls else {
         let peer = Peer::Tcp { address, tls_identity: None, encrypted: false };
-        return run(socket, peer, &kind, place, door).await;
+        return run(socket, peer, &kind, place, host).await;
     };
     let handshake = TlsAcceptor::from(tls.current()).accept(socket);
     let handshake = tokio::time::timeout(kind.doorman.login_timeout(), handshake);
@@ -404,17 +423,27 @@ async fn enter<S>(
         Err(error) => return log_seldom(&TLS_FAILED, &[&address.to_string(), &error.to_string()]),
     };
     let tls_identity = crate::identity::certificate_name(socket.get_ref().1.peer_certificates());
-    run(socket, Peer::Tcp { address, tls_identity, encrypted: true }, &kind, place, door).await;
+    run(socket, Peer::Tcp { address, tls_identity, encrypted: true }, &kind, place, host).await;
 }
 
 fn gave_way(address: IpAddr) {
     log_seldom(&LOGIN_GAVE_WAY, &[&address.to_string()]);
 }
 
-async fn run<S>(socket: S, peer: Peer, kind: &ListenerKind, place: Place, door: Arc<Door>)
+async fn run<S>(socket: S, peer: Peer, kind: &ListenerKind, place: Place, host: Host)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
+    let door = match host {
+        Host::Door(door) => door,
+        Host::Away(away) => {
+            let gate = kind.doorman.gate(&peer, away.clock);
+            let options = kind.doorman.front_options(&peer, &gate);
+            away.tell(socket, (options, gate), kind.doorman.login_timeout()).await;
+            // It counts until it is gone.
+            return drop(place);
+        }
+    };
     let (id, outbox) = door.connect();
     let gate = kind.doorman.gate(&peer, door.clock());
     let options = kind.doorman.front_options(&peer, &gate);

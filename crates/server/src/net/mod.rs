@@ -2,6 +2,7 @@
 
 mod admission;
 mod arrivals;
+mod away;
 mod comparing;
 mod connection;
 mod listener;
@@ -13,6 +14,7 @@ mod tls;
 
 pub(crate) use admission::{Admission, LOCAL_CONNECTIONS_MAX};
 pub(crate) use arrivals::Arrivals;
+pub(crate) use away::Away;
 pub(crate) use comparing::Comparing;
 pub(crate) use listener::{
     Accepted, Acceptor, ClientSocket, IoThreads, ListenerKind, Listening, admit, bind_floating,

@@ -1,6 +1,7 @@
 //! Clients that come to an instance that is not active.
 
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{mpsc, watch};
@@ -13,12 +14,39 @@ use crate::link::relay::{Here, Reception, Where};
 use crate::net::{self, Accepted, Admission, ClientSocket, ListenerKind, Listening, LocalAccess};
 use crate::users::Users;
 
-/// Hands clients to the test.
-struct Counter(mpsc::UnboundedSender<Accepted>);
+/// Hands clients to the test; those that are turned away too.
+struct Counter {
+    served: mpsc::UnboundedSender<Accepted>,
+    turned_away: mpsc::UnboundedSender<Accepted>,
+    hopeful: Arc<AtomicBool>,
+}
 
 impl Here for Counter {
     async fn serve(&self, client: Accepted) {
-        self.0.send(client).ok();
+        self.served.send(client).ok();
+    }
+
+    async fn turn_away(&self, client: Accepted) {
+        self.turned_away.send(client).ok();
+    }
+
+    fn is_hopeful(&self) -> bool {
+        self.hopeful.load(Ordering::SeqCst)
+    }
+}
+
+/// An instance that is active for good.
+struct Active(net::IoThreads);
+
+impl Here for Active {
+    async fn serve(&self, client: Accepted) {
+        self.0.serve(client).await;
+    }
+
+    async fn turn_away(&self, _client: Accepted) {}
+
+    fn is_hopeful(&self) -> bool {
+        true
     }
 }
 
@@ -29,6 +57,9 @@ struct Desk {
     reception: Arc<Reception<Counter>>,
     active: watch::Sender<Where>,
     clients: mpsc::UnboundedReceiver<Accepted>,
+    turned_away: mpsc::UnboundedReceiver<Accepted>,
+    /// The group has a leader, whatever `active` says.
+    hopeful: Arc<AtomicBool>,
     admission: Arc<Admission>,
 }
 
@@ -46,12 +77,15 @@ impl Desk {
         let (links, recorder) = bench.start(this);
         let links = Arc::new(links);
         let (active, watched) = watch::channel(Where::Nobody);
-        let (counter, clients) = mpsc::unbounded_channel();
+        let (served, clients) = mpsc::unbounded_channel();
+        let (away, turned_away) = mpsc::unbounded_channel();
+        let hopeful = Arc::new(AtomicBool::new(true));
         let limits = LimitsConfig { connections_max, logins_pending_max: 1, ..Default::default() };
         let admission = Admission::new(limits, usize::MAX);
-        let here = Arc::new(Counter(counter));
+        let here = Counter { served, turned_away: away, hopeful: hopeful.clone() };
+        let here = Arc::new(here);
         let reception = Reception::new(links.clone(), watched, here, admission.clone());
-        Desk { links, recorder, reception, active, clients, admission }
+        Desk { links, recorder, reception, active, clients, turned_away, hopeful, admission }
     }
 
     /// Listens; clients may come to the address.
@@ -273,7 +307,7 @@ fn the_active_serves_a_relayed_client_as_one_of_its_own_plain_or_tls() {
         clock,
     )
     .unwrap();
-    let io = Arc::new(net::IoThreads::start(1, &opened.door).unwrap());
+    let io = Arc::new(Active(net::IoThreads::start(1, &opened.door).unwrap()));
     let admission = Admission::new(LimitsConfig::default(), usize::MAX);
     let (_active, watched) = watch::channel(Where::Here);
     let reception = Reception::new(Arc::new(b), watched, io, admission.clone());
@@ -313,4 +347,93 @@ fn the_active_serves_a_relayed_client_as_one_of_its_own_plain_or_tls() {
         until(|| (admission.connections() == 0).then_some(())).await;
     });
     opened.door.log().shutdown();
+}
+
+/// A protocol header and an open frame, as far as a relay looks at them.
+const OPENED: &[u8] = b"AMQP\x00\x01\x00\x00\x00\x00\x00\x0a\x02\x00\x00\x00xx";
+
+#[test]
+fn a_client_of_an_instance_that_is_active_no_more_is_told_and_let_go_although_that_one_hangs() {
+    let bench = Bench::new(3);
+    run(async {
+        let (replica, mut hung) = (Desk::new(&bench, 0, 10), Desk::new(&bench, 1, 10));
+        let address = replica.listen();
+        for new in [Where::At(2), Where::Here, Where::Nobody] {
+            replica.active.send(Where::At(1)).unwrap();
+            let mut client = TcpStream::connect(&address).await.unwrap();
+            hung.take_stream(0).await;
+            let (mut stream, _accepted) = hung.relayed_client().await;
+            stream.write_all(OPENED).await.unwrap();
+            stream.flush().await.unwrap();
+            client.read_exact(&mut [0; OPENED.len()]).await.unwrap();
+            // The stream stays: who hangs ends nothing.
+            replica.active.send(new).unwrap();
+            let mut rest = Vec::new();
+            client.read_to_end(&mut rest).await.unwrap();
+            let text = String::from_utf8_lossy(&rest);
+            assert!(text.contains("amqp:connection:forced"), "{new:?}: {text}");
+            drop((client, stream));
+            until(|| (replica.admission.connections() == 0).then_some(())).await;
+        }
+    });
+}
+
+#[test]
+fn a_client_that_has_not_spoken_is_joined_to_the_new_active_one() {
+    let bench = Bench::new(3);
+    run(async {
+        let replica = Desk::new(&bench, 0, 10);
+        let (mut hung, mut active) = (Desk::new(&bench, 1, 10), Desk::new(&bench, 2, 10));
+        let address = replica.listen();
+        replica.active.send(Where::At(1)).unwrap();
+        let mut client = TcpStream::connect(&address).await.unwrap();
+        hung.take_stream(0).await;
+        let (_stream, _accepted) = hung.relayed_client().await;
+        replica.active.send(Where::At(2)).unwrap();
+        active.take_stream(0).await;
+        let (mut stream, _) = active.relayed_client().await;
+        client.write_all(b"late").await.unwrap();
+        let mut word = [0; 4];
+        stream.read_exact(&mut word).await.unwrap();
+        assert_eq!(&word, b"late");
+    });
+}
+
+#[test]
+fn a_relay_outlives_a_moment_without_an_active() {
+    let bench = Bench::new(2);
+    run(async {
+        let (replica, mut active) = (Desk::new(&bench, 0, 10), Desk::new(&bench, 1, 10));
+        let address = replica.listen();
+        replica.active.send(Where::At(1)).unwrap();
+        let mut client = TcpStream::connect(&address).await.unwrap();
+        client.write_all(b"x").await.unwrap();
+        active.take_stream(0).await;
+        let (mut stream, _accepted) = active.relayed_client().await;
+        assert_eq!(stream.read_u8().await.unwrap(), b'x');
+        replica.active.send(Where::Nobody).unwrap();
+        tokio::task::yield_now().await;
+        replica.active.send(Where::At(1)).unwrap();
+        stream.write_all(b"y").await.unwrap();
+        assert_eq!(client.read_u8().await.unwrap(), b'y');
+        assert_eq!(replica.admission.connections(), 1);
+    });
+}
+
+#[test]
+fn a_client_of_a_group_without_a_leader_is_turned_away_and_keeps_its_place_until_then() {
+    let bench = Bench::new(2);
+    run(async {
+        let mut replica = Desk::new(&bench, 0, 10);
+        let address = replica.listen();
+        replica.hopeful.store(false, Ordering::SeqCst);
+        let began = Instant::now();
+        let _client = TcpStream::connect(&address).await.unwrap();
+        let turned_away = replica.turned_away.recv().await.unwrap();
+        assert!(began.elapsed() >= Duration::from_millis(700), "no time for an election");
+        assert_eq!(replica.admission.connections(), 1);
+        drop(turned_away);
+        assert_eq!(replica.admission.connections(), 0);
+        assert!(replica.clients.try_recv().is_err());
+    });
 }
