@@ -117,7 +117,11 @@ impl Disk {
     pub(crate) fn held(&self) -> Held {
         let places = self.log.iter().map(Batch::place);
         let places = places.filter(|place| place.index > self.base.index).collect();
-        Held { base: self.base, places }
+        let mut held = Held { base: self.base, places, applied: self.base.index };
+        if held.has(&self.kept) {
+            held.applied = self.kept.committed;
+        }
+        held
     }
 
     /// Everything is gone, or (a damaged log) all but what the member kept.

@@ -13,6 +13,7 @@
 //! past `hello`; a wrong frame ends its connection, never the process; frames of one peer and one
 //! urgency arrive in order and without gaps while a connection lasts.
 
+mod ask;
 mod dial;
 mod frame;
 mod hello;
@@ -43,6 +44,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{Notify, watch};
 
+pub(crate) use ask::{Answered, ask};
 pub(crate) use frame::{BODY_BYTES_MAX, FrameBody, OWN_KINDS};
 pub(crate) use hello::{Greeting, Standing, StreamPurpose};
 pub(crate) use meter::LinkState;
