@@ -179,12 +179,12 @@ impl Disk {
     }
 
     /// Takes over all of a leader's but what it kept.
-    pub(crate) fn take_copy(&mut self, of: &Disk, kept_there: Kept) {
+    pub(crate) fn take_copy(&mut self, of: &Disk, kept_there: Kept, may_vote: bool) {
         let own = self.kept;
         *self = of.clone();
         (self.synced, self.flight, self.rotten) = (self.last(), None, false);
         let (committed, committed_end) = (kept_there.committed, kept_there.committed_end);
-        self.kept = Kept { committed, committed_end, may_vote: false, ..own };
+        self.kept = Kept { committed, committed_end, may_vote: own.may_vote && may_vote, ..own };
         // It came without a number.
         self.incarnations = [0; 2];
     }

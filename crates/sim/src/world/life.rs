@@ -192,7 +192,10 @@ impl World {
             let copy = self.nodes[from.node].disk.clone();
             self.counts.copies += 1;
             tell!(self, "{node}: has a copy of {}, up to {}", from.node, copy.last());
-            self.nodes[node].disk.take_copy(&copy, kept);
+            // Two that may not vote wait for an operator, should the third need one: here it is as if
+            // one had come.
+            let forced = !self.others_are_sound(node);
+            self.nodes[node].disk.take_copy(&copy, kept, forced);
         } else {
             tell!(self, "{node}: the copy of {} broke off", from.node);
         }
