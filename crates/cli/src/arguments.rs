@@ -10,7 +10,7 @@ use towline_load::LoadArgs;
 use towline_load::disk::{DiskArgs, DiskPart};
 
 pub(crate) use group::{
-    Demo, Group, GroupCertificates, Instance, Replace, RollingRestart, Stop, Switch,
+    Demo, ForceVote, Group, GroupCertificates, Instance, Replace, RollingRestart, Stop, Switch,
 };
 
 const EXIT_CODES: &str =

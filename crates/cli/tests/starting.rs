@@ -187,7 +187,10 @@ fn a_lost_log_is_set_aside_only_of_an_instance_that_does_not_run_and_has_a_group
     let (code, said) = replace(&group, &[]);
     assert!(code == Some(2) && said.contains("--yes"), "{said}");
     assert!(data.join("log").is_dir());
-    let (code, said) = replace(&group, &["--yes", "--json"]);
+    let (code, said) = replace(&group, &["--yes"]);
+    assert!(code == Some(1) && said.contains("--force"), "the others cannot be asked: {said}");
+    assert!(data.join("log").is_dir());
+    let (code, said) = replace(&group, &["--yes", "--force", "--json"]);
     assert_eq!(code, Some(0), "{said}");
     let told: serde_json::Value = serde_json::from_str(&said).unwrap();
     assert_eq!(told["instance"], "a");

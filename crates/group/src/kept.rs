@@ -7,7 +7,7 @@
 //!   11  5  zero
 //!   16  8  term
 //!   24  8  member voted for in this term; 0: none
-//!   32  8  committed: index of a batch known to be committed, at whose end no run is unfinished
+//!   32  8  committed: index of a batch known to be committed
 //!   40  8  position of that batch's end
 //!   48 12  zero
 //!   60  4  FNV-1a (32 bits) of bytes 0..60
@@ -31,8 +31,9 @@ pub struct Kept {
     /// Whether its log is known to hold all that it ever acknowledged. Not so for one whose disk
     /// was lost, until it has caught up: a group must not be talked into forgetting.
     pub may_vote: bool,
-    /// A batch known to be committed, at whose end no run was unfinished: up to there a restart need
-    /// ask nobody. Any value that was once true stays true; it need not be newest, nor synced.
+    /// A batch known to be committed: up to there a restart need not ask the group, and a log without
+    /// it is not the log that made the promises. Any value that was once true stays true; it need not
+    /// be the newest, nor synced.
     pub committed: u64,
     /// End of that batch.
     pub committed_end: Lsn,

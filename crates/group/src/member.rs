@@ -66,6 +66,30 @@ pub struct Held {
     pub base: BatchPlace,
     /// The batches behind it; all are durable.
     pub places: Vec<BatchPlace>,
+    /// Up to this index the driver has taken them for committed, and applied them.
+    pub applied: u64,
+}
+
+impl Held {
+    /// The newest batch.
+    #[must_use]
+    pub fn last(&self) -> BatchPlace {
+        self.places.last().copied().unwrap_or(self.base)
+    }
+
+    /// Whether the log still has the batch that was noted as committed. When not, it is not the log
+    /// for which the note was made, or an older copy of it: what it acknowledged may be gone, and what
+    /// stands in it behind its image may never have been committed.
+    #[must_use]
+    pub fn has(&self, noted: &Kept) -> bool {
+        if noted.committed <= self.base.index {
+            return true;
+        }
+        let places = &self.places;
+        let at = places.binary_search_by_key(&noted.committed, |place| place.index);
+        let place = at.ok().and_then(|at| places.get(at));
+        place.is_some_and(|place| place.end == noted.committed_end)
+    }
 }
 
 /// What a member is.
@@ -200,16 +224,17 @@ impl Member {
     /// When the library refuses the options: they were checked with the configuration.
     #[must_use]
     pub fn new(options: Options, kept: Kept, held: Held, now: Time) -> Member {
+        let has_noted = held.has(&kept);
         let table = Table::new(held.base, held.places);
         let (base, last) = (table.base(), table.last());
         let kept = Kept {
-            // A log that is shorter than what was once committed has lost something.
-            may_vote: kept.may_vote && last.index >= kept.committed,
+            // A log without what was once known to be committed has lost something.
+            may_vote: kept.may_vote && has_noted,
             term: kept.term.max(last.term),
             vote: if kept.term >= last.term { kept.vote } else { None },
             ..kept
         };
-        let committed = kept.committed.min(last.index).max(base.index);
+        let committed = held.applied.min(last.index).max(base.index);
         let ticks = |time: Duration| {
             let ticks = time.as_micros() / options.tick.as_micros().max(1);
             usize::try_from(ticks).unwrap_or(usize::MAX).max(1)
@@ -283,6 +308,16 @@ impl Member {
     #[must_use]
     pub fn kept(&self) -> Kept {
         self.kept
+    }
+
+    /// The same with the newest batch noted that is committed and durable here.
+    #[must_use]
+    pub fn noted(&self) -> Kept {
+        let newest = self.place(self.committed);
+        match newest.filter(|place| place.index > self.kept.committed && place.end > Lsn::ZERO) {
+            Some(place) => Kept { committed: place.index, committed_end: place.end, ..self.kept },
+            None => self.kept,
+        }
     }
 
     /// Index of the newest batch that may be applied.

@@ -44,6 +44,9 @@ mod start;
 mod status;
 mod users;
 
+pub use group::{
+    Answer, HardState, Report, Stand, ask_group, force_vote, give_up_vote, hard_state,
+};
 pub use link::check as check_group;
 pub use logging::BadVariable;
 pub use refused::RunError;

@@ -4,7 +4,8 @@
 //! Not here: how long anything takes; when it fails (the world says both).
 //!
 //! Invariants: batches follow each other by index; what is before `synced` survives every end of
-//! the process; what an image needs is in the log.
+//! the process and of the power, and nothing is synced but by a sync: a process that ends leaves what it
+//! wrote in the system's memory; what an image needs is in the log.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -41,6 +42,15 @@ pub(crate) struct Disk {
     next_unit: u32,
     /// A batch that was synced long ago can no longer be read: seen at the next start.
     pub(crate) rotten: bool,
+    /// The number of this log, and the one of the log that `kept` was promised for.
+    incarnations: [u64; 2],
+}
+
+/// Which part of a disk an older copy brings back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Older {
+    Log,
+    HardState,
 }
 
 impl Disk {
@@ -99,7 +109,8 @@ impl Disk {
         }
     }
 
-    /// The process ended: of what was not synced, some of the beginning is there.
+    /// The process ended, or its machine: of what was not synced, some of the beginning is there. It is
+    /// not synced for that.
     pub(crate) fn lose_unsynced(&mut self, keep_per_mille: u64, dice: &mut Dice) -> u64 {
         let mut kept = self.synced;
         while kept < self.last() && dice.chance(keep_per_mille) {
@@ -109,15 +120,53 @@ impl Disk {
         if lost > 0 {
             self.cut(kept + 1);
         }
-        (self.synced, self.flight) = (self.last(), None);
+        self.flight = None;
         lost
+    }
+
+    /// A start: what recovery found is synced before anything is said of it, and a log that is not the
+    /// one of the hard state, or lacks what was noted, gives no vote from here on.
+    pub(crate) fn recover(&mut self, drawn: u64) {
+        self.synced = self.last();
+        if self.forgot() {
+            self.kept.may_vote = false;
+        }
+        self.incarnations = [drawn; 2];
+    }
+
+    /// Whether the log is not the one that the hard state made promises for.
+    pub(crate) fn forgot(&self) -> bool {
+        let [log, promised] = self.incarnations;
+        log != promised || !self.held().has(&self.kept)
     }
 
     /// What a member finds when it starts.
     pub(crate) fn held(&self) -> Held {
         let places = self.log.iter().map(Batch::place);
         let places = places.filter(|place| place.index > self.base.index).collect();
-        Held { base: self.base, places }
+        let mut held = Held { base: self.base, places, applied: self.base.index };
+        // What is noted is owed, not had, while it may not vote.
+        if self.kept.may_vote && held.has(&self.kept) {
+            held.applied = self.kept.committed;
+        }
+        held
+    }
+
+    /// The log is gone, and what the member kept is there: `towline instance replace`.
+    pub(crate) fn lose_log(&mut self) {
+        let incarnations = [0, self.incarnations[1]];
+        *self = Disk { kept: self.kept, incarnations, ..Disk::default() };
+    }
+
+    /// A part of it is that of an older copy.
+    pub(crate) fn put_back(&mut self, of: &Disk, part: Older) {
+        let (log, state) = match part {
+            Older::Log => (of.clone(), &*self),
+            Older::HardState => (self.clone(), of),
+        };
+        let incarnations = [log.incarnations[0], state.incarnations[1]];
+        let (kept, synced) = (state.kept, log.last());
+        *self = Disk { kept, incarnations, synced, flight: None, rotten: false, ..log };
     }
 
     /// Everything is gone, or (a damaged log) all but what the member kept.
@@ -130,12 +179,14 @@ impl Disk {
     }
 
     /// Takes over all of a leader's but what it kept.
-    pub(crate) fn take_copy(&mut self, of: &Disk, kept_there: Kept) {
+    pub(crate) fn take_copy(&mut self, of: &Disk, kept_there: Kept, may_vote: bool) {
         let own = self.kept;
         *self = of.clone();
         (self.synced, self.flight, self.rotten) = (self.last(), None, false);
         let (committed, committed_end) = (kept_there.committed, kept_there.committed_end);
-        self.kept = Kept { committed, committed_end, ..own };
+        self.kept = Kept { committed, committed_end, may_vote: own.may_vote && may_vote, ..own };
+        // It came without a number.
+        self.incarnations = [0; 2];
     }
 
     pub(crate) fn page(&self, page: PageRef) -> Option<Bytes> {
@@ -195,7 +246,45 @@ mod tests {
             disk.synced = 4;
             let lost = disk.lose_unsynced(500, &mut Dice::new(seed));
             assert!((4..=10).contains(&disk.last()), "seed {seed}");
-            assert_eq!((disk.last() + lost, disk.synced), (10, disk.last()));
+            assert_eq!((disk.last() + lost, disk.synced), (10, 4), "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn what_a_killed_process_wrote_is_lost_with_the_power_unless_recovery_synced_it() {
+        let mut killed = disk(10);
+        killed.synced = 4;
+        killed.lose_unsynced(1_000, &mut Dice::new(1));
+        assert_eq!((killed.last(), killed.synced), (10, 4));
+        let mut started = killed.clone();
+        killed.lose_unsynced(0, &mut Dice::new(1));
+        assert_eq!(killed.last(), 4);
+        started.recover(1);
+        started.lose_unsynced(0, &mut Dice::new(1));
+        assert_eq!(started.last(), 10);
+    }
+
+    #[test]
+    fn a_log_that_is_lost_or_older_gives_no_vote_and_nor_does_one_with_an_older_hard_state() {
+        let mut sound = disk(10);
+        sound.kept.may_vote = true;
+        sound.recover(1);
+        let older = sound.clone();
+        sound.recover(2);
+        assert!(sound.kept.may_vote && !sound.forgot());
+        let ways: [fn(&mut Disk, &Disk); 3] = [
+            |disk, _| disk.lose_log(),
+            |disk, older| disk.put_back(older, Older::Log),
+            |disk, older| disk.put_back(older, Older::HardState),
+        ];
+        for way in ways {
+            let mut disk = sound.clone();
+            way(&mut disk, &older);
+            assert!(disk.forgot() && disk.kept.may_vote, "it does not know yet");
+            disk.recover(3);
+            assert!(!disk.kept.may_vote && !disk.forgot());
+            disk.recover(4);
+            assert!(!disk.kept.may_vote, "nor after another start");
         }
     }
 

@@ -56,6 +56,9 @@ pub(crate) enum Fault {
     Transfer,
     LoseClients,
     LogFull,
+    LogLoss,
+    OlderLog,
+    OlderHardState,
 }
 
 /// All of them, with how often they come when they come at all.
@@ -78,6 +81,9 @@ const FAULTS: &[(Fault, u64)] = &[
     (Fault::Transfer, 4),
     (Fault::LoseClients, 2),
     (Fault::LogFull, 2),
+    (Fault::LogLoss, 2),
+    (Fault::OlderLog, 2),
+    (Fault::OlderHardState, 1),
 ];
 
 /// Everything that is drawn beforehand.

@@ -283,6 +283,13 @@ entries! {
         "An instance that is brought a copy is kept what it needs to catch up, until it is in sync. It may \
          need another copy now.";
 
+    GROUP_LOG_FORGOT = "TWL4220W" "This instance gives no vote: it was started with {what}. Its log ends with batch {last}; batch {noted} was known to be committed.",
+        "Something that it acknowledged may be gone: the log was replaced, restored or put back from an \
+         older copy. It follows the active instance and votes again when it has caught up. If the group \
+         elects no active instance meanwhile, start the others; see \"The group does not elect an \
+         active instance\" in the guide on Native HA.";
+
+
     FLOATING_HELD = "TWL4301I" "The address {address} is on {interface} of this machine.",
         "This instance is active, and its neighbours are told. The address goes when the instance is \
          not active any more, or when the process does not renew it (lease_s).";

@@ -66,12 +66,17 @@ pub(crate) enum Instance {
     /// Set aside what is left of the log of an instance that lost it: the next start begins blank and
     /// is rebuilt from the group
     Replace(Replace),
+    /// Unsafe recovery: give the vote back to an instance that lost log, when the group elects no active
+    /// instance any more; acknowledged messages may be lost
+    ForceVote(ForceVote),
 }
 
 impl Instance {
     pub(crate) fn is_json(&self) -> bool {
-        let Instance::Replace(arguments) = self;
-        arguments.json
+        match self {
+            Instance::Replace(arguments) => arguments.json,
+            Instance::ForceVote(arguments) => arguments.json,
+        }
     }
 }
 
@@ -83,9 +88,37 @@ pub(crate) struct Replace {
     /// The configuration that it runs with; its [group] says which instance it is
     #[arg(long, value_name = "FILE")]
     pub(crate) config: PathBuf,
+    /// Name of the queue manager
+    #[arg(long, value_name = "NAME", default_value = "QM1")]
+    pub(crate) name: String,
     /// Do not ask
     #[arg(long)]
     pub(crate) yes: bool,
+    /// Replace the log although the other instances cannot serve without it, or cannot be asked
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Answer in JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ForceVote {
+    /// Data folder of the instance, which does not run
+    #[arg(long, value_name = "DIR", env = "TOWLINE_DATA")]
+    pub(crate) data: PathBuf,
+    /// The configuration that it runs with; its [group] says which instance it is
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: PathBuf,
+    /// Name of the queue manager
+    #[arg(long, value_name = "NAME", default_value = "QM1")]
+    pub(crate) name: String,
+    /// Do not ask
+    #[arg(long)]
+    pub(crate) yes: bool,
+    /// Give the vote back although the group has an active instance
+    #[arg(long)]
+    pub(crate) force: bool,
     /// Answer in JSON
     #[arg(long)]
     pub(crate) json: bool,

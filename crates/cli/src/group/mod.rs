@@ -2,7 +2,7 @@
 //! instances decide.
 //!
 //! Reading order: `ask` (the socket of an instance), `patience` (waiting for something on another
-//! process), `switch`, `rolling`, `replace`; `certificates`, `check` and `address`, which talk to no instance; `demo`
+//! process), `switch`, `rolling`, `stopped` (an instance that does not run), `replace`, `force`; `certificates`, `check` and `address`, which talk to no instance; `demo`
 //! with `plan` (its files).
 
 mod address;
@@ -10,10 +10,12 @@ pub(crate) mod ask;
 mod certificates;
 mod check;
 mod demo;
+mod force;
 mod patience;
 mod plan;
 mod replace;
 mod rolling;
+mod stopped;
 mod switch;
 
 pub(crate) use rolling::rolling;
@@ -26,6 +28,7 @@ use crate::failure::Failure;
 pub(crate) fn instance(command: &Instance) -> Result<(), Failure> {
     match command {
         Instance::Replace(arguments) => replace::run(arguments),
+        Instance::ForceVote(arguments) => force::run(arguments),
     }
 }
 

@@ -2,51 +2,55 @@
 //! and gets everything from its group. Removes nothing.
 //!
 //! Invariants: never in a folder that is in use; never without a configuration that names a group, for
-//! a single instance that begins blank has lost its messages.
+//! a single instance that begins blank has lost its messages; the vote is given up before the log goes.
 
-use std::io::{BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::json;
 use towline_log::backup::manifest::rfc3339;
-use towline_log::{LinuxDisk, LogError};
-use towline_server::config::Config;
+use towline_server::Answer;
 use towline_types::Time;
 
-use super::ask::Asking;
-use super::patience::Patience;
+use super::stopped::Stopped;
 use crate::arguments::Replace;
 use crate::failure::Failure;
 use crate::show;
 
 /// What an instance keeps that is worth nothing without its log.
-const LOG: &str = "log";
 const REBUILD_MARKER: &str = "rebuild-queues";
-/// Nobody who runs takes longer to say so.
-const ANSWER: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Replace) -> Result<(), Failure> {
-    let (data, config) = (&arguments.data, &arguments.config);
-    let name = instance(config)?;
-    if Asking::connect(data, Patience::of(ANSWER).left())?.is_some() {
-        return Err(in_use(data, "an instance of a group runs there"));
-    }
-    let log = data.join(LOG);
-    if !log.is_dir() {
-        let what = "has no log: there is nothing to set aside, the next start begins blank";
-        return Err(Failure::Failed(format!("{} {what}", data.display())));
-    }
-    if !arguments.yes && !confirmed(&name, data)? {
-        return Err(Failure::failed("nothing was changed"));
-    }
+    let data = &arguments.data;
+    let stopped = Stopped::of(data, &arguments.config)?;
+    let name = &stopped.instance;
+    let what = "has no log: there is nothing to set aside, the next start begins blank";
+    stopped.log_is_there(what)?;
+    stopped.can_ask(arguments.yes)?;
     // Held until the folder has its new name: who starts meanwhile is refused, or begins blank.
-    let lock = LinuxDisk::open(&log).map_err(|error| match error {
-        LogError::Locked { .. } => in_use(data, &error.to_string()),
-        other => Failure::failed(other),
-    })?;
-    let aside = aside(data);
+    let lock = stopped.lock()?;
+    if !arguments.force
+        && let Some(why) = stopped.ask_others(&arguments.name).map_or_else(
+            |why| Some(format!("No other instance can be asked: {why}")),
+            |it| why_not(&it),
+        )
+    {
+        return Err(Failure::Failed(format!(
+            "{why}. Without the log of {name} the group may serve nobody, or lose acknowledged \
+             messages; --force sets it aside all the same"
+        )));
+    }
+    let question = format!(
+        "Instance {name} in {} will begin blank and give no vote until it has caught up.\n\
+         What it had and the two others do not have is lost: they must be in sync with each other\n\
+         (towline status on one of them). Set its log aside?",
+        data.display()
+    );
+    stopped.confirm(arguments.yes, &question)?;
+    // First: a blank log must not help to elect an instance that lacks what the old one acknowledged.
+    towline_server::give_up_vote(data).map_err(|error| Failure::about(data.display(), error))?;
+    let (log, aside) = (stopped.log(), aside(data));
     std::fs::rename(&log, &aside).map_err(|error| Failure::about(aside.display(), error))?;
     let marker = data.join(REBUILD_MARKER);
     if marker.exists() {
@@ -65,37 +69,25 @@ pub(crate) fn run(arguments: &Replace) -> Result<(), Failure> {
     ))
 }
 
-fn in_use(data: &Path, why: &str) -> Failure {
-    Failure::Failed(format!("{}: {why}; stop it first", data.display()))
-}
-
-/// The name of the instance that the configuration is for.
-fn instance(file: &Path) -> Result<String, Failure> {
-    let wrong = |why: &dyn std::fmt::Display| Failure::Usage(format!("{}: {why}", file.display()));
-    let config = Config::read(file).map_err(|error| wrong(&error))?;
-    let group = config.group.ok_or_else(|| {
-        wrong(&"it has no [group]; a single instance would begin without its messages")
-    })?;
-    Ok(group.instance)
-}
-
-fn confirmed(name: &str, data: &Path) -> Result<bool, Failure> {
-    let input = std::io::stdin();
-    if !input.is_terminal() {
-        return Err(Failure::Usage("nobody can be asked here: say --yes".into()));
+/// Why the others cannot do without the log of this instance; `None`: they can, each of them votes and
+/// is in sync with the active one.
+fn why_not(answers: &[Answer]) -> Option<String> {
+    for Answer { instance, told } in answers {
+        match told {
+            Err(why) => return Some(format!("Instance {instance} cannot be asked: {why}")),
+            Ok(told) if !told.stand.may_vote => {
+                return Some(format!("Instance {instance} gives no vote, for it lost log itself"));
+            }
+            Ok(told) if told.group.active.is_empty() => {
+                return Some(format!("Instance {instance} knows of no active instance"));
+            }
+            Ok(told) if !told.group.in_sync => {
+                return Some(format!("Instance {instance} is not in sync"));
+            }
+            Ok(_) => {}
+        }
     }
-    let mut errors = std::io::stderr();
-    writeln!(
-        errors,
-        "Instance {name} in {} will begin blank. What it had and the two others do not have is lost: \n\
-         they must be in sync with each other (towline status on one of them).",
-        data.display()
-    )?;
-    write!(errors, "Set its log aside? (yes/no) ")?;
-    errors.flush()?;
-    let mut answer = String::new();
-    input.lock().read_line(&mut answer)?;
-    Ok(matches!(answer.trim(), "y" | "yes"))
+    None
 }
 
 /// A name that is not taken: `log.lost-20261122T010000Z`.
@@ -106,4 +98,34 @@ fn aside(data: &Path) -> PathBuf {
     let first = data.join(format!("log.lost-{second}Z"));
     let more = (2..).map(|number: u64| data.join(format!("log.lost-{second}Z-{number}")));
     std::iter::once(first).chain(more).find(|path| !path.exists()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use towline_admin::status::GroupStatus;
+    use towline_server::{Report, Stand};
+
+    use super::*;
+
+    fn told(active: &str, in_sync: bool, may_vote: bool) -> Answer {
+        let group = GroupStatus { active: active.into(), in_sync, ..GroupStatus::default() };
+        let stand = Stand { may_vote, ..Stand::default() };
+        Answer { instance: "b".into(), told: Ok(Report { group, stand }) }
+    }
+
+    #[test]
+    fn a_log_is_set_aside_only_when_both_others_can_do_without_it() {
+        let well = || told("b", true, true);
+        assert_eq!(why_not(&[well(), well()]), None);
+        let silent = Answer { instance: "c".into(), told: Err("connection refused".into()) };
+        for (answer, why) in [
+            (silent, "c cannot be asked: connection refused"),
+            (told("b", true, false), "gives no vote"),
+            (told("", true, true), "no active instance"),
+            (told("b", false, true), "not in sync"),
+        ] {
+            let said = why_not(&[well(), answer]).unwrap_or_default();
+            assert!(said.contains(why), "{said}");
+        }
+    }
 }

@@ -24,7 +24,10 @@ impl Member {
             Input::Form => self.allow_votes(out),
             Input::Seam(place) => {
                 assert!(place.index <= self.committed, "what is kept as committed is committed");
-                (self.kept.committed, self.kept.committed_end) = (place.index, place.end);
+                // A log that lost something still owes what was noted before.
+                if place.index > self.kept.committed {
+                    (self.kept.committed, self.kept.committed_end) = (place.index, place.end);
+                }
             }
             Input::Forget(lsn) => self.forget(lsn),
         }

@@ -1,6 +1,6 @@
 //! An instance that lags so far behind that the log it needs is gone gets a copy: the active one sends
-//! image, pages and extents straight from its files; the other one makes a log of them beside its own,
-//! puts it in the place of that, and begins again.
+//! image, pages and extents straight from its files; the other one makes a log of them beside its own
+//! and begins again, which puts it in the place of that (`swap`).
 //!
 //! ```text
 //! giver to taker: a copy (`towline_log::backup`); taker to giver, when all is checked and synced: '+'
@@ -25,8 +25,8 @@ use towline_log::backup::{Progress, Source, give as give_log, take as take_log};
 use towline_log::{Disk, LinuxDisk};
 
 use super::driver::Driver;
-use super::kept_file::KeptFile;
 use super::start::Opened;
+use super::swap;
 use crate::backup::{pages_of, patiently};
 use crate::link::{LinkStream, Peer, StreamPurpose};
 use crate::logging::log as say;
@@ -139,7 +139,7 @@ impl Write for Patient {
     }
 }
 
-/// Gets a copy from a peer and puts it in the place of this instance's log. The caller begins again.
+/// Gets a copy from a peer, to be put in the place of this instance's log when the caller begins again.
 ///
 /// # Errors
 /// Why not, in words for the operator: the log is as it was.
@@ -147,11 +147,7 @@ pub(crate) fn take(driver: &Driver, data: &Path, peer: Peer) -> Result<(), Strin
     let words = |error: std::io::Error| error.to_string();
     let links = driver.links().ok_or("there are no links")?;
     let handle = links.streams().clone();
-    let made = data.join("copy");
-    if made.exists() {
-        std::fs::remove_dir_all(&made).map_err(words)?;
-    }
-    std::fs::create_dir_all(made.join("log")).map_err(words)?;
+    let made = swap::begin(data).map_err(words)?;
     let taken = take_into(driver, &made, peer, handle);
     if taken.is_err() {
         // Its room is wanted, and the next one begins anew.
@@ -166,7 +162,7 @@ pub(crate) fn take(driver: &Driver, data: &Path, peer: Peer) -> Result<(), Strin
         // The copy is good, but what comes behind it may not be held back.
         tracing::warn!(%error, "that a copy arrived could not be told");
     }
-    replace(data, &made).map_err(words)?;
+    swap::hand_in(data, &made).map_err(words)?;
     let name = driver.names().get(peer).cloned().unwrap_or_default();
     say(&GROUP_COPY_TAKEN, &[&name, &end]);
     std::fs::remove_dir_all(&made).ok();
@@ -203,28 +199,4 @@ fn take_into(
     // The folder's own name must be there before it gets another one.
     File::open(made).and_then(|made| made.sync_all()).map_err(|error| error.to_string())?;
     Ok((from.into_inner(), taken.end.to_string()))
-}
-
-/// Puts `made/log` in the place of `data/log`.
-fn replace(data: &Path, made: &Path) -> std::io::Result<()> {
-    let (log, old) = (data.join("log"), data.join("log.replaced"));
-    if old.exists() {
-        std::fs::remove_dir_all(&old)?;
-    }
-    // What was known to be committed was known of the old log; votes stay. Until it has caught up it
-    // gives no others: it may stop between the two names, and what it acknowledged is then nowhere.
-    let kept_file = KeptFile::of(data);
-    let mut kept = kept_file.read().unwrap_or_default();
-    (kept.committed, kept.committed_end) = (0, towline_types::Lsn::ZERO);
-    kept.may_vote = false;
-    kept_file.forget_note()?;
-    kept_file.write(&kept)?;
-    std::fs::rename(&log, &old)?;
-    std::fs::rename(made.join("log"), &log)?;
-    match std::fs::remove_file(data.join(crate::start::REBUILD_MARKER)) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    File::open(data)?.sync_all()?;
-    std::fs::remove_dir_all(&old)
 }

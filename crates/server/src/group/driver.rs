@@ -259,7 +259,10 @@ impl Driver {
         let empty = others.clone().filter(|(_, standing)| {
             standing.as_ref().is_some_and(|standing| standing.last_index == 0)
         });
-        empty.count() + 1 == core.standings.len() && core.member.last().index == 0
+        let is_empty = core.member.last().index == 0;
+        // One that knows that something was committed has lost it, and so has this group.
+        let knows_none = core.member.kept().committed == 0;
+        empty.count() + 1 == core.standings.len() && is_empty && knows_none
     }
 
     /// The connection from a peer ended: its process may be gone.
@@ -284,9 +287,15 @@ impl Driver {
 
     /// Writes down how far the log is known to be committed: a start then need not ask.
     pub(crate) fn note_committed(&self) -> std::io::Result<()> {
-        let kept = self.look(|core| core.member.kept());
+        let kept = self.look(|core| core.member.noted());
         // Not under the lock: a busy disk would stop the group with it.
         self.notes.note(&kept)
+    }
+
+    /// The same, and waits for the disk.
+    pub(crate) fn note_committed_durably(&self) -> std::io::Result<()> {
+        let kept = self.look(|core| core.member.noted());
+        self.notes.note_durably(&kept)
     }
 
     /// Places of batches before this position are not needed any more, but for those whose log is held.

@@ -87,6 +87,8 @@ impl Inbox for GroupInbox {
         match purpose {
             StreamPurpose::Relay { .. } if active && self.clients.get().is_some() => Ok(()),
             // Also before its door is open: without the copy there may be no majority that would open it.
+            StreamPurpose::Status if self.view.get().is_some() => Ok(()),
+            StreamPurpose::Status => Err("this instance is not ready yet".into()),
             StreamPurpose::Copy if self.driver.group().role == Role::Leader => Ok(()),
             StreamPurpose::Relay { .. } | StreamPurpose::Copy => {
                 Err("this instance is not active".into())
@@ -99,6 +101,12 @@ impl Inbox for GroupInbox {
             StreamPurpose::Relay { .. } => {
                 if let Some(take) = self.clients.get() {
                     take(peer, purpose, stream);
+                }
+            }
+            StreamPurpose::Status => {
+                if let Some(view) = self.view.get() {
+                    let view = Arc::clone(view);
+                    tokio::spawn(async move { super::report::tell(&view, stream).await });
                 }
             }
             StreamPurpose::Copy => {

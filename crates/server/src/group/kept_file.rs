@@ -5,29 +5,32 @@
 //! anew and synced, once, with nothing of the file system's own to be written beside it. A slot that was
 //! torn is known by its checksum, and then the other one counts: the vote that was about to be kept was
 //! not given. Each slot stands there twice, so that a sector that is damaged later cannot pass for a torn
-//! one, and give a vote back that was given. How far the log is known to be committed is noted in a second file of the same make, now
-//! and then and without a sync.
+//! one, and give a vote back that was given. How far the log is known to be committed is noted in a
+//! second file of the same make, now and then and mostly without a sync.
 //!
 //! ```text
 //! group-state, group-committed: 16,384 bytes, a slot at 0 and one at 4,096, and both again 8,192 behind
 //! (no two in one sector)
-//!   0   8  magic "TOWLINES"
-//!   8   2  format version (this place and the checksum's never move)
-//!   10  6  zero
-//!   16  8  sequence, from 1: the slot with the higher one is the newer
-//!   24 64  Kept
-//!   88  4  zero
-//!   92  4  CRC-32C of bytes 0..92
+//!   0    8  magic "TOWLINES"
+//!   8    2  format version: 3
+//!   10   6  zero
+//!   16   8  sequence, from 1: the slot with the higher one is the newer
+//!   24  64  Kept
+//!   88   8  incarnation of the log that this was promised for; 0: it has none
+//!   96   8  the incarnation that the log is about to get; 0: none (see `incarnation`)
+//!   104  8  how often a process took part with this hard state
+//!   112 12  zero
+//!   124  4  CRC-32C of bytes 0..124
 //! ```
 //!
-//! Version 1 of these files was a `Kept` alone, at 0. It counts while no slot is whole, and the first
-//! slot that is written beside it is the one at 4,096.
+//! Version 2 ended behind `Kept` with 4 zero bytes and the checksum of bytes 0..92 at 92; it is read as
+//! one without an incarnation. Version 1 of these files was a `Kept` alone, at 0. It counts while no slot
+//! is whole, and the first slot that is written beside it is the one at 4,096.
 //!
-//! Invariant: what `write` was given is what the next start reads, or what was there before; never a
-//! mixture.
+//! Invariants: what `write` was given is what the next start reads, or what was there before; never a
+//! mixture. Who writes a `Kept` alone leaves the incarnation as it is.
 
 use std::fs::File;
-use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -37,15 +40,30 @@ const NAME: &str = "group-state";
 const NOTE: &str = "group-committed";
 
 const MAGIC: &[u8; 8] = b"TOWLINES";
-const VERSION: u16 = 2;
+const VERSION: u16 = 3;
+/// The version before: without an incarnation, and shorter.
+const VERSION_BEFORE: u16 = 2;
 /// Where the slots begin: what a disk writes as one, at most, is not larger.
 const SLOTS: [u64; 2] = [0, 4_096];
 /// Where each slot stands a second time, behind its first place.
 const AGAIN: u64 = 8_192;
 const FILE_BYTES: usize = 16_384;
 const KEPT_AT: usize = 24;
-const SUMMED_BYTES: usize = 92;
-const SLOT_BYTES: usize = 96;
+const MARK_AT: usize = KEPT_AT + Kept::BYTES;
+const SUMMED_BYTES: usize = 124;
+const SLOT_BYTES: usize = 128;
+const SUMMED_BYTES_BEFORE: usize = 92;
+
+/// Which log the promises were made for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Mark {
+    /// Incarnation of that log; 0: none was drawn yet.
+    pub(crate) incarnation: u64,
+    /// The one that it is about to get: promises for it are made when it has become `incarnation`.
+    pub(crate) next: u64,
+    /// Processes that took part with it.
+    pub(crate) starts: u64,
+}
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -61,12 +79,18 @@ impl KeptFile {
     /// What is kept; `None` when there is nothing, or nothing that can be read: then it is not known
     /// what this member promised, and it must not promise anything before it has caught up.
     pub(crate) fn read(&self) -> Option<Kept> {
-        let read = |name| decode(&std::fs::read(self.folder.join(name)).ok()?);
+        let read = |name| Some(decode(&std::fs::read(self.folder.join(name)).ok()?)?.kept);
         let kept = read(NAME)?;
         // Whatever was once known to be committed is so.
         let note = read(NOTE).filter(|note| note.committed > kept.committed);
         let Some(note) = note else { return Some(kept) };
         Some(Kept { committed: note.committed, committed_end: note.committed_end, ..kept })
+    }
+
+    /// For which log it was kept; all zero when nothing can be read, or no incarnation is known.
+    pub(crate) fn mark(&self) -> Mark {
+        let bytes = std::fs::read(self.folder.join(NAME)).unwrap_or_default();
+        decode(&bytes).map(|slot| slot.mark).unwrap_or_default()
     }
 
     /// Makes room for the slots, durably, so that no vote waits for that. What is kept stays, and is
@@ -85,7 +109,17 @@ impl KeptFile {
     /// What the disk said: it is not known what the next start reads.
     pub(crate) fn write(&self, kept: &Kept) -> std::io::Result<()> {
         let file = self.whole()?;
-        put(&file, kept)?;
+        put(&file, kept, None)?;
+        file.sync_data()
+    }
+
+    /// The same, and for which log.
+    ///
+    /// # Errors
+    /// What the disk said: it is not known what the next start reads.
+    pub(crate) fn write_marked(&self, kept: &Kept, mark: Mark) -> std::io::Result<()> {
+        let file = self.whole()?;
+        put(&file, kept, Some(mark))?;
         file.sync_data()
     }
 
@@ -95,18 +129,23 @@ impl KeptFile {
     /// # Errors
     /// What the system said.
     pub(crate) fn note(&self, kept: &Kept) -> std::io::Result<()> {
-        put(&open(&self.folder.join(NOTE))?, kept)
+        put(&open(&self.folder.join(NOTE))?, kept, None)
     }
 
-    /// Forgets what was written down: the log is another one now.
+    /// The same, and the note is on the disk, with its name, when this returns.
     ///
     /// # Errors
-    /// What the system said.
-    pub(crate) fn forget_note(&self) -> std::io::Result<()> {
-        match std::fs::remove_file(self.folder.join(NOTE)) {
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
+    /// What the disk said.
+    pub(crate) fn note_durably(&self, kept: &Kept) -> std::io::Result<()> {
+        let file = open(&self.folder.join(NOTE))?;
+        put(&file, kept, None)?;
+        file.sync_all()?;
+        File::open(&self.folder)?.sync_all()
+    }
+
+    /// The file of the note.
+    pub(crate) fn note_path(&self) -> PathBuf {
+        self.folder.join(NOTE)
     }
 
     /// The file, with its name and all its blocks on the disk.
@@ -128,7 +167,7 @@ fn open(path: &Path) -> std::io::Result<File> {
 }
 
 /// Writes the older slot. Others of this process may write too: each of them sees what was there.
-fn put(file: &File, kept: &Kept) -> std::io::Result<()> {
+fn put(file: &File, kept: &Kept, mark: Option<Mark>) -> std::io::Result<()> {
     file.lock()?;
     let mut bytes = vec![0; FILE_BYTES];
     let mut read = 0;
@@ -146,17 +185,25 @@ fn put(file: &File, kept: &Kept) -> std::io::Result<()> {
         (first, second) => first.is_none() && second.is_some(),
     };
     let at = if is_first_older { SLOTS[0] } else { SLOTS[1] };
-    let slot = Slot { sequence: newest.saturating_add(1), kept: *kept }.encode();
+    let mark = mark.or_else(|| Some(newer(first, second)?.mark)).unwrap_or_default();
+    let slot = Slot { sequence: newest.saturating_add(1), kept: *kept, mark }.encode();
     file.write_all_at(&slot, at)?;
     file.write_all_at(&slot, at + AGAIN)?;
     file.unlock()
 }
 
 /// What counts of these bytes.
-fn decode(bytes: &[u8]) -> Option<Kept> {
-    let newest = slots(bytes).into_iter().flatten().max_by_key(|slot| slot.sequence);
-    let before = || Kept::decode(bytes.get(..Kept::BYTES)?);
-    newest.map(|slot| slot.kept).or_else(before)
+fn decode(bytes: &[u8]) -> Option<Slot> {
+    let [first, second] = slots(bytes);
+    let before = || {
+        let kept = Kept::decode(bytes.get(..Kept::BYTES)?)?;
+        Some(Slot { sequence: 0, kept, mark: Mark::default() })
+    };
+    newer(first, second).or_else(before)
+}
+
+fn newer(first: Option<Slot>, second: Option<Slot>) -> Option<Slot> {
+    [first, second].into_iter().flatten().max_by_key(|slot| slot.sequence)
 }
 
 /// Of each slot the newer of what is whole in its two places.
@@ -172,6 +219,7 @@ fn slots(bytes: &[u8]) -> [Option<Slot>; 2] {
 struct Slot {
     sequence: u64,
     kept: Kept,
+    mark: Mark,
 }
 
 impl Slot {
@@ -183,7 +231,12 @@ impl Slot {
         bytes.extend_from_slice(&self.sequence.to_le_bytes());
         assert_eq!(bytes.len(), KEPT_AT, "as it is drawn");
         bytes.extend_from_slice(&self.kept.encode());
-        bytes.extend_from_slice(&[0; 4]);
+        assert_eq!(bytes.len(), MARK_AT, "as it is drawn");
+        let Mark { incarnation, next, starts } = self.mark;
+        for number in [incarnation, next, starts] {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        bytes.extend_from_slice(&[0; 12]);
         assert_eq!(bytes.len(), SUMMED_BYTES, "as it is drawn");
         bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_le_bytes());
         bytes
@@ -191,15 +244,30 @@ impl Slot {
 
     /// The slot at the front of the bytes; `None` when it is torn, damaged or of another version.
     fn decode(bytes: &[u8]) -> Option<Slot> {
-        let summed = bytes.get(..SUMMED_BYTES)?;
-        let sum = bytes.get(SUMMED_BYTES..SLOT_BYTES)?.try_into().ok()?;
-        let version = summed.get(8..10)?.try_into().ok()?;
-        let right = summed.starts_with(MAGIC)
-            && u16::from_le_bytes(version) == VERSION
-            && u32::from_le_bytes(sum) == crc32c::crc32c(summed);
-        let sequence = u64::from_le_bytes(summed.get(16..KEPT_AT)?.try_into().ok()?);
-        let kept = Kept::decode(summed.get(KEPT_AT..KEPT_AT + Kept::BYTES)?)?;
-        right.then_some(Slot { sequence, kept })
+        let version = u16::from_le_bytes(bytes.get(8..10)?.try_into().ok()?);
+        let summed_bytes = match version {
+            VERSION => SUMMED_BYTES,
+            VERSION_BEFORE => SUMMED_BYTES_BEFORE,
+            _ => return None,
+        };
+        let summed = bytes.get(..summed_bytes)?;
+        let sum = bytes.get(summed_bytes..summed_bytes + 4)?.try_into().ok()?;
+        let right = summed.starts_with(MAGIC) && u32::from_le_bytes(sum) == crc32c::crc32c(summed);
+        let number = |at: usize| {
+            let bytes = summed.get(at..at + 8)?.try_into().ok()?;
+            Some(u64::from_le_bytes(bytes))
+        };
+        let sequence = number(16)?;
+        let kept = Kept::decode(summed.get(KEPT_AT..MARK_AT)?)?;
+        let mark = match version {
+            VERSION => Mark {
+                incarnation: number(MARK_AT)?,
+                next: number(MARK_AT + 8)?,
+                starts: number(MARK_AT + 16)?,
+            },
+            _ => Mark::default(),
+        };
+        right.then_some(Slot { sequence, kept, mark })
     }
 }
 
@@ -227,7 +295,7 @@ mod tests {
                 let is_whole = slots(&mixed).iter().flatten().any(|slot| slot.kept == after);
                 assert!(is_whole || mixed != new);
                 let expected = if is_whole { Some(after) } else { before };
-                assert_eq!(decode(&mixed), expected, "torn at {cut}");
+                assert_eq!(decode(&mixed).map(|it| it.kept), expected, "torn at {cut}");
             }
         }
     }
@@ -272,6 +340,28 @@ mod tests {
     }
 
     #[test]
+    fn the_version_without_an_incarnation_is_read_and_who_writes_votes_leaves_the_mark() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, path) = (KeptFile::of(folder.path()), folder.path().join(NAME));
+        let mut before = vec![0; FILE_BYTES];
+        let slot = Slot { sequence: 4, kept: kept(4), mark: Mark::default() }.encode();
+        let mut slot = slot[..SUMMED_BYTES_BEFORE].to_vec();
+        slot[8] = 2;
+        let sum = crc32c::crc32c(&slot).to_le_bytes();
+        slot.extend_from_slice(&sum);
+        before[4_096..4_096 + slot.len()].copy_from_slice(&slot);
+        std::fs::write(&path, &before).unwrap();
+        assert_eq!((file.read(), file.mark()), (Some(kept(4)), Mark::default()));
+        let mark = Mark { incarnation: 7, next: u64::MAX, starts: 3 };
+        file.write_marked(&kept(5), mark).unwrap();
+        torn(Some(kept(4)), &before, &std::fs::read(&path).unwrap(), kept(5));
+        for term in 6..9 {
+            file.write(&kept(term)).unwrap();
+            assert_eq!((file.read(), file.mark()), (Some(kept(term)), mark));
+        }
+    }
+
+    #[test]
     fn a_damaged_sector_takes_no_vote_back_and_damage_of_all_places_is_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let (file, path) = (KeptFile::of(folder.path()), folder.path().join(NAME));
@@ -284,7 +374,7 @@ mod tests {
             let mut damaged = bytes.clone();
             let mut flip = |at: usize| {
                 damaged[at + bit / 8] ^= 1 << (bit % 8);
-                decode(&damaged)
+                decode(&damaged).map(|slot| slot.kept)
             };
             assert_eq!(flip(0), Some(kept(2)), "bit {bit}");
             assert_eq!(flip(8_192), Some(kept(1)), "bit {bit}");
@@ -320,6 +410,9 @@ mod tests {
             file.note(&noted(index)).unwrap();
             assert_eq!(file.read(), both(index));
         }
+        file.note_durably(&noted(9)).unwrap();
+        file.note(&noted(8)).unwrap();
+        file.note(&noted(9)).unwrap();
         let mut torn = std::fs::read(&path).unwrap();
         let [first, second] = slots(&torn).map(Option::unwrap);
         let newest = if first.sequence > second.sequence { 0 } else { 4_096 };
@@ -328,9 +421,6 @@ mod tests {
         std::fs::write(&path, &torn).unwrap();
         assert_eq!(file.read(), both(8));
         std::fs::write(&path, [7; 60]).unwrap();
-        assert_eq!(file.read(), Some(kept(3)));
-        file.forget_note().unwrap();
-        file.forget_note().unwrap();
         assert_eq!(file.read(), Some(kept(3)));
     }
 }

@@ -20,18 +20,24 @@ mod elsewhere;
 mod handed;
 mod holds;
 mod inbox;
+mod incarnation;
 mod kept_file;
 mod life;
 mod missing;
 mod preferred;
 mod replica;
+mod report;
 mod run;
 mod socket;
 mod start;
 mod status;
+mod swap;
 mod switch;
+mod vote;
 
+pub use report::{Answer, Report, Stand, ask_group};
 pub(crate) use run::run;
+pub use vote::{HardState, force_vote, give_up_vote, hard_state};
 
 use towline_group::MemberId;
 

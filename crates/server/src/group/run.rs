@@ -46,6 +46,9 @@ const NO_ROOM_PAUSE: Duration = Duration::from_secs(2);
 /// How often an active instance tells the others what it knows of all.
 const TELL_INTERVAL: Duration = Duration::from_millis(500);
 
+/// How often it writes down how far the log is known to be committed.
+const NOTE_INTERVAL: Duration = Duration::from_secs(1);
+
 /// What happens to the process as a whole.
 enum Event {
     /// This instance became active.
@@ -449,6 +452,7 @@ fn serve_as_active(
     tasks.spawn(holds::watch(Arc::clone(opened), config.log.reserve_bytes));
     let policy = housekeeping::Policy::of(config, door.extent_bytes());
     tasks.spawn(housekeeping::reclaim(Arc::clone(door), Arc::clone(&opened.images), policy));
+    tasks.spawn(note_committed(Arc::clone(&opened.driver)));
     let (opened, view) = (Arc::clone(opened), Arc::clone(view));
     tasks.spawn(async move {
         let mut interval = tokio::time::interval(TELL_INTERVAL);
@@ -458,6 +462,24 @@ fn serve_as_active(
             view.tell();
         }
     });
+}
+
+/// Has an active instance write down how far the log is committed: the first time so that it is on the
+/// disk, for a young group has no note at all, then as a replica does.
+async fn note_committed(driver: Arc<Driver>) {
+    let mut interval = tokio::time::interval(NOTE_INTERVAL);
+    let mut first = true;
+    loop {
+        interval.tick().await;
+        let (noting, durably) = (Arc::clone(&driver), std::mem::take(&mut first));
+        let noted = tokio::task::spawn_blocking(move || match durably {
+            true => noting.note_committed_durably(),
+            false => noting.note_committed(),
+        });
+        if let Ok(Err(error)) = noted.await {
+            tracing::warn!(%error, "how far the log is committed cannot be written down");
+        }
+    }
 }
 
 /// Gets a copy on a thread of its own, once: if it cannot be had, this instance begins again as well, and

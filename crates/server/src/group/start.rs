@@ -6,19 +6,23 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use towline_admin::catalogue::GROUP_LOG_FORGOT;
 use towline_admin::status::RestartStatus;
 use towline_group::{FetchOrder, Held, Kept, Member, Options};
 use towline_log::{Listener, LogId, Pages, Replicator};
 
 use super::agreement::of_process_before;
 use super::driver::Driver;
+use super::incarnation;
 use super::kept_file::KeptFile;
 use super::member_of;
 use super::replica::Replica;
+use super::swap;
 use crate::clock::Clock;
 use crate::config::{Config, GroupConfig};
 use crate::images::Images;
 use crate::link::Peer;
+use crate::logging::log as say;
 use crate::shared_folder::Home;
 use crate::start::{self, Found, StartError};
 
@@ -54,23 +58,27 @@ pub(crate) fn open(
     sync_delay: Duration,
     clock: Clock,
 ) -> Result<Opened, StartError> {
-    let kept_file = KeptFile::of(data);
-    let kept = of_process_before(kept_file.read().unwrap_or_default());
     let id = log_id(name, &group.name);
-    let known = Some(kept.committed);
-    let home = Home::single(data);
-    let found = start::bring_back(name, &home, config, sync_delay, (id, known))?;
+    swap::settle(data)?;
+    let kept_file = KeptFile::of(data);
+    let read_back = |known| {
+        let home = Home::single(data);
+        start::bring_back(name, &home, config, sync_delay, (id, Some(known)))
+    };
+    let Promised { kept, held, found } = promised(data, &kept_file, read_back)?;
     let Found { restart, recovery, pages, status, marker, disk, .. } = found;
     if recovery.log_id() != id {
         return Err(StartError::OtherLog { group: group.name.clone() });
     }
-    kept_file.prepare().map_err(StartError::Folder)?;
-    let (base, places) = recovery.places();
-    let (fed, stream) = recovery.stream();
-    let applied = places.iter().find(|place| place.index == fed).copied().unwrap_or(base);
-    let held = Held { base, places };
-    // What is applied is committed, whatever else was forgotten.
-    let kept = Kept { committed: applied.index, committed_end: applied.end, ..kept };
+    swap::clear_up(data);
+    let drawn = u64::from_le_bytes(crate::random::bytes());
+    // Before anything is promised, and with what may not be promised any more.
+    let renewed =
+        kept_file.prepare().and_then(|()| incarnation::renew(data, &kept_file, &kept, drawn));
+    renewed.map_err(StartError::Folder)?;
+    let (_, stream) = recovery.stream();
+    let applied = held.places.iter().find(|place| place.index == held.applied).copied();
+    let applied = applied.unwrap_or(held.base);
     let extent_bytes = recovery.extent_bytes();
     let member = Member::new(options(group, this), kept, held, clock.now());
     let (orders, fetches) = channel();
@@ -88,6 +96,50 @@ pub(crate) fn open(
     let restart = status;
     let fetches = Mutex::new(Some(fetches));
     Ok(Opened { driver, replica, images, pages, fetches, restart, extent_bytes, marker })
+}
+
+/// A log that was read back, and what it is good for.
+struct Promised {
+    kept: Kept,
+    held: Held,
+    found: Found,
+}
+
+/// Reads the log back as far as its hard state bears it out. A log that is not the one for which the
+/// promises were made, or lacks what was noted, gives no vote; and what stands in it behind its image
+/// may never have been committed.
+fn promised(
+    data: &Path,
+    kept_file: &KeptFile,
+    read_back: impl Fn(u64) -> Result<Found, StartError>,
+) -> Result<Promised, StartError> {
+    let kept = of_process_before(kept_file.read().unwrap_or_default());
+    let is_own = incarnation::is_own(data, kept_file.mark()).map_err(StartError::Folder)?;
+    // While it may not vote, its note is owed, not had.
+    let known = if is_own && kept.may_vote { kept.committed } else { 0 };
+    let found = read_back(known)?;
+    let held = held(&found);
+    let has = held.has(&kept);
+    if !kept.may_vote || (is_own && has) {
+        return Ok(Promised { kept, held, found });
+    }
+    let (last, noted) = (held.last().index.to_string(), kept.committed.to_string());
+    let what =
+        if is_own { "an older copy of its log" } else { "another log, or another hard state" };
+    say(&GROUP_LOG_FORGOT, &[what, &last, &noted]);
+    let kept = Kept { may_vote: false, ..kept };
+    if known == 0 {
+        return Ok(Promised { kept, held, found });
+    }
+    drop(found);
+    let found = read_back(0)?;
+    Ok(Promised { kept, held: self::held(&found), found })
+}
+
+fn held(found: &Found) -> Held {
+    let (base, places) = found.recovery.places();
+    let (applied, _) = found.recovery.stream();
+    Held { base, places, applied }
 }
 
 fn options(group: &GroupConfig, this: Peer) -> Options {

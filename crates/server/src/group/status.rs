@@ -8,6 +8,7 @@ use towline_admin::status::{GroupRole, GroupStatus, InstanceState, InstanceStatu
 use towline_group::{PeerProgress, Progress, Role};
 
 use super::driver::Driver;
+use super::report::Stand;
 use super::{KIND_ROWS, member_of, peer_of};
 use crate::config::GroupConfig;
 use crate::door::GroupView;
@@ -82,6 +83,18 @@ impl View {
             if !reason.is_empty() {
                 row.reason = reason;
             }
+        }
+    }
+
+    /// Where this instance stands.
+    pub(super) fn stand(&self) -> Stand {
+        let progress = self.driver.group();
+        Stand {
+            term: progress.term,
+            may_vote: progress.may_vote,
+            last_index: progress.last.index,
+            last_term: progress.last.term,
+            committed: progress.committed.index,
         }
     }
 

@@ -80,6 +80,7 @@ async fn greet(
     let connector = TlsConnector::from(Arc::clone(config));
     let mut stream = connector.connect(name, socket).await.map_err(in_words)?;
     let settings = &shared.settings;
+    let only_asks = matches!(matter, Matter::Stream(StreamPurpose::Status));
     let refused = |why: String| io::Error::new(io::ErrorKind::PermissionDenied, why);
     let shown = stream.get_ref().1.peer_certificates();
     let certificate = own_certificate(shown);
@@ -102,7 +103,10 @@ async fn greet(
             "it is instance '{instance}' of group '{group}' of '{queue_manager}'"
         )));
     }
-    let differs = answer.agrees(settings).map_err(refused)?;
+    let differs = match only_asks {
+        true => String::new(),
+        false => answer.agrees(settings).map_err(refused)?,
+    };
     Ok((stream, answer.greeting(version, &differs)))
 }
 

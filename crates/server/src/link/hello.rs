@@ -9,7 +9,7 @@
 //!  12  2  length of what follows, at most 1008
 //!         (up to here the same in all versions; what follows is of version 2, and a later one may
 //!         only add to its end)
-//!  14  1  0 frames, 1 relay, 2 copy; in an answer: 0 welcome, 1 refused
+//!  14  1  0 frames, 1 relay, 2 copy, 3 status; in an answer: 0 welcome, 1 refused
 //!         queue manager, group, instance, build: each one byte of length, then UTF-8
 //!      1  blank: 1 when the sender has no log
 //!      8  index of the last batch of its log
@@ -86,6 +86,8 @@ pub(crate) enum StreamPurpose {
     },
     /// A copy of log, images or pages; what is wanted is said inside.
     Copy,
+    /// How the other end is, as JSON: an operator asks in the name of an instance that does not run.
+    Status,
 }
 
 /// What a connection is for, or the answer to that.
@@ -165,6 +167,7 @@ impl Hello {
             Matter::Frames => 0,
             Matter::Stream(StreamPurpose::Relay { .. }) | Matter::Refused(_) => 1,
             Matter::Stream(StreamPurpose::Copy) => 2,
+            Matter::Stream(StreamPurpose::Status) => 3,
         });
         for text in [&self.queue_manager, &self.group, &self.instance, &self.build] {
             put_text(&mut body, text);
@@ -173,7 +176,7 @@ impl Hello {
         body.put_u64_le(self.standing.last_index);
         body.put_u64_le(self.standing.last_term);
         match &self.matter {
-            Matter::Frames | Matter::Stream(StreamPurpose::Copy) => {}
+            Matter::Frames | Matter::Stream(StreamPurpose::Copy | StreamPurpose::Status) => {}
             Matter::Stream(StreamPurpose::Relay { listener, client }) => {
                 body.put_u16_le(*listener);
                 match client {
@@ -227,6 +230,7 @@ impl Hello {
             }
             (1, false) => Matter::Stream(relay(body)?),
             (2, false) => Matter::Stream(StreamPurpose::Copy),
+            (3, false) => Matter::Stream(StreamPurpose::Status),
             (_, _) => return None,
         };
         let [oldest, newest] = versions;
@@ -346,6 +350,7 @@ mod tests {
         let client = |client| StreamPurpose::Relay { listener: 3, client };
         for purpose in [
             StreamPurpose::Copy,
+            StreamPurpose::Status,
             client(None),
             client(Some(IpAddr::from([192, 0, 2, 1]))),
             client(Some("2001:db8::1".parse().unwrap())),

@@ -26,7 +26,7 @@ use towline_admin::catalogue::ACCEPT_FAILED;
 
 use super::dial::{HANDSHAKE_MAX, own_certificate, tune};
 use super::frame::{self, Encoder, FrameBody, PING, PONG};
-use super::hello::{self, Greeting, Hello, Matter};
+use super::hello::{self, Greeting, Hello, Matter, StreamPurpose};
 use super::papers::{ALPN_STREAM, in_date, reason};
 use super::patience::{Patience, broken};
 use super::stream::LinkStream;
@@ -221,7 +221,11 @@ fn judge(
     let certificate = own_certificate(shown).ok_or("no certificate was shown")?;
     names::belongs(certificate, &settings.names(peer))?;
     in_date(shown, UnixTime::now())?;
-    let differs = hello.agrees(settings)?;
+    // Who only asks how this instance is may have a configuration that is to be put right.
+    let differs = match &hello.matter {
+        Matter::Stream(StreamPurpose::Status) => String::new(),
+        _ => hello.agrees(settings)?,
+    };
     if let Matter::Stream(purpose) = &hello.matter {
         shared.inbox.admits(peer, purpose)?;
     }

@@ -13,6 +13,7 @@
 //! past `hello`; a wrong frame ends its connection, never the process; frames of one peer and one
 //! urgency arrive in order and without gaps while a connection lasts.
 
+mod ask;
 mod boundary;
 mod dial;
 mod frame;
@@ -47,6 +48,7 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::{Notify, watch};
 use towline_admin::catalogue::LINK_REFUSED;
 
+pub(crate) use ask::{Answered, ask};
 pub(crate) use frame::{BODY_BYTES_MAX, FrameBody, OWN_KINDS};
 pub(crate) use hello::{Greeting, Standing, StreamPurpose};
 pub(crate) use meter::LinkState;

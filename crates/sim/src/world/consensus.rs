@@ -160,6 +160,7 @@ impl World {
     /// What follows from what is committed now.
     pub(crate) fn progress(&mut self, at: At) {
         self.compare_committed(at);
+        self.compare_vote(at);
         self.apply_committed(at);
         self.tell_seam(at);
         self.finish_restart(at);
@@ -197,6 +198,28 @@ impl World {
         process.compared = process.compared.max(upto);
         if let Some(index) = broken {
             self.fail(format!("{}: batch {index} is committed, but is another one", at.node));
+        }
+    }
+
+    /// A member that forgot gives no vote before it has again all that was committed when it forgot.
+    fn compare_vote(&mut self, at: At) {
+        let Some(owes) = self.nodes[at.node].owes else { return };
+        if !self.process(at).is_some_and(|process| process.member.may_vote()) {
+            return;
+        }
+        let disk = &self.nodes[at.node].disk;
+        let last =
+            owes.checked_sub(1).and_then(|last| self.committed.get(usize::try_from(last).ok()?));
+        let has = last.is_none_or(|last| {
+            let here = disk.batch(last.index);
+            let is_covered = here.is_none() && disk.base.index >= last.index;
+            disk.synced >= last.index && (is_covered || here == Some(last))
+        });
+        if has {
+            self.nodes[at.node].owes = None;
+        } else {
+            let synced = disk.synced;
+            self.fail(format!("{}: votes with {synced} batches, and owes {owes}", at.node));
         }
     }
 

@@ -9,6 +9,7 @@ use towline_group::{Input, Role};
 
 use super::life::{Ending, member_id};
 use super::{Event, Phase, World, tell};
+use crate::disk::Older;
 use crate::network::{Link, Micros, Parcel, pairs};
 use crate::plan::Fault;
 
@@ -51,6 +52,9 @@ impl World {
             }
             Fault::DiskLoss => self.lose_disk(node),
             Fault::BitRot => self.rot(node),
+            Fault::LogLoss => self.forget_some(node, None),
+            Fault::OlderLog => self.forget_some(node, Some(Older::Log)),
+            Fault::OlderHardState => self.forget_some(node, Some(Older::HardState)),
             Fault::ClockJump => {
                 let hour = 3_600_000_000;
                 self.nodes[node].wall_us += self.dice.below(2 * hour);
@@ -81,6 +85,9 @@ impl World {
     fn end_and_restart(&mut self, node: usize, ending: Ending) {
         if self.nodes[node].process.is_some() {
             self.restart(node, ending);
+        } else if ending == Ending::PowerCut && !self.nodes[node].copying {
+            // What a process that was killed before left in the memory of the system.
+            self.nodes[node].disk.lose_unsynced(0, &mut self.dice);
         }
     }
 
@@ -125,7 +132,8 @@ impl World {
         let there = &self.nodes[node];
         let process = there.process.as_ref();
         let may_vote = process.map_or(there.disk.kept.may_vote, |there| there.member.may_vote());
-        may_vote && !there.disk.rotten && !there.copying
+        let forgot = process.is_none() && there.disk.forgot();
+        may_vote && !forgot && !there.disk.rotten && !there.copying
     }
 
     pub(crate) fn others_are_sound(&self, node: usize) -> bool {
@@ -139,7 +147,32 @@ impl World {
         let ran = self.nodes[node].process.is_some();
         self.end(node, Ending::PowerCut);
         self.nodes[node].disk.wipe(false);
+        self.nodes[node].owes = Some(self.committed.len() as u64);
         tell!(self, "{node}: its disk is lost");
+        if ran {
+            let after = self.dice.below(self.plan.restart_after_us);
+            self.plan_in(after, Event::Start { node });
+        }
+    }
+
+    /// The log is lost and the hard state kept, or one of both is that of an older copy.
+    fn forget_some(&mut self, node: usize, older: Option<Older>) {
+        if !self.others_are_sound(node) || self.nodes[node].copying {
+            return;
+        }
+        let copy = self.nodes[node].older.clone();
+        if older.is_some() && copy.is_none() {
+            return;
+        }
+        let ran = self.nodes[node].process.is_some();
+        self.end(node, Ending::PowerCut);
+        match (older, copy) {
+            (Some(part), Some(copy)) => self.nodes[node].disk.put_back(&copy, part),
+            (_, _) => self.nodes[node].disk.lose_log(),
+        }
+        let owed = self.committed.len() as u64;
+        self.nodes[node].owes = self.nodes[node].disk.forgot().then_some(owed);
+        tell!(self, "{node}: forgets ({older:?}), owes {owed}");
         if ran {
             let after = self.dice.below(self.plan.restart_after_us);
             self.plan_in(after, Event::Start { node });

@@ -26,6 +26,10 @@ pub(crate) enum Ending {
     Stop,
 }
 
+/// After so many of a thousand ends of a process its disk is copied, by an operator who may put some of
+/// the copy back one day.
+const COPIED_PER_MILLE: u64 = 200;
+
 /// A member's name.
 pub(crate) fn member_id(node: usize) -> MemberId {
     MemberId(node as u64 + 1)
@@ -53,6 +57,7 @@ impl World {
         self.counts.starts += 1;
         self.processes += 1;
         let number = self.processes;
+        self.nodes[node].disk.recover(number);
         let clock = Clock {
             began: self.now,
             began_local: self.nodes[node].wall_us + self.now,
@@ -130,6 +135,9 @@ impl World {
             Ending::Stop => 1_000,
         };
         let lost = self.nodes[node].disk.lose_unsynced(keep, &mut self.dice);
+        if self.nodes[node].older.is_none() || self.dice.chance(COPIED_PER_MILLE) {
+            self.nodes[node].older = Some(self.nodes[node].disk.clone());
+        }
         if lost > 0 {
             tell!(self, "{node}: {lost} batches that were not synced are gone");
         }
@@ -184,7 +192,10 @@ impl World {
             let copy = self.nodes[from.node].disk.clone();
             self.counts.copies += 1;
             tell!(self, "{node}: has a copy of {}, up to {}", from.node, copy.last());
-            self.nodes[node].disk.take_copy(&copy, kept);
+            // Two that may not vote wait for an operator, should the third need one: here it is as if
+            // one had come.
+            let forced = !self.others_are_sound(node);
+            self.nodes[node].disk.take_copy(&copy, kept, forced);
         } else {
             tell!(self, "{node}: the copy of {} broke off", from.node);
         }

@@ -144,6 +144,10 @@ pub(crate) struct Node {
     pub(crate) version: u64,
     pub(crate) slow_factor: u64,
     pub(crate) copying: bool,
+    /// A copy of the disk, as it was after some process ended.
+    pub(crate) older: Option<Disk>,
+    /// It forgot what it promised: it must have so many batches before it votes again.
+    pub(crate) owes: Option<u64>,
 }
 
 /// Where a run is.
@@ -214,6 +218,8 @@ impl World {
             version: 0,
             slow_factor: 1,
             copying: false,
+            older: None,
+            owes: None,
         });
         let clients = (0..plan.clients).map(|number| Client::new(number, &mut dice)).collect();
         World {

@@ -89,7 +89,10 @@ impl Trio {
         let node = &mut self.nodes[at];
         node.log.truncate(node.durable);
         let places = node.log.iter().map(Batch::place).collect();
-        let held = Held { base: BatchPlace::default(), places };
+        let mut held = Held { base: BatchPlace::default(), places, applied: 0 };
+        if held.has(&node.kept) {
+            held.applied = node.kept.committed;
+        }
         node.member = Some(Member::new(options, node.kept, held, self.now));
         (node.copy_from, node.leads, node.begins_again) = (None, false, false);
         let last = node.log.len() as u64;
@@ -119,6 +122,22 @@ impl Trio {
     pub(super) fn wipe(&mut self, at: usize) {
         let node = &mut self.nodes[at];
         (node.log, node.durable, node.kept) = (Vec::new(), 0, Kept::default());
+    }
+
+    /// The last batches of a log are gone, and nothing else.
+    pub(super) fn shorten(&mut self, at: usize, by: usize) {
+        let node = &mut self.nodes[at];
+        node.log.truncate(node.log.len() - by);
+        node.durable = node.log.len();
+    }
+
+    /// What a driver writes down now and then.
+    pub(super) fn note(&mut self, at: usize) {
+        self.nodes[at].kept = self.member(at).noted();
+    }
+
+    pub(super) fn kept(&self, at: usize) -> Kept {
+        self.nodes[at].kept
     }
 
     /// One gets the log of another, as a copy of its disk would bring it.

@@ -69,7 +69,7 @@ fn alone(disk: &Arc<dyn Disk>, folder: &std::path::Path) -> (Arc<Driver>, Receiv
     };
     let kept = Kept { may_vote: true, ..Kept::default() };
     let clock = Clock::start();
-    let member = Member::new(options, kept, Held { base, places }, clock.now());
+    let member = Member::new(options, kept, Held { base, places, applied: 0 }, clock.now());
     let (orders, _) = channel();
     let kept_file = KeptFile::of(folder);
     let driver = Arc::new(Driver::new(member, kept_file, clock, vec!["a".into()], orders));

@@ -1,0 +1,119 @@
+//! What a member promised outlives its process: votes, and the batches that it acknowledged.
+
+use super::*;
+
+/// One member of three, with a log of so many batches of term 1.
+fn alone(kept: Kept, batches: u64) -> Member {
+    let options = Options {
+        id: id(0),
+        voters: (0..3).map(id).collect(),
+        tick: Duration::from_millis(50),
+        heartbeat_interval: Duration::from_millis(250),
+        heartbeat_timeout: TIMEOUT,
+        seed: 1,
+    };
+    let places = (1..=batches).map(|index| place_of(index, 1)).collect();
+    let held = Held { base: BatchPlace::default(), places, applied: kept.committed };
+    Member::new(options, kept, held, Time(1))
+}
+
+fn place_of(index: u64, term: u64) -> BatchPlace {
+    let lsn = Lsn(index * 4_096);
+    BatchPlace { index, term, lsn, end: Lsn(lsn.0 + 40) }
+}
+
+/// A message to it that carries no batches.
+fn message(kind: MessageType, from: u64, term: u64, more: RaftMessage) -> Input {
+    let inner = RaftMessage { msg_type: kind, from, to: 1, term, ..more };
+    Input::Message(Message { inner })
+}
+
+/// What it says to a question for its vote in term 5 of a member whose log is as long as any.
+fn answer_to_vote(member: &mut Member, from: u64) -> (Option<Kept>, Option<bool>) {
+    let more = RaftMessage { index: 1_000, log_term: 4, ..RaftMessage::default() };
+    let mut out = Output::default();
+    member.step(Time(10_000_000), message(MessageType::MsgRequestVote, from, 5, more), &mut out);
+    let answers = out.send.iter().map(|(_, message)| &message.inner);
+    let answers = answers.filter(|it| it.msg_type == MessageType::MsgRequestVoteResponse);
+    (out.keep, answers.map(|it| !it.reject).last())
+}
+
+fn noted(committed: u64) -> Kept {
+    let committed_end = place_of(committed, 1).end;
+    Kept { term: 4, may_vote: true, committed, committed_end, ..Kept::default() }
+}
+
+#[test]
+fn a_vote_is_kept_with_its_term_and_nobody_else_gets_one_after_a_restart() {
+    let mut member = alone(noted(3), 3);
+    let (kept, granted) = answer_to_vote(&mut member, 2);
+    let kept = kept.unwrap();
+    assert_eq!((kept.term, kept.vote, granted), (5, Some(MemberId(2)), Some(true)));
+    let mut again = alone(kept, 3);
+    assert_eq!(answer_to_vote(&mut again, 3), (None, Some(false)), "it was given to another");
+    assert_eq!(answer_to_vote(&mut again, 2).1, Some(true), "the same vote is repeated");
+}
+
+#[test]
+fn a_log_without_what_was_noted_as_committed_neither_votes_nor_asks_for_votes() {
+    let other_end = Kept { committed_end: Lsn(1), ..noted(3) };
+    for (kept, batches, votes) in
+        [(noted(3), 3, true), (noted(3), 5, true), (noted(3), 2, false), (other_end, 3, false)]
+    {
+        let mut member = alone(kept, batches);
+        assert_eq!(member.may_vote(), votes, "{batches} batches of {kept:?}");
+        assert_eq!(member.kept().committed, 3, "what was noted stays owed");
+        assert_eq!(answer_to_vote(&mut member, 2).1, votes.then_some(true));
+        let mut out = Output::default();
+        member.step(
+            Time(20_000_000),
+            message(MessageType::MsgTimeoutNow, 2, 5, RaftMessage::default()),
+            &mut out,
+        );
+        (0..200).for_each(|at| member.step(Time(30_000_000 + at * 50_000), Input::Tick, &mut out));
+        assert_eq!(member.role() == Role::Candidate, votes);
+    }
+}
+
+#[test]
+fn a_heartbeat_that_shows_a_lost_acknowledgement_takes_the_vote_away_durably() {
+    let mut member = alone(noted(3), 3);
+    let mut out = Output::default();
+    let of_four = RaftMessage { commit: 4, ..RaftMessage::default() };
+    member.step(Time(2), message(MessageType::MsgHeartbeat, 2, 4, of_four.clone()), &mut out);
+    assert!(!member.may_vote());
+    assert_eq!(out.keep.map(|kept| kept.may_vote), Some(false), "before anything is sent");
+    let mut again = alone(out.keep.unwrap(), 3);
+    assert_eq!(answer_to_vote(&mut again, 2), (None, None));
+    let of_three = RaftMessage { commit: 3, ..of_four };
+    let mut sound = alone(noted(3), 3);
+    sound.step(Time(2), message(MessageType::MsgHeartbeat, 2, 4, of_three), &mut out);
+    assert!(sound.may_vote());
+}
+
+#[test]
+fn a_member_whose_log_became_shorter_votes_again_only_when_it_has_all_again() {
+    let mut trio = Trio::formed(21);
+    let leader = trio.run_until_leader();
+    let (short, other) = ((leader + 1) % 3, (leader + 2) % 3);
+    trio.run(Duration::from_millis(300));
+    trio.kill(other);
+    (0..5).for_each(|_| trio.propose(leader, b"acknowledged by two"));
+    trio.run(Duration::from_millis(600));
+    trio.note(short);
+    let committed = trio.member(leader).committed();
+    assert_eq!(trio.kept(short).committed, committed);
+    // Both that have it go; one of them comes back without it, with the one that never had it.
+    trio.kill(leader);
+    trio.kill(short);
+    trio.shorten(short, 3);
+    trio.start(short);
+    trio.start(other);
+    trio.run(Duration::from_secs(10));
+    assert_eq!(trio.leader(), None, "nobody is elected without the one that has it");
+    trio.start(leader);
+    assert_eq!(trio.run_until_leader(), leader);
+    trio.run(Duration::from_millis(600));
+    assert!((0..3).all(|at| trio.member(at).may_vote() && trio.member(at).committed() > committed));
+    trio.check();
+}

@@ -1,0 +1,220 @@
+//! Whether the log in a data folder is the one for which its hard state was kept.
+//!
+//! Promises (votes, acknowledged batches) stand in `group-state`; what they are about stands in `log`. A
+//! log that was replaced, restored or put back from an older copy does not have what was acknowledged,
+//! and must not help to elect an instance that has it neither. So each start of a process draws a random
+//! number, the *incarnation*, and makes it durable in both folders:
+//!
+//! ```text
+//! 1  group-state: incarnation C, next N      2  log/incarnation: N      3  group-state: incarnation N
+//! ```
+//!
+//! Nothing is promised before the third step. A crash in between leaves C or N in the log folder, and
+//! both are named by `group-state`; any other number is that of another log, or of another hard state.
+//!
+//! ```text
+//! log/incarnation, 32 bytes, replaced whole
+//!   0   8  magic "TOWLINEI"
+//!   8   2  format version (this place and the checksum's never move)
+//!   10  6  zero
+//!   16  8  incarnation, never 0
+//!   24  4  zero
+//!   28  4  CRC-32C of bytes 0..28
+//! ```
+//!
+//! Not here: a log that is shorter than what was noted as committed (`towline_group::Held::has`).
+//! Not recognised: a copy of log *and* hard state together (a snapshot of the volume), and a copy of the
+//! log that was made since the last start: see docs/guides/native-ha.md for what the operator must do.
+
+use std::fs::File;
+use std::io::{ErrorKind, Write};
+use std::path::Path;
+
+use towline_group::Kept;
+
+use super::kept_file::{KeptFile, Mark};
+
+const LOG: &str = "log";
+const NAME: &str = "incarnation";
+const NEW_NAME: &str = "incarnation-new";
+const MAGIC: &[u8; 8] = b"TOWLINEI";
+const VERSION: u16 = 1;
+const NUMBER_AT: usize = 16;
+const SUMMED_BYTES: usize = 28;
+const BYTES: usize = 32;
+
+/// Whether the log in `data` is the one of this hard state.
+///
+/// A log without a number is that of a hard state that knows none: both are of a version before this
+/// one. A number that cannot be read is none of ours.
+///
+/// # Errors
+/// What the disk said.
+pub(super) fn is_own(data: &Path, mark: Mark) -> std::io::Result<bool> {
+    Ok(read(data)?.is_some_and(|number| knows(mark, number)))
+}
+
+fn read(data: &Path) -> std::io::Result<Option<u64>> {
+    match std::fs::read(data.join(LOG).join(NAME)) {
+        Ok(bytes) => Ok(decode(&bytes)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Some(0)),
+        Err(error) => Err(error),
+    }
+}
+
+fn knows(mark: Mark, number: u64) -> bool {
+    match number {
+        0 => mark.incarnation == 0,
+        number => number == mark.incarnation || number == mark.next,
+    }
+}
+
+/// Gives log and hard state a new number, and makes `kept` durable with the first step. The log is this
+/// process's alone.
+///
+/// # Errors
+/// What the disk said; then nothing may be promised.
+pub(super) fn renew(
+    data: &Path,
+    kept_file: &KeptFile,
+    kept: &Kept,
+    drawn: u64,
+) -> std::io::Result<()> {
+    let next = drawn.max(1);
+    let before = kept_file.mark();
+    // After a crash behind the second step it is the next one of that start.
+    let has = read(data)?.filter(|number| knows(before, *number));
+    let incarnation = has.unwrap_or(before.incarnation);
+    kept_file.write_marked(kept, Mark { incarnation, next, ..before })?;
+    write(&data.join(LOG), next)?;
+    let starts = before.starts.saturating_add(1);
+    kept_file.write_marked(kept, Mark { incarnation: next, next: 0, starts })
+}
+
+/// Makes the log that is there the one of this hard state, whatever it was before: the vote in `kept`
+/// becomes durable with the last step.
+///
+/// # Errors
+/// What the disk said; then the vote is as it was.
+pub(super) fn adopt(
+    data: &Path,
+    kept_file: &KeptFile,
+    kept: &Kept,
+    drawn: u64,
+) -> std::io::Result<()> {
+    let next = drawn.max(1);
+    let starts = kept_file.mark().starts;
+    write(&data.join(LOG), next)?;
+    kept_file.write_marked(kept, Mark { incarnation: next, next: 0, starts })
+}
+
+fn write(log: &Path, number: u64) -> std::io::Result<()> {
+    let new = log.join(NEW_NAME);
+    let mut file = File::create(&new)?;
+    file.write_all(&encode(number))?;
+    file.sync_all()?;
+    std::fs::rename(&new, log.join(NAME))?;
+    File::open(log)?.sync_all()
+}
+
+fn encode(number: u64) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(BYTES);
+    bytes.extend_from_slice(MAGIC);
+    bytes.extend_from_slice(&VERSION.to_le_bytes());
+    bytes.extend_from_slice(&[0; 6]);
+    assert_eq!(bytes.len(), NUMBER_AT, "as it is drawn");
+    bytes.extend_from_slice(&number.to_le_bytes());
+    bytes.extend_from_slice(&[0; 4]);
+    assert_eq!(bytes.len(), SUMMED_BYTES, "as it is drawn");
+    bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_le_bytes());
+    bytes
+}
+
+fn decode(bytes: &[u8]) -> Option<u64> {
+    let summed = bytes.get(..SUMMED_BYTES).filter(|_| bytes.len() == BYTES)?;
+    let sum = u32::from_le_bytes(bytes.get(SUMMED_BYTES..)?.try_into().ok()?);
+    let version = u16::from_le_bytes(summed.get(8..10)?.try_into().ok()?);
+    let number = u64::from_le_bytes(summed.get(NUMBER_AT..NUMBER_AT + 8)?.try_into().ok()?);
+    let is_right = summed.starts_with(MAGIC) && version == VERSION && sum == crc32c::crc32c(summed);
+    (is_right && number != 0).then_some(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder() -> (tempfile::TempDir, KeptFile) {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join(LOG)).unwrap();
+        let file = KeptFile::of(folder.path());
+        (folder, file)
+    }
+
+    fn copy(from: &Path, to: &Path) {
+        std::fs::copy(from, to).unwrap();
+    }
+
+    #[test]
+    fn the_log_of_the_last_start_is_ones_own_and_that_of_an_earlier_one_is_not() {
+        let (folder, file) = folder();
+        let data = folder.path();
+        let own = || is_own(data, file.mark()).unwrap();
+        let kept = Kept { term: 3, may_vote: true, ..Kept::default() };
+        assert!(own(), "neither has a number: both are of a version before this one");
+        renew(data, &file, &kept, 11).unwrap();
+        assert_eq!((own(), file.read()), (true, Some(kept)));
+        let number = data.join(LOG).join(NAME);
+        let (older, state) = (data.join("older"), data.join("older-state"));
+        copy(&number, &older);
+        copy(&data.join("group-state"), &state);
+        renew(data, &file, &kept, 12).unwrap();
+        assert_eq!((own(), file.mark().starts), (true, 2));
+        copy(&older, &number);
+        assert!(!own(), "an older log");
+        std::fs::remove_file(&number).unwrap();
+        assert!(!own(), "a blank log, or one of before the first number");
+        renew(data, &file, &kept, 13).unwrap();
+        copy(&state, &data.join("group-state"));
+        assert!(!own(), "an older hard state");
+        std::fs::remove_file(data.join("group-state")).unwrap();
+        assert!(!own(), "no hard state");
+    }
+
+    #[test]
+    fn a_crash_between_any_two_steps_leaves_a_log_that_is_ones_own() {
+        let (folder, file) = folder();
+        let data = folder.path();
+        let own = || is_own(data, file.mark()).unwrap();
+        let kept = Kept { may_vote: true, ..Kept::default() };
+        renew(data, &file, &kept, 21).unwrap();
+        let mark = file.mark();
+        file.write_marked(&kept, Mark { next: 22, ..mark }).unwrap();
+        assert!(own(), "after the first step");
+        std::fs::write(data.join(LOG).join(NEW_NAME), b"torn").unwrap();
+        assert!(own(), "in the second one");
+        write(&data.join(LOG), 22).unwrap();
+        assert!(own(), "after the second one");
+        // The next start ends in the same way, behind its first step.
+        std::fs::create_dir(data.join(LOG).join(NEW_NAME)).unwrap();
+        renew(data, &file, &kept, 24).unwrap_err();
+        assert!(own(), "after the first step of another start");
+        std::fs::remove_dir(data.join(LOG).join(NEW_NAME)).unwrap();
+        renew(data, &file, &kept, 23).unwrap();
+        assert!(own());
+        write(&data.join(LOG), 22).unwrap();
+        assert!(!own(), "that start was never taken part with, and is over");
+    }
+
+    #[test]
+    fn a_number_with_any_flipped_or_missing_bit_is_nobodys() {
+        let whole = encode(77);
+        assert_eq!((decode(&whole), whole.len()), (Some(77), BYTES));
+        for bit in 0..8 * BYTES {
+            let mut damaged = whole.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(decode(&damaged), None, "bit {bit}");
+        }
+        assert!((0..BYTES).all(|length| decode(&whole[..length]).is_none()));
+        assert_eq!(decode(&encode(0)), None);
+    }
+}

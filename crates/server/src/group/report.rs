@@ -1,0 +1,82 @@
+//! What an instance tells an operator who asks in the name of another one, which does not run: the group
+//! as it sees it, and where it stands itself.
+//!
+//! Not here: the way of the question (`link::ask`), and what follows (the command).
+
+use serde::{Deserialize, Serialize};
+use tokio::io::AsyncWriteExt;
+use towline_admin::status::GroupStatus;
+
+use super::status::View;
+use crate::config::GroupConfig;
+use crate::door::GroupView;
+use crate::link::{self, Answered, LinkStream};
+
+/// Where a member stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stand {
+    /// Its term.
+    pub term: u64,
+    /// Whether it gives votes.
+    pub may_vote: bool,
+    /// Index of the last batch of its log.
+    pub last_index: u64,
+    /// Term of that batch.
+    pub last_term: u64,
+    /// Index of the newest batch that it knows to be committed.
+    pub committed: u64,
+}
+
+impl Stand {
+    /// Which of two logs is the longer one, as an election sees it.
+    #[must_use]
+    pub fn log(&self) -> (u64, u64) {
+        (self.last_term, self.last_index)
+    }
+}
+
+/// What an instance told.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// The group as it sees it.
+    pub group: GroupStatus,
+    /// Where it stands.
+    pub stand: Stand,
+}
+
+/// The answer of one instance.
+#[derive(Debug)]
+pub struct Answer {
+    /// Its name.
+    pub instance: String,
+    /// What it told, or why not.
+    pub told: Result<Report, String>,
+}
+
+/// Asks all other instances of the group, in the name of the one that `config` is for.
+///
+/// # Errors
+/// When it is no member, or its certificates cannot be used.
+pub fn ask_group(queue_manager: &str, config: &GroupConfig) -> Result<Vec<Answer>, String> {
+    let this = config.position(&config.instance);
+    let this = this.ok_or_else(|| format!("'{}' is no group.member", config.instance))?;
+    let answers = link::ask(queue_manager, config, this)?;
+    let read = |bytes: Vec<u8>| {
+        serde_json::from_slice(&bytes).map_err(|error| format!("its answer: {error}"))
+    };
+    let answer = |Answered { name, said }| Answer { instance: name, told: said.and_then(read) };
+    Ok(answers.into_iter().map(answer).collect())
+}
+
+/// Answers, and ends the stream.
+pub(super) async fn tell(view: &View, mut stream: LinkStream) {
+    let report = Report { group: view.group(), stand: view.stand() };
+    let bytes = serde_json::to_vec(&report).unwrap_or_default();
+    let told = async {
+        stream.write_all(&bytes).await?;
+        stream.shutdown().await
+    };
+    if let Err(error) = told.await {
+        tracing::debug!(%error, "who asked for a report is gone");
+    }
+}

@@ -1,0 +1,248 @@
+//! Puts a copy of the log in the place of the log: at a start, before the log is opened, for while a
+//! process runs the threads of its log act by path in that folder.
+//!
+//! ```text
+//! the process that takes the copy      copy/log is whole and synced
+//!                                      group-state: may not vote          (synced)
+//!                                      copy/log -> log.new                (folder synced), begins again
+//! the next start                       log      -> log.replaced
+//!                                      log.new  -> log                    (folder synced), opens the log
+//!                                      log.replaced, copy are removed
+//! ```
+//!
+//! A crash between any two steps leaves the old log or the new one, and the next start goes on where this
+//! one ended. Not here: how a copy comes (`copy`).
+//!
+//! Invariants: `log.new` is whole; `log` is not renamed while a process has it; the old log stays until
+//! the new one was opened well.
+
+use std::fs::File;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use towline_log::LinuxDisk;
+
+use super::kept_file::KeptFile;
+use crate::start::{REBUILD_MARKER, StartError};
+
+const LOG: &str = "log";
+const NEW: &str = "log.new";
+const OLD: &str = "log.replaced";
+/// Where a copy is made.
+pub(super) const COPY: &str = "copy";
+
+/// A copy is whole in `made/log`: the next start takes it. It gives no vote until it has caught up: what
+/// this instance acknowledged since the copy was begun is not in it.
+///
+/// # Errors
+/// What the system said: the log is as it was.
+pub(super) fn hand_in(data: &Path, made: &Path) -> std::io::Result<()> {
+    let kept_file = KeptFile::of(data);
+    let mut kept = kept_file.read().unwrap_or_default();
+    kept.may_vote = false;
+    kept_file.write(&kept)?;
+    std::fs::rename(made.join(LOG), data.join(NEW))?;
+    File::open(data)?.sync_all()
+}
+
+/// Takes the copy that was handed in, if there is one, and goes on with what an earlier start began.
+///
+/// # Errors
+/// [`StartError::Log`] when another process has the log; [`StartError::Folder`].
+pub(super) fn settle(data: &Path) -> Result<(), StartError> {
+    let (log, new, old) = (data.join(LOG), data.join(NEW), data.join(OLD));
+    if !new.is_dir() && (log.is_dir() || !old.is_dir()) {
+        return Ok(());
+    }
+    // Two processes that start at once: the second one finds everything done.
+    let folder = File::open(data).map_err(StartError::Folder)?;
+    folder.lock().map_err(StartError::Folder)?;
+    let in_place = || -> std::io::Result<()> {
+        if !new.is_dir() {
+            // A version before this one ended between its two renames.
+            return rename_if_there(&old, &log);
+        }
+        // It lacks a name only when `log` got its own.
+        rename_if_there(&new, &log)?;
+        remove_file_if_there(&data.join(REBUILD_MARKER))
+    };
+    if log.is_dir() && new.is_dir() {
+        let _held = LinuxDisk::open(&log).map_err(StartError::Log)?;
+        let set_aside = || -> std::io::Result<()> {
+            remove_folder_if_there(&old)?;
+            std::fs::rename(&log, &old)
+        };
+        set_aside().map_err(StartError::Folder)?;
+    }
+    if !log.is_dir() {
+        in_place().and_then(|()| folder.sync_all()).map_err(StartError::Folder)?;
+    }
+    Ok(())
+}
+
+/// The log was opened well: removes what a copy left, whole or not.
+pub(super) fn clear_up(data: &Path) {
+    for left in [OLD, COPY] {
+        if let Err(error) = remove_folder_if_there(&data.join(left)) {
+            // Only its room is missed.
+            tracing::warn!(%error, left, "what a copy left cannot be removed");
+        }
+    }
+}
+
+/// An empty folder for a copy.
+///
+/// # Errors
+/// What the system said.
+pub(super) fn begin(data: &Path) -> std::io::Result<PathBuf> {
+    let made = data.join(COPY);
+    remove_folder_if_there(&made)?;
+    std::fs::create_dir_all(made.join(LOG))?;
+    Ok(made)
+}
+
+fn rename_if_there(from: &Path, to: &Path) -> std::io::Result<()> {
+    absent_is_well(std::fs::rename(from, to))
+}
+
+fn remove_file_if_there(path: &Path) -> std::io::Result<()> {
+    absent_is_well(std::fs::remove_file(path))
+}
+
+fn remove_folder_if_there(path: &Path) -> std::io::Result<()> {
+    absent_is_well(std::fs::remove_dir_all(path))
+}
+
+fn absent_is_well(result: std::io::Result<()>) -> std::io::Result<()> {
+    match result {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use towline_group::Kept;
+
+    use super::*;
+
+    /// A data folder with an old log and a copy that is whole.
+    fn with_copy() -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path();
+        fs::create_dir(data.join(LOG)).unwrap();
+        fs::write(data.join(LOG).join("which"), "old").unwrap();
+        fs::write(data.join(REBUILD_MARKER), "").unwrap();
+        let kept = Kept { term: 4, may_vote: true, committed: 9, ..Kept::default() };
+        KeptFile::of(data).write(&kept).unwrap();
+        let made = begin(data).unwrap();
+        fs::write(made.join(LOG).join("which"), "new").unwrap();
+        folder
+    }
+
+    fn which(data: &Path) -> String {
+        fs::read_to_string(data.join(LOG).join("which")).unwrap()
+    }
+
+    fn votes(data: &Path) -> bool {
+        KeptFile::of(data).read().unwrap().may_vote
+    }
+
+    #[test]
+    fn the_old_log_is_untouched_until_the_next_start_and_the_copy_gives_no_vote() {
+        let folder = with_copy();
+        let data = folder.path();
+        hand_in(data, &data.join(COPY)).unwrap();
+        assert_eq!((which(data).as_str(), votes(data)), ("old", false));
+        let kept = KeptFile::of(data).read().unwrap();
+        assert_eq!((kept.term, kept.committed), (4, 9), "votes and what is owed stay");
+        settle(data).unwrap();
+        assert_eq!((which(data).as_str(), votes(data)), ("new", false));
+        assert!(!data.join(REBUILD_MARKER).exists(), "it was of the old log");
+        assert!(data.join(OLD).exists(), "until the new one was opened well");
+        clear_up(data);
+        let left: Vec<_> =
+            [OLD, NEW, COPY].into_iter().filter(|it| data.join(it).exists()).collect();
+        assert_eq!((left, which(data).as_str()), (Vec::new(), "new"));
+    }
+
+    /// Makes a state of a data folder.
+    type State = fn(&Path);
+
+    #[test]
+    fn a_crash_at_any_step_leaves_one_whole_log_and_the_next_start_goes_on() {
+        // Each state that can be there when a process ends, and what the next start makes of it.
+        let states: [(&str, State, &str, bool); 6] = [
+            ("a copy on its way", |_| {}, "old", true),
+            (
+                "the vote is gone, the copy is not handed in",
+                |data| {
+                    let file = KeptFile::of(data);
+                    file.write(&Kept { may_vote: false, ..file.read().unwrap() }).unwrap();
+                },
+                "old",
+                false,
+            ),
+            ("it is handed in", |data| hand_in(data, &data.join(COPY)).unwrap(), "new", false),
+            (
+                "what an earlier copy left is in the way",
+                |data| {
+                    hand_in(data, &data.join(COPY)).unwrap();
+                    fs::create_dir_all(data.join(OLD).join("more")).unwrap();
+                },
+                "new",
+                false,
+            ),
+            (
+                "the old log is set aside",
+                |data| {
+                    hand_in(data, &data.join(COPY)).unwrap();
+                    fs::rename(data.join(LOG), data.join(OLD)).unwrap();
+                },
+                "new",
+                false,
+            ),
+            (
+                "a version before this one had set it aside",
+                |data| fs::rename(data.join(LOG), data.join(OLD)).unwrap(),
+                "old",
+                true,
+            ),
+        ];
+        for (name, state, log, vote) in states {
+            let folder = with_copy();
+            let data = folder.path();
+            state(data);
+            for _ in 0..2 {
+                settle(data).unwrap();
+                assert_eq!((which(data).as_str(), votes(data)), (log, vote), "{name}");
+            }
+            clear_up(data);
+            assert!(!data.join(OLD).exists() && !data.join(COPY).exists(), "{name}");
+            assert_eq!(which(data), log, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_log_that_a_process_has_is_not_renamed() {
+        let folder = with_copy();
+        let data = folder.path();
+        hand_in(data, &data.join(COPY)).unwrap();
+        let held = LinuxDisk::open(&data.join(LOG)).unwrap();
+        assert!(matches!(settle(data), Err(StartError::Log(_))));
+        assert_eq!(which(data), "old");
+        drop(held);
+        settle(data).unwrap();
+        assert_eq!(which(data), "new");
+    }
+
+    #[test]
+    fn a_folder_without_a_log_stays_without_one() {
+        let folder = tempfile::tempdir().unwrap();
+        settle(folder.path()).unwrap();
+        assert!(!folder.path().join(LOG).exists());
+        settle(&folder.path().join("none")).unwrap();
+    }
+}

@@ -1,0 +1,127 @@
+//! What an operator does to the hard state of an instance that does not run: takes its vote away
+//! (`towline instance replace`), looks at it, or gives the vote back (`towline instance force-vote`).
+//!
+//! Not here: asking, and what it may cost (the command). Invariant: the log is this process's alone
+//! meanwhile, which the caller sees to.
+
+use std::io::ErrorKind;
+use std::path::Path;
+
+use towline_group::Kept;
+use towline_types::Lsn;
+
+use super::incarnation;
+use super::kept_file::KeptFile;
+
+/// What an instance that does not run has kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HardState {
+    /// The newest term that it took part in.
+    pub term: u64,
+    /// Whether it may vote, if its log is the one for which this was kept.
+    pub may_vote: bool,
+    /// Whether it is.
+    pub is_of_this_log: bool,
+    /// Index of a batch that was known to be committed.
+    pub committed: u64,
+}
+
+/// The hard state in a data folder; `None` when there is none that can be read: then it does not vote.
+///
+/// # Errors
+/// What the disk said.
+pub fn hard_state(data: &Path) -> std::io::Result<Option<HardState>> {
+    let kept_file = KeptFile::of(data);
+    let is_of_this_log = incarnation::is_own(data, kept_file.mark())?;
+    let state = |Kept { term, may_vote, committed, .. }| HardState {
+        term,
+        may_vote,
+        is_of_this_log,
+        committed,
+    };
+    Ok(kept_file.read().map(state))
+}
+
+/// Takes the vote away, durably: term, vote and what was known to be committed stay.
+///
+/// # Errors
+/// What the disk said.
+pub fn give_up_vote(data: &Path) -> std::io::Result<()> {
+    let kept_file = KeptFile::of(data);
+    // Without a hard state that can be read there is no vote either.
+    let Some(kept) = kept_file.read() else { return Ok(()) };
+    kept_file.write(&Kept { may_vote: false, ..kept })?;
+    std::fs::File::open(data)?.sync_all()
+}
+
+/// Gives the vote back, durably, for the log that is there as it is: what was known to be committed
+/// beyond it is given up. Its term stays, or becomes `term` if that is newer.
+///
+/// # Errors
+/// What the disk said.
+pub fn force_vote(data: &Path, term: u64) -> std::io::Result<()> {
+    let kept_file = KeptFile::of(data);
+    let kept = kept_file.read().unwrap_or_default();
+    // The note would take the vote away again.
+    match std::fs::remove_file(kept_file.note_path()) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let newer = term > kept.term;
+    let kept = Kept {
+        term: kept.term.max(term),
+        vote: if newer { None } else { kept.vote },
+        may_vote: true,
+        committed: 0,
+        committed_end: Lsn::ZERO,
+    };
+    kept_file.prepare()?;
+    std::fs::File::open(data)?.sync_all()?;
+    // The vote is of use only once the last step made the number of the log its own.
+    let drawn = u64::from_le_bytes(crate::random::bytes());
+    incarnation::adopt(data, &kept_file, &kept, drawn)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_state(kept: &Kept) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("log")).unwrap();
+        let file = KeptFile::of(folder.path());
+        incarnation::renew(folder.path(), &file, kept, 7).unwrap();
+        folder
+    }
+
+    #[test]
+    fn a_vote_that_is_given_up_leaves_term_vote_and_what_is_owed() {
+        let vote = Some(towline_group::MemberId(2));
+        let kept = Kept { term: 5, vote, may_vote: true, committed: 9, committed_end: Lsn(900) };
+        let folder = with_state(&kept);
+        give_up_vote(folder.path()).unwrap();
+        let read = KeptFile::of(folder.path()).read().unwrap();
+        assert_eq!(read, Kept { may_vote: false, ..kept });
+        let blank = tempfile::tempdir().unwrap();
+        give_up_vote(blank.path()).unwrap();
+        assert_eq!(hard_state(blank.path()).unwrap(), None, "there was none to give up");
+    }
+
+    #[test]
+    fn a_vote_that_is_forced_counts_for_the_log_that_is_there_and_no_note_takes_it_away() {
+        let kept = Kept { term: 5, committed: 9, committed_end: Lsn(900), ..Kept::default() };
+        let folder = with_state(&kept);
+        let (data, file) = (folder.path(), KeptFile::of(folder.path()));
+        file.note_durably(&Kept { committed: 12, ..kept }).unwrap();
+        // Another log.
+        std::fs::remove_file(data.join("log/incarnation")).unwrap();
+        let state = hard_state(data).unwrap().unwrap();
+        assert_eq!((state.may_vote, state.is_of_this_log, state.committed), (false, false, 12));
+        force_vote(data, 8).unwrap();
+        let state = hard_state(data).unwrap().unwrap();
+        let forced = HardState { term: 8, may_vote: true, is_of_this_log: true, committed: 0 };
+        assert_eq!(state, forced);
+        force_vote(data, 3).unwrap();
+        assert_eq!(hard_state(data).unwrap().unwrap(), forced, "a term never goes down");
+    }
+}

@@ -1,0 +1,99 @@
+//! Asks the other instances of a group how they are, in the name of one that does not run: an operator
+//! wants to know before its log is replaced or its vote forced.
+//!
+//! Not here: what follows from the answers (the command). Invariants: no connection for frames is made,
+//! so nothing is told to any member; no answer is waited for longer than [`ANSWER_MAX`].
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use parking_lot::RwLock;
+use tokio::io::AsyncReadExt;
+use tokio::time::timeout;
+
+use super::hello::{Greeting, Standing, StreamPurpose};
+use super::papers::Papers;
+use super::stream::LinkStream;
+use super::terms::Terms;
+use super::throttle::Throttle;
+use super::{Inbox, Lane, LinkSettings, Peer, Shared, dial, runtime};
+use crate::config::GroupConfig;
+
+/// Until the answer of one instance is there.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
+/// The longest answer.
+const ANSWER_BYTES_MAX: u64 = 1 << 20;
+
+/// The answer of one member.
+pub(crate) struct Answered {
+    /// Its name.
+    pub(crate) name: String,
+    /// What it said, or why it did not.
+    pub(crate) said: Result<Vec<u8>, String>,
+}
+
+/// Asks all members but `this`.
+///
+/// # Errors
+/// When the certificates of `this` cannot be used.
+pub(crate) fn ask(
+    queue_manager: &str,
+    config: &GroupConfig,
+    this: Peer,
+) -> Result<Vec<Answered>, String> {
+    let settings = LinkSettings::of(queue_manager, (config, Terms::default()), this, None);
+    let papers = Papers::read(&settings.papers)?;
+    let runtime = runtime().map_err(|error| error.to_string())?;
+    let lanes = settings.members.iter().map(|_| Lane::default()).collect();
+    let shared = Shared {
+        settings,
+        inbox: Arc::new(Asking),
+        papers: RwLock::new(Arc::new(papers)),
+        lanes,
+        began: Instant::now(),
+        refusals: Throttle::default(),
+        streams: runtime.handle().clone(),
+    };
+    let others = (0..config.member.len()).filter(|peer| *peer != this);
+    let answers = others.map(|peer| {
+        let answer = runtime.block_on(async {
+            let late = || io::Error::new(io::ErrorKind::TimedOut, "no answer in time");
+            timeout(ANSWER_MAX, answer(&shared, peer)).await.unwrap_or_else(|_| Err(late()))
+        });
+        let name = shared.settings.name(peer).to_owned();
+        Answered { name, said: answer.map_err(|error| error.to_string()) }
+    });
+    Ok(answers.collect())
+}
+
+async fn answer(shared: &Shared, peer: Peer) -> io::Result<Vec<u8>> {
+    let stream = dial::stream(shared, peer, &StreamPurpose::Status).await?;
+    let mut answer = Vec::new();
+    stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer).await?;
+    Ok(answer)
+}
+
+/// Who only asks hears nothing.
+struct Asking;
+
+impl Inbox for Asking {
+    fn standing(&self) -> Standing {
+        Standing { blank: true, ..Standing::default() }
+    }
+
+    fn opened(&self, _peer: Peer, _incoming: bool, _greeting: &Greeting) {}
+
+    fn closed(&self, _peer: Peer, _incoming: bool) {}
+
+    fn frame(&self, _peer: Peer, _kind: u8, _body: Bytes) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn admits(&self, _peer: Peer, _purpose: &StreamPurpose) -> Result<(), String> {
+        Err("it does not run".into())
+    }
+
+    fn stream(&self, _peer: Peer, _purpose: StreamPurpose, _stream: LinkStream) {}
+}

@@ -1,0 +1,256 @@
+//! An instance whose log is not the one for which it made its promises gives no vote: it was replaced, an
+//! older copy of it was put back, or its hard state is an older one. So nobody is elected who lacks what
+//! was acknowledged, and everything is there when an instance comes back that has it.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use towline_e2e::Try;
+use towline_e2e::chance::Chance;
+use towline_e2e::daemon::said;
+use towline_e2e::group::{Group, Instance, NAMES};
+use towline_e2e::peer::Peer;
+use towline_e2e::{place, require, wait};
+
+/// Longer than two instances need to elect one of them: tries come after at most a tenth of a second.
+const NOBODY_FOR: Duration = Duration::from_secs(4);
+
+/// How an instance comes to a log that is not the one it acknowledged with.
+#[derive(Clone, Copy, Debug)]
+enum Forgets {
+    /// `towline instance replace`.
+    Replaced,
+    /// An older copy of `log`, as a backup of the folder brings it back; `group-state` is the newest.
+    OlderLog,
+    /// The same, and the copy was made of a running instance that was not started again since: only what
+    /// it noted as committed tells.
+    LogOfThisLife,
+    /// The log is the newest, `group-state` and `group-committed` are older copies.
+    OlderState,
+    /// Its disk was lost.
+    Wiped,
+}
+
+fn data(group: &Group, at: Instance) -> &Path {
+    &group.site(at).data
+}
+
+fn copy_folder(from: &Path, to: &Path) -> Try {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy_folder(&entry.path(), &target)?;
+        } else if entry.file_type()?.is_file() {
+            fs::copy(entry.path(), target)?;
+        }
+    }
+    Ok(())
+}
+
+/// What is copied beforehand, to be put back.
+fn save(group: &Group, at: Instance, to: &Path) -> Try {
+    copy_folder(&data(group, at).join("log"), &to.join("log"))?;
+    for name in ["group-state", "group-committed"] {
+        if data(group, at).join(name).is_file() {
+            fs::copy(data(group, at).join(name), to.join(name))?;
+        }
+    }
+    Ok(())
+}
+
+fn forget(group: &Group, at: Instance, how: Forgets, saved: &Path) -> Try {
+    let data = data(group, at);
+    match how {
+        Forgets::Replaced => {
+            let refused = command(group, at, "replace", &[])?.output()?;
+            let said = said(&refused);
+            require!(refused.status.code() == Some(1) && said.contains("--force"), "{said}");
+            runs(group, at, "replace", &["--force"])?;
+        }
+        Forgets::OlderLog | Forgets::LogOfThisLife => {
+            fs::remove_dir_all(data.join("log"))?;
+            copy_folder(&saved.join("log"), &data.join("log"))?;
+        }
+        Forgets::OlderState => {
+            fs::copy(saved.join("group-state"), data.join("group-state"))?;
+            drop(fs::remove_file(data.join("group-committed")));
+        }
+        Forgets::Wiped => {
+            fs::remove_dir_all(data)?;
+            fs::create_dir(data)?;
+        }
+    }
+    Ok(())
+}
+
+/// `towline instance ...` for an instance.
+fn command(group: &Group, at: Instance, what: &str, more: &[&str]) -> Try<Command> {
+    let mut command = Command::new(place::towline()?);
+    command.args(["instance", what, "--yes", "--data"]).arg(data(group, at));
+    command.arg("--config").arg(group.site(at).scratch().join("towline.toml")).args(more);
+    Ok(command)
+}
+
+fn runs(group: &Group, at: Instance, what: &str, more: &[&str]) -> Try<String> {
+    let output = command(group, at, what, more)?.output()?;
+    require!(output.status.success(), "{}", said(&output));
+    Ok(said(&output))
+}
+
+fn put(group: &Group, through: Instance, texts: &[String]) -> Try {
+    let mut peer = Peer::begun(group.address(through))?;
+    peer.attach_sender(0, "Q")?;
+    for (number, text) in (0..).zip(texts) {
+        peer.put(0, number, text.as_bytes())?;
+    }
+    Ok(())
+}
+
+fn texts(from: u32, count: u32) -> Vec<String> {
+    (from..from + count).map(|number| format!("message {number}")).collect()
+}
+
+/// Nobody is elected for so long.
+fn nobody_is_elected(group: &Group, of: &[Instance]) -> Try {
+    let until = std::time::Instant::now() + NOBODY_FOR;
+    while std::time::Instant::now() < until {
+        for at in of {
+            if let Ok(status) = group.status(*at) {
+                let active = status["active"].as_str().unwrap_or_default().to_owned();
+                if !active.is_empty() || status["role"] == "active" {
+                    return Err(group.explained(&format!("{active} was elected")).into());
+                }
+            }
+        }
+        wait::pause(Duration::from_millis(50));
+    }
+    Ok(())
+}
+
+/// One of the two that hold a message forgets it, the third never had it, the second is away.
+fn history(how: Forgets, active_forgets: bool, chance: &mut Chance) -> Try {
+    let mut group = Group::formed()?;
+    let active = group.until_whole()?;
+    let (stale, other) = match chance.within(0, 2) {
+        0 => ((active + 1) % 3, (active + 2) % 3),
+        _ => ((active + 2) % 3, (active + 1) % 3),
+    };
+    let (forgetful, keeps) = if active_forgets { (active, other) } else { (other, active) };
+    println!("{how:?}: {} forgets, {} is stale", NAMES[forgetful], NAMES[stale]);
+    put(&group, active, &texts(0, 1))?;
+    wait::pause(Duration::from_millis(chance.within(0, 1_500)));
+    // An older copy is one of an instance that does not run: here of one life before.
+    let saved = tempfile::tempdir()?;
+    if matches!(how, Forgets::LogOfThisLife) {
+        save(&group, forgetful, saved.path())?;
+    } else {
+        group.kill(forgetful)?;
+        save(&group, forgetful, saved.path())?;
+        group.start(forgetful)?;
+        group.until_whole()?;
+        group.make_active(active)?;
+    }
+    group.until_whole()?;
+    group.kill(stale)?;
+    put(&group, active, &texts(1, 5))?;
+    // What was noted is a second old at most.
+    let least = if matches!(how, Forgets::LogOfThisLife) { 1_500 } else { 0 };
+    wait::pause(Duration::from_millis(chance.within(least, 2_500)));
+    let (first, second) =
+        if chance.within(0, 2) == 0 { (keeps, forgetful) } else { (forgetful, keeps) };
+    group.kill(first)?;
+    group.kill(second)?;
+    forget(&group, forgetful, how, saved.path())?;
+    group.start(forgetful)?;
+    group.start(stale)?;
+    nobody_is_elected(&group, &[forgetful, stale])?;
+    // Also not after a restart of the one that forgot: it is on its disk.
+    group.kill(forgetful)?;
+    group.start(forgetful)?;
+    nobody_is_elected(&group, &[forgetful, stale])?;
+    group.start(keeps)?;
+    let served = group.until_whole()?;
+    let mut peer = Peer::begun(group.address(served))?;
+    let (there, wanted) = (peer.drain("Q")?, texts(0, 6));
+    require!(there == wanted, "{there:?} is there of {wanted:?}");
+    Ok(())
+}
+
+#[test]
+fn a_replaced_instance_gives_no_vote_and_no_acknowledged_message_is_lost() -> Try {
+    let mut chance = Chance::announced("a replaced instance");
+    history(Forgets::Replaced, false, &mut chance)?;
+    history(Forgets::Replaced, true, &mut chance)
+}
+
+#[test]
+fn an_instance_with_an_older_log_gives_no_vote_and_no_acknowledged_message_is_lost() -> Try {
+    let mut chance = Chance::announced("an older log");
+    history(Forgets::OlderLog, true, &mut chance)?;
+    history(Forgets::OlderLog, false, &mut chance)?;
+    history(Forgets::LogOfThisLife, chance.within(0, 2) == 0, &mut chance)
+}
+
+#[test]
+fn an_instance_with_an_older_or_no_hard_state_gives_no_vote() -> Try {
+    let mut chance = Chance::announced("an older hard state");
+    history(Forgets::OlderState, chance.within(0, 2) == 0, &mut chance)?;
+    history(Forgets::Wiped, chance.within(0, 2) == 0, &mut chance)
+}
+
+#[test]
+fn a_group_of_which_two_may_not_vote_is_brought_back_as_the_guide_says() -> Try {
+    let mut group = Group::formed()?;
+    let active = group.until_whole()?;
+    let (lost, other) = ((active + 1) % 3, (active + 2) % 3);
+    put(&group, active, &texts(0, 5))?;
+    group.kill(lost)?;
+    put(&group, active, &texts(5, 5))?;
+    let refused = command(&group, lost, "force-vote", &[])?.output()?;
+    require!(refused.status.code() == Some(1), "it has its vote: {}", said(&refused));
+    // The third is gone for good, and neither of the two that are left knows what it promised.
+    group.kill(active)?;
+    group.kill(other)?;
+    for at in [active, other] {
+        fs::remove_file(data(&group, at).join("group-state"))?;
+        group.start(at)?;
+    }
+    nobody_is_elected(&group, &[active, other])?;
+    // The steps of docs/guides/native-ha.md, "The group does not elect an active instance".
+    group.kill(active)?;
+    let shown = runs(&group, active, "force-vote", &[])?;
+    require!(shown.contains(&format!("{} ", NAMES[other])), "{shown}");
+    require!(shown.contains("does not answer") && shown.contains("The longest log"), "{shown}");
+    group.start(active)?;
+    nobody_is_elected(&group, &[active, other])?;
+    group.kill(other)?;
+    runs(&group, other, "force-vote", &[])?;
+    group.start(other)?;
+    let served = group.until_in_sync(2)?;
+    let mut peer = Peer::begun(group.address(served))?;
+    let (there, wanted) = (peer.drain("Q")?, texts(0, 10));
+    require!(there == wanted, "{there:?} is there of {wanted:?}");
+    // The third one comes back after all, as one that was away.
+    group.start(lost)?;
+    group.until_whole()?;
+    // With an active instance there is nothing to be forced.
+    group.kill(lost)?;
+    fs::remove_file(data(&group, lost).join("group-state"))?;
+    let refused = command(&group, lost, "force-vote", &[])?.output()?;
+    let said = said(&refused);
+    require!(refused.status.code() == Some(1) && said.contains("is active"), "{said}");
+    // Nor is a log set aside without which the others could not go on.
+    group.kill(other)?;
+    let refused = command(&group, lost, "replace", &[])?.output()?;
+    require!(refused.status.code() == Some(1), "the other one does not run");
+    group.start(other)?;
+    group.until_in_sync(2)?;
+    runs(&group, lost, "replace", &[])?;
+    group.start(lost)?;
+    group.until_whole()?;
+    Ok(())
+}
