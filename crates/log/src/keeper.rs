@@ -92,6 +92,15 @@ fn take_back(shared: &Shared, spare: Option<String>) {
 fn next(shared: &Shared, refused: &mut bool) -> Chore {
     let mut state = shared.state();
     loop {
+        // Without the lock: a disk that hangs must not keep others from seeing that it does.
+        let disk_room = if *refused {
+            None
+        } else {
+            drop(state);
+            let free = shared.disk.free_bytes();
+            state = shared.state();
+            Some(free / state.extents.extent_bytes)
+        };
         match state.phase {
             Phase::Stopped | Phase::Failed => return Chore::Stop,
             Phase::Running | Phase::Closing => {}
@@ -99,8 +108,7 @@ fn next(shared: &Shared, refused: &mut bool) -> Chore {
         if state.extents.filled_to < state.extents.extent_bytes {
             return Chore::Fill(Arc::clone(&state.extents.current), state.extents.filled_to);
         }
-        if !*refused {
-            let disk_room = shared.disk.free_bytes() / state.extents.extent_bytes;
+        if let Some(disk_room) = disk_room {
             if disk_room < state.extents.disk_room {
                 // Somebody may wait for an extent that will not come after all.
                 shared.wake_appenders(&state);
