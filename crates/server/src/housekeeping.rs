@@ -181,7 +181,7 @@ pub(crate) async fn reclaim(door: Arc<Door>, images: Arc<Images>, policy: Policy
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut last = LastImage::begin(&door.log());
     let mut looked = Instant::now();
-    let mut carried = Lsn::ZERO;
+    let (mut carried, mut complaint) = (Lsn::ZERO, Complaint::default());
     loop {
         interval.tick().await;
         // A fast disk writes more in a second than an image should lie behind.
@@ -200,12 +200,40 @@ pub(crate) async fn reclaim(door: Arc<Door>, images: Arc<Images>, policy: Policy
             Ok((upto, taken)) => {
                 carried = upto;
                 match taken {
-                    Ok(now) => last = now,
-                    Err(error) => say(&HOUSEKEEPING_FAILED, &[&error.to_string()]),
+                    Ok(now) => {
+                        complaint = Complaint::default();
+                        last = now;
+                    }
+                    Err(error) => complaint.tell(&error.to_string()),
                 }
             }
-            Err(error) => say(&HOUSEKEEPING_FAILED, &[&error.to_string()]),
+            Err(error) => complaint.tell(&error.to_string()),
         }
+    }
+}
+
+/// How often a failure that lasts is told again: it is tried every second.
+const TOLD_AGAIN: Duration = Duration::from_secs(600);
+
+/// That housekeeping fails, told when it begins to, and now and then while it lasts.
+#[derive(Debug, Default)]
+pub(crate) struct Complaint {
+    told: Option<Instant>,
+}
+
+impl Complaint {
+    pub(crate) fn tell(&mut self, why: &str) {
+        if self.is_due(Instant::now()) {
+            say(&HOUSEKEEPING_FAILED, &[why]);
+        }
+    }
+
+    fn is_due(&mut self, now: Instant) -> bool {
+        let is_due = self.told.is_none_or(|told| now.duration_since(told) >= TOLD_AGAIN);
+        if is_due {
+            self.told = Some(now);
+        }
+        is_due
     }
 }
 
@@ -265,6 +293,13 @@ pub(crate) fn image_if_due(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_failure_that_lasts_is_told_at_once_and_then_every_ten_minutes() {
+        let (mut complaint, began) = (Complaint::default(), Instant::now());
+        let told = (0..1_800).filter(|at| complaint.is_due(began + Duration::from_secs(*at)));
+        assert_eq!(told.collect::<Vec<u64>>(), [0, 600, 1_200]);
+    }
 
     #[test]
     fn the_log_is_full_of_what_is_needed_and_not_of_what_can_be_reused() {

@@ -10,7 +10,7 @@ use super::driver::Driver;
 use super::start::Opened;
 use super::status::View;
 use super::switch::Wish;
-use super::{KIND_CONSENSUS, KIND_ROWS, KIND_WISH};
+use super::{KIND_CONDITION, KIND_CONSENSUS, KIND_ROWS, KIND_WISH};
 use crate::link::{Greeting, Inbox, LinkStream, Peer, Standing, StreamPurpose};
 use crate::logging::log as say;
 
@@ -42,6 +42,10 @@ impl Inbox for GroupInbox {
             let name = self.driver.names().get(peer).map_or("", String::as_str);
             say(&GROUP_INSTANCE_CAME, &[name, &greeting.build]);
             self.driver.opened(peer, greeting.standing);
+            // It need not wait for the next time to know that clients are served.
+            if let Some(view) = self.view.get() {
+                view.tell();
+            }
         }
     }
 
@@ -65,13 +69,14 @@ impl Inbox for GroupInbox {
                     view.told(peer, &body);
                 }
             }
+            KIND_CONDITION => self.driver.conditions().told(peer, &body),
             // Of a later version: what must be understood has another protocol version.
             other => tracing::debug!(other, peer, "a frame of an unknown kind"),
         }
     }
 
     fn admits(&self, _peer: Peer, purpose: &StreamPurpose) -> Result<(), String> {
-        let active = self.driver.door().is_some();
+        let active = self.driver.leads();
         match purpose {
             StreamPurpose::Relay { .. } if active && self.clients.get().is_some() => Ok(()),
             // Also before its door is open: without the copy there may be no majority that would open it.

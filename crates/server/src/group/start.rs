@@ -63,7 +63,8 @@ pub(crate) fn open(
         return Err(StartError::OtherLog { group: group.name.clone() });
     }
     kept_file.prepare().map_err(StartError::Folder)?;
-    let (base, places) = recovery.places();
+    // Another instance may lack a little of what the image covers.
+    let (base, places) = recovery.places_from_earlier();
     let (fed, stream) = recovery.stream();
     let applied = places.iter().find(|place| place.index == fed).copied().unwrap_or(base);
     let held = Held { base, places };
