@@ -1,10 +1,11 @@
-//! A group in which a disk does not answer: it is held for gone as a machine is, not waited for.
+//! A group in which a disk does not answer, or is full: the group goes on without it.
 
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use towline_e2e::chance::Chance;
 use towline_e2e::group::{Design, Group, Instance, MISSED_AFTER, NAMES, THREE};
+use towline_e2e::peer::Peer;
 use towline_e2e::slow::Slow;
 use towline_e2e::workload::Workload;
 use towline_e2e::{Try, require, wait};
@@ -126,5 +127,37 @@ fn a_replica_whose_disk_hangs_does_not_become_active_and_follows_again_afterward
     hanging.group.start(active)?;
     let at = hanging.group.until_whole()?;
     hanging.group.judge(at, &load.finish()?)?;
+    Ok(())
+}
+
+#[test]
+fn an_active_whose_log_is_full_hands_over_to_one_that_has_room() -> Try {
+    const SMALL: Instance = 0;
+    let config = "[log]\nextent_bytes = 4194304\nreserve_bytes = 8388608\n";
+    let design = Design { config: config.to_owned(), ..Design::default() };
+    let mut group = Group::plan(&design)?;
+    let bounded = format!("{config}log_bytes_max = 67108864\n");
+    let site = group.site_mut(SMALL);
+    site.config = site.config.replace(config, &bounded);
+    for instance in THREE {
+        group.start(instance)?;
+    }
+    group.until_whole()?;
+    group.make_active(SMALL)?;
+    let mut peer = Peer::begun(group.address(SMALL))?;
+    peer.attach_sender(0, "FULL")?;
+    let body = vec![b'x'; 50_000];
+    let refused = (0..5_000).find(|number| peer.put(0, *number, &body).is_err());
+    require!(refused.is_some(), "5,000 messages of 50 kB fit on 64 MiB");
+    let next = group.until_active(Some(SMALL))?;
+    wait::until_true("a put at the instance that has room", LIMIT, || {
+        let put = Peer::begun(group.address(next)).and_then(|mut peer| {
+            peer.attach_sender(0, "FULL")?;
+            peer.put(0, 0, b"again")
+        });
+        put.is_ok()
+    })?;
+    let said = group.site(SMALL).log();
+    require!(said.matches("TWL4322W").count() == 1, "{said}");
     Ok(())
 }
