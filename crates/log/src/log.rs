@@ -294,6 +294,12 @@ impl Log {
         self.shared().first_held()
     }
 
+    /// Bytes of one of its extents.
+    #[must_use]
+    pub fn extent_bytes(&self) -> u64 {
+        self.shared().options.extent_bytes
+    }
+
     /// The oldest thing that the log waits for its disk for, if there is any.
     #[must_use]
     pub fn overdue(&self) -> Option<Overdue> {

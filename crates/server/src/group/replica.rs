@@ -155,15 +155,14 @@ impl Replica {
     }
 }
 
-/// How much log before the oldest image is still sent to one that lacks it, if it is there: an image that
-/// is taken when a group is stopped must not leave the instance that ended first in need of a copy.
-const SENT_BEFORE_IMAGE_BYTES: u64 = 64 * 1024 * 1024;
-
-/// What lies further before the oldest image on disk is not sent to anybody.
+/// What lies more than an extent before the oldest image on disk is not sent to anybody. Up to there it is,
+/// if it is there: an image that is taken when a group is stopped must not leave the instance that ended
+/// first in need of a copy.
 pub(crate) fn forget_old_places(driver: &Driver) {
     if let Some(oldest) = driver.log().images().first() {
-        let before = Lsn(oldest.0.saturating_sub(SENT_BEFORE_IMAGE_BYTES));
-        driver.forget(before.max(driver.log().first_held()));
+        let log = driver.log();
+        let before = Lsn(oldest.0.saturating_sub(log.extent_bytes()));
+        driver.forget(before.max(log.first_held()));
     }
 }
 
