@@ -51,6 +51,12 @@ impl Message {
         MemberId(self.inner.from)
     }
 
+    /// The term of who sent it.
+    #[must_use]
+    pub fn term(&self) -> u64 {
+        self.inner.term
+    }
+
     /// Whether it must not wait behind batches: all but what carries them.
     #[must_use]
     pub fn is_urgent(&self) -> bool {

@@ -114,15 +114,23 @@ fn refuse(shared: &Shared, error: io::Error, told: &mut Option<io::ErrorKind>) {
 fn next(shared: &Shared, refused: &mut bool) -> Chore {
     let mut state = shared.state();
     loop {
+        // Without the lock: a disk that hangs must not keep others from seeing that it does.
+        let disk_room = if *refused {
+            None
+        } else {
+            drop(state);
+            let free = shared.disk.free_bytes();
+            state = shared.state();
+            Some(free / state.extents.extent_bytes)
+        };
         match state.phase {
             Phase::Stopped | Phase::Failed => return Chore::Stop,
             Phase::Running | Phase::Closing => {}
         }
-        if !*refused {
+        if let Some(disk_room) = disk_room {
             if let Some((extent, from)) = state.extents.unfilled() {
                 return Chore::Fill(extent, from);
             }
-            let disk_room = shared.disk.free_bytes() / state.extents.extent_bytes;
             if disk_room < state.extents.disk_room {
                 // Somebody may wait for an extent that will not come after all.
                 shared.wake_appenders(&state);

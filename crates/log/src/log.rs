@@ -7,6 +7,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
+use std::time::Instant;
 
 use bytes::Bytes;
 use towline_types::{Batch, BatchPlace, BodyLocation, Lsn};
@@ -17,9 +18,10 @@ pub use crate::extents::Space;
 use crate::format::{BATCH_HEADER_BYTES, LogId};
 use crate::hold::{self, Hold};
 use crate::mark::Mark;
+use crate::overdue::Overdue;
 use crate::shared::{Opened, Phase, Shared, hold as lock};
 use crate::stats::Stats;
-use crate::{image, keeper, member, read, reclaim, stats, writer};
+use crate::{image, keeper, member, overdue, read, reclaim, stats, writer};
 
 /// How soon a run must be durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -287,6 +289,36 @@ impl Log {
     #[must_use]
     pub fn stats(&self) -> Stats {
         stats::collect(self.shared())
+    }
+
+    /// Where the log that is there begins.
+    #[must_use]
+    pub fn first_held(&self) -> Lsn {
+        self.shared().first_held()
+    }
+
+    /// Bytes of one of its extents.
+    #[must_use]
+    pub fn extent_bytes(&self) -> u64 {
+        self.shared().options.extent_bytes
+    }
+
+    /// The oldest thing that the log waits for its disk for, if there is any.
+    #[must_use]
+    pub fn overdue(&self) -> Option<Overdue> {
+        overdue::look(self.shared(), Instant::now())
+    }
+
+    /// Ends the log as if a write had failed, but the listener is not told: nothing becomes durable any
+    /// more, whatever the disk still answers, and those that wait for it go on with
+    /// [`LogError::Failed`]. For a process that begins again, and must not wait for a disk that hangs.
+    pub fn give_up(&self) {
+        let shared = self.shared();
+        shared.state().phase = Phase::Failed;
+        shared.writers.notify_all();
+        shared.appenders.notify_all();
+        shared.keeper.notify_all();
+        shared.teller.notify_all();
     }
 
     /// Refuses new runs, writes what is open, waits for the disk, marks the log as orderly ended

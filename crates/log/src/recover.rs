@@ -9,6 +9,7 @@
 //! read was judged; what lies before the place where reading begins is neither read nor opened; the
 //! log goes on with a higher term, so that no byte left behind can pass for a continuation.
 
+mod earlier;
 pub(crate) mod files;
 mod member;
 mod progress;

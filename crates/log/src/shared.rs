@@ -160,6 +160,8 @@ pub(crate) struct State {
     /// One of them was woken, or lets others go first: it looks at what there is next, and wakes another
     /// if there is more. Waking one for each run that comes until then would cost a system call each.
     pub(crate) writer_looks: bool,
+    /// Since when a batch waits for the keeper to make its extent ready.
+    pub(crate) waits_for_extent: Option<Instant>,
     /// Appenders (and a shutdown) that wait for something.
     pub(crate) appenders_waiting: usize,
     pub(crate) extents: Extents,
@@ -289,11 +291,11 @@ impl Shared {
         need: usize,
     ) -> (MutexGuard<'a, State>, Opened) {
         assert!(state.open.is_none(), "one batch is open at a time");
-        loop {
+        let found = loop {
             match state.phase {
                 Phase::Running | Phase::Closing => {}
-                Phase::Stopped => return (state, Opened::Stopped),
-                Phase::Failed => return (state, Opened::Failed),
+                Phase::Stopped => break Opened::Stopped,
+                Phase::Failed => break Opened::Failed,
             }
             match state.extents.room(need as u64) {
                 Room::Here { limit } => {
@@ -301,7 +303,7 @@ impl Shared {
                     if state.extents.space() != state.space {
                         self.keeper.notify_one();
                     }
-                    return (state, Opened::Yes);
+                    break Opened::Yes;
                 }
                 Room::Next => {
                     state.extents.advance();
@@ -309,14 +311,17 @@ impl Shared {
                 }
                 Room::Wait => {
                     self.keeper.notify_one();
+                    state.waits_for_extent.get_or_insert_with(Instant::now);
                     state = self.wait_as_appender(state);
                 }
                 Room::Nowhere => {
                     self.keeper.notify_one();
-                    return (state, Opened::Full);
+                    break Opened::Full;
                 }
             }
-        }
+        };
+        state.waits_for_extent = None;
+        (state, found)
     }
 
     /// Whether no writer is left who could take a batch: all tell the listener, or wait inside it.

@@ -183,7 +183,7 @@ pub(crate) async fn reclaim(door: Arc<Door>, images: Arc<Images>, policy: Policy
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut last = LastImage::begin(&door.log());
     let mut looked = Instant::now();
-    let mut carried = Lsn::ZERO;
+    let (mut carried, mut complaint) = (Lsn::ZERO, Complaint::default());
     loop {
         interval.tick().await;
         // A fast disk writes more in a second than an image should lie behind.
@@ -202,12 +202,43 @@ pub(crate) async fn reclaim(door: Arc<Door>, images: Arc<Images>, policy: Policy
             Ok((upto, taken)) => {
                 carried = upto;
                 match taken {
-                    Ok(now) => last = now,
-                    Err(error) => last.refused(&error),
+                    Ok(now) => {
+                        complaint = Complaint::default();
+                        last = now;
+                    }
+                    Err(error) => {
+                        last.refused();
+                        complaint.tell(&error.to_string());
+                    }
                 }
             }
-            Err(error) => say(&HOUSEKEEPING_FAILED, &[&error.to_string()]),
+            Err(error) => complaint.tell(&error.to_string()),
         }
+    }
+}
+
+/// How often a failure that lasts is told again: it is tried every second.
+const TOLD_AGAIN: Duration = Duration::from_secs(600);
+
+/// That housekeeping fails, told when it begins to, and now and then while it lasts.
+#[derive(Debug, Default)]
+pub(crate) struct Complaint {
+    told: Option<Instant>,
+}
+
+impl Complaint {
+    pub(crate) fn tell(&mut self, why: &str) {
+        if self.is_due(Instant::now()) {
+            say(&HOUSEKEEPING_FAILED, &[why]);
+        }
+    }
+
+    fn is_due(&mut self, now: Instant) -> bool {
+        let is_due = self.told.is_none_or(|told| now.duration_since(told) >= TOLD_AGAIN);
+        if is_due {
+            self.told = Some(now);
+        }
+        is_due
     }
 }
 
@@ -229,27 +260,18 @@ pub(crate) struct LastImage {
     taken: Instant,
     /// Extents may be there that could not be let go: by the last call, or by the process before.
     owes: bool,
-    /// When it was said last that something was refused, since it last went well.
-    said: Option<Instant>,
 }
-
-/// How often it is said that room cannot be given back, while that is tried each second.
-const SAY_AGAIN: Duration = Duration::from_secs(60);
 
 impl LastImage {
     /// An image, or letting extents go, was refused: it is tried again at the next look.
-    pub(crate) fn refused(&mut self, error: &LogError) {
+    pub(crate) fn refused(&mut self) {
         self.owes = true;
-        if self.said.is_none_or(|said| said.elapsed() >= SAY_AGAIN) {
-            self.said = Some(Instant::now());
-            say(&HOUSEKEEPING_FAILED, &[&error.to_string()]);
-        }
     }
 
     /// As it is at the start of a process.
     pub(crate) fn begin(log: &Log) -> LastImage {
         let at = log.image_at().unwrap_or(Lsn::ZERO);
-        LastImage { at, taken: Instant::now(), owes: true, said: None }
+        LastImage { at, taken: Instant::now(), owes: true }
     }
 }
 
@@ -271,7 +293,7 @@ pub(crate) fn image_if_due(
     // Where there is no room, an image is what makes it.
     let pressed = log.space() != Space::Ample;
     let due = length >= policy.log_bytes || old || (pressed && length > 0);
-    let mut now = LastImage { at, owes: false, said: None, ..last };
+    let mut now = LastImage { at, owes: false, ..last };
     let taken = if due { images.take(door)? } else { None };
     match taken {
         Some(taken) => (now.at, now.taken) = (taken.at, Instant::now()),
@@ -287,6 +309,13 @@ pub(crate) fn image_if_due(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_failure_that_lasts_is_told_at_once_and_then_every_ten_minutes() {
+        let (mut complaint, began) = (Complaint::default(), Instant::now());
+        let told = (0..1_800).filter(|at| complaint.is_due(began + Duration::from_secs(*at)));
+        assert_eq!(told.collect::<Vec<u64>>(), [0, 600, 1_200]);
+    }
 
     #[test]
     fn the_log_is_full_of_what_is_needed_and_not_of_what_can_be_reused() {

@@ -30,7 +30,7 @@ use crate::{
 /// How long a quiescing queue manager waits for open units of work.
 const QUIESCE_MAX: Duration = Duration::from_secs(10);
 /// How long it waits for connections to close after it told them to.
-const GOODBYE_MAX: Duration = Duration::from_secs(2);
+pub(crate) const GOODBYE_MAX: Duration = Duration::from_secs(2);
 
 /// What `towline run` was told.
 #[derive(Clone, Debug)]
@@ -269,7 +269,7 @@ async fn quiesce(door: &Arc<Door>, admission: &Arc<Admission>) -> bool {
 }
 
 /// Looks every few milliseconds. True when it came about in time.
-async fn wait_until(longest: Duration, mut done: impl FnMut() -> bool) -> bool {
+pub(crate) async fn wait_until(longest: Duration, mut done: impl FnMut() -> bool) -> bool {
     let deadline = tokio::time::Instant::now() + longest;
     while !done() {
         if tokio::time::Instant::now() >= deadline {

@@ -104,14 +104,19 @@ impl Site {
         Ok(command)
     }
 
-    /// Starts the daemon and waits until it accepts clients.
+    /// Starts the daemon and waits until it accepts clients; an instance of a group, which may have to
+    /// wait for the others, until it says so.
     ///
     /// # Errors
     /// When it ends or stays silent; the text has the end of its log.
     pub fn start(&self) -> Try<Daemon> {
         let begun = Instant::now();
         let mut daemon = self.spawn()?;
-        daemon.await_active()?;
+        if self.config.contains("[group]") {
+            daemon.await_begun()?;
+        } else {
+            daemon.await_active()?;
+        }
         daemon.started_in = begun.elapsed();
         Ok(daemon)
     }
@@ -404,6 +409,15 @@ impl Daemon {
     /// True while the process runs.
     pub fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Waits until an instance of a group said what it waits for, or that it is ready: its sockets are there.
+    fn await_begun(&self) -> Try {
+        let line = self.lines.recv_timeout(START_LIMIT);
+        let line = line.map_err(|_| format!("it does not begin:\n{}", self.log_end()))?;
+        let right = line.starts_with("waiting for ") || line.starts_with("ready ");
+        require!(right, "not an instance of a group: {line}");
+        Ok(())
     }
 
     fn await_ready(&mut self) -> Try<String> {

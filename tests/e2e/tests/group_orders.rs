@@ -147,6 +147,33 @@ fn a_stop_that_would_break_the_quorum_is_refused_unless_forced() -> Try {
 }
 
 #[test]
+fn after_a_planned_stop_of_all_three_under_load_none_needs_a_copy_whatever_the_order() -> Try {
+    let mut chance = Chance::announced("a planned stop of a whole group");
+    let mut group = Group::formed()?;
+    for order in [[0, 1, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+        group.until_whole()?;
+        let load = Workload::start_returning(group.urls(), 0, &mut chance);
+        until_committed(&group, &load, 10)?;
+        group.stop(order[0])?;
+        until_committed(&group, &load, 10)?;
+        group.stop(order[1])?;
+        group.stop(order[2])?;
+        // The last one to end was alone: what it has is what the others have.
+        drop(load.finish());
+        for instance in order {
+            group.start(instance)?;
+        }
+        group.until_whole()?;
+    }
+    for instance in THREE {
+        let copies = told(&group, instance, "TWL4213I") + told(&group, instance, "TWL4216I");
+        let text = group.site(instance).log();
+        require!(copies == 0, "{} was brought a copy:\n{text}", NAMES[instance]);
+    }
+    Ok(())
+}
+
+#[test]
 fn an_instance_with_papers_of_another_authority_or_name_is_not_let_in() -> Try {
     let mut group = Group::formed()?;
     let active = group.until_whole()?;

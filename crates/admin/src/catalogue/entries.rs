@@ -18,7 +18,7 @@ entries! {
     STARTING = "TWL1001I" "Queue manager '{name}' version {version} is starting, data in {folder}.",
         "The process began. Recovery of the log follows.";
     READY = "TWL1002I" "Queue manager '{name}' is ready after {milliseconds} ms.",
-        "Recovery is complete and clients are accepted.";
+        "Recovery is complete and clients are served; in a group by this instance, or through it.";
     LISTENING = "TWL1003I" "Listening on {address}.",
         "A listener accepts clients at this address.";
     QUIESCING = "TWL1004I" "Queue manager '{name}' is quiescing.",
@@ -121,7 +121,8 @@ entries! {
          that wait, or give the log more room.";
     HOUSEKEEPING_FAILED = "TWL2013E" "Room of the recovery log cannot be given back: {reason}.",
         "An image could not be written or an extent not be reused. Nothing is lost, but the log \
-         grows. Most often the disk is full. It is tried again every second, and said once a minute.";
+         grows. Most often the disk is full. It is tried again every second, and \
+         told again every ten minutes.";
     BODY_UNREADABLE = "TWL2014E" "A message cannot be read from the recovery log: {reason}.",
         "Reading failed in a way that may pass, most often because the process has no file handles \
          left. The message stays in its queue, and the client that was to get it is told.";
@@ -312,6 +313,19 @@ entries! {
     PREFERRED_HELD_OFF = "TWL4311W" "The active part does not go to '{instance}', although it is preferred.",
         "It was active less than a minute the last time, or did not take over. It is not tried again \
          until it was active for a minute: when it is well, `towline switch --to` it.";
+
+    GROUP_DISK_OVERDUE = "TWL4320E" "The disk has not answered for {milliseconds} ms: {file}.",
+        "Longer than HeartbeatTimeout. An active instance gives up the active part; a replica neither \
+         stands nor votes. An active one begins again when the disk answers. Look at the disk.";
+    GROUP_DISK_ANSWERS = "TWL4321I" "The disk answers again; it had not for {milliseconds} ms.",
+        "This instance takes part in the group again.";
+    GROUP_FULL_HANDS_OVER = "TWL4322W" "The log of this instance is full: the active part goes to '{instance}', which has room.",
+        "Make room on its disk, or raise log_bytes_max: the group has one log less to go to.";
+    GROUP_ALL_FULL = "TWL4323E" "The log is full, and no other instance that is in sync has room.",
+        "Puts are refused until there is room, here or elsewhere. See the guide on full disks.";
+    GROUP_AWAITED = "TWL4324I" "Queue manager '{name}' waits until {most} of {all} instances of group '{group}' are connected and one is active.",
+        "Clients are not served before. TWL1002I and `ready` follow when they are, by this instance or \
+         through it.";
 
     UNKNOWN_QUEUE = "TWL5010E" "{reason}.", "There is no object of that name.";
     BAD_NAME = "TWL5011E" "{reason}.", "Names have 1 to 255 bytes and no control characters.";

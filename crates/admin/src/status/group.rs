@@ -32,6 +32,11 @@ pub struct GroupStatus {
     pub term: u64,
     /// Whether clients are served now, here or through the active.
     pub serving: bool,
+    /// For so long the disk of this instance has not answered, milliseconds; 0: it does. It says so when
+    /// that is longer than HeartbeatTimeout.
+    pub sync_overdue_ms: u64,
+    /// The file that waits for it.
+    pub sync_overdue_file: String,
     /// One row for each instance, in the order of the configuration.
     pub instances: Vec<InstanceStatus>,
 }
@@ -77,6 +82,10 @@ pub struct InstanceStatus {
     pub sync_time: u64,
     /// Round trip to it, microseconds; 0: not known.
     pub round_trip_us: u64,
+    /// Whether its log has no room for puts.
+    pub log_full: bool,
+    /// For so long its disk has not answered, milliseconds; 0: it does.
+    pub sync_overdue_ms: u64,
     /// Version of its program; empty: not known.
     pub version: String,
     /// Bytes sent to it over the link, and what they were before compression.
@@ -106,6 +115,10 @@ pub enum InstanceState {
     Disconnected,
     /// It lost its log, and does not vote before it has caught up.
     Blank,
+    /// Its disk has not answered for longer than HeartbeatTimeout.
+    SyncOverdue,
+    /// Its log has no room for puts.
+    LogFull,
 }
 
 impl GroupRole {
@@ -132,6 +145,8 @@ impl InstanceState {
             InstanceState::Rebasing => "rebasing",
             InstanceState::Disconnected => "disconnected",
             InstanceState::Blank => "blank",
+            InstanceState::SyncOverdue => "sync overdue",
+            InstanceState::LogFull => "log full",
         }
     }
 }

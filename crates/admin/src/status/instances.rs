@@ -48,6 +48,10 @@ pub(super) fn rows(text: &mut String, group: &GroupStatus) {
         active => name(active),
     };
     row(text, "Active", &format!("{active}, {served}"));
+    if group.sync_overdue_ms > 0 {
+        let file = cut(&printable(&group.sync_overdue_file), 30);
+        row(text, "Disk", &format!("sync overdue since {} ms: {file}", group.sync_overdue_ms));
+    }
     row(text, "QUORUM", &group.quorum());
     row(text, "GRPLSN", &cut(&printable(&group.group_lsn), 58));
 }
@@ -187,6 +191,8 @@ mod tests {
             active: "a".into(),
             term: 7,
             serving: true,
+            sync_overdue_ms: 0,
+            sync_overdue_file: String::new(),
             instances: vec![
                 InstanceStatus { connected: false, ..instance("a", GroupRole::Active) },
                 instance("b", GroupRole::Replica),
@@ -293,5 +299,18 @@ c: it refused: log.extent_bytes is '67108864' at 'b' and '8388608' at 'c'
         assert_eq!(since(0, NOW), "never");
         assert_eq!(since(NOW + 5_000, NOW), "now");
         assert!(since(1, u64::MAX).chars().count() <= 10);
+    }
+
+    #[test]
+    fn a_disk_that_hangs_and_a_log_that_is_full_are_seen_at_once() {
+        let mut hangs = group();
+        hangs.sync_overdue_ms = 2_310;
+        hangs.sync_overdue_file = "extent-0000000000000038".into();
+        hangs.instances[0].status = InstanceState::SyncOverdue;
+        hangs.instances[1].status = InstanceState::LogFull;
+        let text = group_table(&hangs, NOW);
+        assert!(text.contains("sync overdue since 2310 ms: extent-0000000000000038"), "{text}");
+        assert!(text.contains(" sync overdue ") && text.contains(" log full "), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     }
 }

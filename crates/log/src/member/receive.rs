@@ -7,6 +7,7 @@
 
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use towline_types::{BATCH_HEADER_BYTES, Batch, Lsn};
 
@@ -214,8 +215,14 @@ fn wait_for_room<'a>(
         check_phase(&state)?;
         let behind = state.role.waiting().0 > SEALED_BYTES_MAX;
         match state.extents.room_at((found.sequence, found.offset), bytes) {
-            Room::Here { .. } if !behind => return Ok(state),
-            Room::Here { .. } | Room::Wait => {
+            Room::Here { .. } if !behind => {
+                state.waits_for_extent = None;
+                return Ok(state);
+            }
+            room @ (Room::Here { .. } | Room::Wait) => {
+                if room == Room::Wait {
+                    state.waits_for_extent.get_or_insert_with(Instant::now);
+                }
                 shared.keeper.notify_one();
                 shared.wake_writer(&mut state);
                 state = shared.wait_as_appender(state);
@@ -225,6 +232,7 @@ fn wait_for_room<'a>(
                 shared.keeper.notify_one();
             }
             Room::Nowhere => {
+                state.waits_for_extent = None;
                 shared.keeper.notify_one();
                 shared.wake_writer(&mut state);
                 return Err(LogError::Full);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use towline_types::{BatchPlace, Lsn};
 
-use super::{Recovery, repair};
+use super::{Recovery, earlier, repair};
 use crate::error::LogError;
 use crate::format::BatchHeader;
 use crate::log::{Listener, Log};
@@ -127,6 +127,23 @@ impl Recovery {
         assert!(self.seen.keeps, "places are known when they were asked for");
         let mut places = self.seen.known.iter().map(Known::place);
         (places.next().unwrap_or_default(), places.collect())
+    }
+
+    /// The same with the batches before them, as far back as headers lead that are there: what an image
+    /// covers may be wanted by another instance. Their content is checked when it is read. At most 64 MiB
+    /// are read for that.
+    ///
+    /// # Panics
+    /// As [`Recovery::places`].
+    #[must_use]
+    pub fn places_from_earlier(&self) -> (BatchPlace, Vec<BatchPlace>) {
+        let (base, places) = self.places();
+        let Some(known) = self.seen.known.first() else { return (base, places) };
+        let first = self.folder.extents.first().copied().unwrap_or(u64::MAX);
+        let extent_bytes = self.extent_bytes();
+        let earlier = earlier::earlier(self.disk.as_ref(), extent_bytes, first, *known);
+        let mut all = earlier.iter().map(Known::place).chain([base]).chain(places);
+        (all.next().unwrap_or_default(), all.collect())
     }
 
     /// Starts the log *following*: it takes batches by [`Log::receive`] alone, until [`Log::lead`].

@@ -177,6 +177,7 @@ impl Recovery {
             commits: 0,
             writers_idle: 0,
             writer_looks: false,
+            waits_for_extent: None,
             appenders_waiting: 0,
             extents,
             space: Space::Ample,

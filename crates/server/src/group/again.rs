@@ -17,15 +17,16 @@ use std::time::Duration;
 use towline_admin::catalogue::GROUP_CANNOT_BEGIN_AGAIN;
 
 use super::handed::Sockets;
+use super::run::Next;
 use crate::logging::log as say;
 
 /// Set for the program that begins again: who waited for `ready` has seen it.
-const MARK: &str = "TOWLINE_BEGINS_AGAIN";
+const MARK: &str = "TOWLINE_READY_TOLD";
 /// How many copies could not be had.
 const COPIES_FAILED: &str = "TOWLINE_COPIES_FAILED";
 
-/// Whether this process began again.
-pub(crate) fn is_again() -> bool {
+/// Whether the program that began again as this one had told that it was ready.
+pub(crate) fn ready_was_told() -> bool {
     std::env::var_os(MARK).is_some()
 }
 
@@ -44,13 +45,17 @@ pub(crate) fn copy_pause(failed: u32) -> Duration {
     }
 }
 
-/// Begins again, with the sockets that listen; `copies_failed` is told to [`copies_failed`] then. When that
+/// Begins again, with the sockets that listen; what `about` says is known then. When that
 /// fails the process ends, after `last`: whoever watches it starts it.
-pub(crate) fn begin_again(sockets: &Sockets, copies_failed: u32, last: impl FnOnce()) -> ! {
+pub(crate) fn begin_again(sockets: &Sockets, about: Next, last: impl FnOnce()) -> ! {
     let mut arguments = std::env::args_os();
     let called = arguments.next().unwrap_or_default();
     let mut next = Command::new(program(called.into()));
-    next.args(arguments).env(MARK, "1").env(COPIES_FAILED, copies_failed.to_string());
+    next.args(arguments).env(COPIES_FAILED, about.copies_failed.to_string());
+    match about.ready_told {
+        true => next.env(MARK, "1"),
+        false => next.env_remove(MARK),
+    };
     sockets.hand_over(&mut next);
     let error = next.exec();
     say(&GROUP_CANNOT_BEGIN_AGAIN, &[&error.to_string()]);

@@ -10,7 +10,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::watch;
@@ -20,6 +20,7 @@ use towline_log::{Listener, Log, LogError, Replicator, Space};
 use towline_types::{Batch, BatchPlace, Lsn, Time};
 
 use super::applicable::Applicable;
+use super::condition::Conditions;
 use super::holds::Holds;
 use super::kept_file::KeptFile;
 use super::life::Life;
@@ -52,6 +53,11 @@ pub(crate) struct Driver {
     names: Vec<String>,
     notes: KeptFile,
     holds: Holds,
+    this: Peer,
+    conditions: Conditions,
+    disk: hanging::Disk,
+    /// The group as it was last seen, for a status while the lock is not to be had.
+    pictured: Mutex<Progress>,
 }
 
 /// Why this process cannot go on as it is.
@@ -59,6 +65,8 @@ pub(crate) struct Driver {
 pub(crate) enum Over {
     /// It was the leader and is not any more.
     LeadsNoMore,
+    /// It was the leader, and its disk does not answer.
+    DiskHangs,
     /// Its log has no room for what the group decided.
     NoRoom,
     /// It lags so far behind that it needs a copy of this peer's log.
@@ -86,6 +94,8 @@ struct Core {
     life: Life,
     /// No copy before: the last one failed.
     copies_from: Time,
+    /// The newest term of a leader that was heard while its member hears nothing.
+    heard_term: u64,
 }
 
 impl Driver {
@@ -107,7 +117,9 @@ impl Driver {
             leader: None,
             life: Life::Following,
             copies_from: Time::ZERO,
+            heard_term: 0,
         };
+        let (this, pictured) = (peer_of(core.member.id()), Mutex::new(core.member.progress()));
         Driver {
             core: Mutex::new(core),
             clock,
@@ -125,6 +137,10 @@ impl Driver {
             names,
             notes,
             holds: Holds::default(),
+            this,
+            conditions: Conditions::default(),
+            disk: hanging::Disk::default(),
+            pictured,
         }
     }
 
@@ -190,7 +206,7 @@ impl Driver {
 
     /// Which member this is.
     pub(crate) fn this(&self) -> Peer {
-        self.look(|core| peer_of(core.member.id()))
+        self.this
     }
 
     /// Who serves clients.
@@ -200,7 +216,7 @@ impl Driver {
 
     /// The group as this member sees it.
     pub(crate) fn group(&self) -> Progress {
-        self.look(|core| core.member.progress())
+        self.picture()
     }
 
     /// Where this instance is in the log, as peers are told.
@@ -229,7 +245,7 @@ impl Driver {
 
     /// The active instance, as far as it is known.
     pub(crate) fn active_peer(&self) -> Option<Peer> {
-        self.look(|core| core.member.leader().map(peer_of))
+        self.picture().leader.map(peer_of)
     }
 
     /// When a step is wanted, at the latest, before the next tick.
@@ -309,9 +325,9 @@ impl Driver {
         &self.holds
     }
 
-    /// Whether this instance is brought a copy.
-    pub(crate) fn is_copying(&self) -> bool {
-        self.look(|core| core.life == Life::Copying)
+    /// In what condition the others say their disks are.
+    pub(crate) fn conditions(&self) -> &Conditions {
+        &self.conditions
     }
 
     /// A copy is asked for after this pause, and not before.
@@ -323,63 +339,6 @@ impl Driver {
     /// in memory. When the first is not, its place and those of what follows.
     pub(crate) fn committed_behind(&self, index: u64, bytes_max: usize) -> Applicable {
         self.look(|core| Applicable::of(&core.member, index, bytes_max))
-    }
-
-    /// Waits until there is something to apply behind `applied`, or until it may lead, or `most` passed.
-    pub(crate) fn wait(&self, applied: u64, most: Duration) -> Seen {
-        let mut seen = self.progress.lock();
-        let ready = |seen: &Seen| {
-            seen.ending
-                || seen.committed > applied
-                || seen.leads_from.is_some_and(|from| applied >= from)
-        };
-        if !ready(&seen) {
-            self.changed.wait_for(&mut seen, most);
-        }
-        *seen
-    }
-
-    /// Waits until `done`, or until `most` passed or the process ends; looks when something changed, and
-    /// every millisecond. Yields whether it is done.
-    pub(crate) fn wait_until(&self, most: Duration, mut done: impl FnMut() -> bool) -> bool {
-        const LOOK_INTERVAL: Duration = Duration::from_millis(1);
-        let began = Instant::now();
-        loop {
-            if done() {
-                return true;
-            }
-            let rest = most.saturating_sub(began.elapsed());
-            let mut seen = self.progress.lock();
-            if rest.is_zero() || seen.ending {
-                return false;
-            }
-            self.changed.wait_for(&mut seen, rest.min(LOOK_INTERVAL));
-        }
-    }
-
-    /// Lets `most` pass, unless the process ends.
-    pub(crate) fn pause(&self, most: Duration) {
-        let began = Instant::now();
-        let mut seen = self.progress.lock();
-        while !seen.ending && began.elapsed() < most {
-            self.turned.wait_for(&mut seen, most.saturating_sub(began.elapsed()));
-        }
-    }
-
-    /// The same, unless this instance is to lead.
-    pub(crate) fn rest(&self, most: Duration) {
-        let began = Instant::now();
-        let mut seen = self.progress.lock();
-        while !seen.ending && seen.leads_from.is_none() && began.elapsed() < most {
-            self.turned.wait_for(&mut seen, most.saturating_sub(began.elapsed()));
-        }
-    }
-
-    /// Ends those who wait.
-    pub(crate) fn end(&self) {
-        self.progress.lock().ending = true;
-        self.changed.notify_all();
-        self.turned.notify_all();
     }
 
     /// Looks at the member, and takes over what came meanwhile.
@@ -511,7 +470,8 @@ impl Driver {
         // While its log is about to be replaced, what comes to be kept (a newer term) must not say again that
         // it may vote: it may stop when there is no log in either place.
         let may_vote = kept.may_vote && core.life != Life::Copying;
-        if let Err(error) = core.kept_file.write(&Kept { may_vote, ..*kept }) {
+        let written = self.disk.keeping(|| core.kept_file.write(&Kept { may_vote, ..*kept }));
+        if let Err(error) = written {
             // A vote that is not durable must not be given.
             let error = LogError::io("keep the state of the group", "group-state", error);
             Listener::failed(self, &error);
@@ -527,7 +487,11 @@ impl Driver {
     }
 
     fn tell_leader(&self, core: &mut MutexGuard<'_, Core>) {
-        let leader = core.member.leader();
+        self.led_by(core, core.member.leader());
+    }
+
+    /// Tells clients where to go, and operators.
+    fn led_by(&self, core: &mut MutexGuard<'_, Core>, leader: Option<MemberId>) {
         if leader == core.leader {
             return;
         }
@@ -538,7 +502,8 @@ impl Driver {
             Some(leader) if leader == this => return,
             Some(leader) => {
                 let name = self.names.get(peer_of(leader)).map_or("", String::as_str);
-                say(&GROUP_LED_BY, &[name, &core.member.progress().term.to_string()]);
+                let term = core.member.progress().term.max(core.heard_term);
+                say(&GROUP_LED_BY, &[name, &term.to_string()]);
                 Where::At(peer_of(leader))
             }
             None => Where::Nobody,
@@ -593,6 +558,9 @@ impl Replicator for Driver {
         // News that came meanwhile are taken when this batch is durable: the same thread tells it.
     }
 }
+
+mod hanging;
+mod waiting;
 
 #[cfg(test)]
 mod tests;

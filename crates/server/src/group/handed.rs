@@ -14,6 +14,8 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustix::io::{FdFlags, fcntl_setfd};
@@ -32,7 +34,7 @@ const SOCKETS_MAX: usize = 256;
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Sockets {
-    came: Mutex<Vec<TcpListener>>,
+    came: Arc<Mutex<Vec<TcpListener>>>,
     kept: Mutex<Vec<TcpListener>>,
 }
 
@@ -62,7 +64,7 @@ impl Sockets {
                 }
             }
         }
-        Sockets { came: Mutex::new(came), kept: Mutex::default() }
+        Sockets { came: Arc::new(Mutex::new(came)), kept: Mutex::default() }
     }
 
     /// The socket that listens at one of these addresses, if it came. Port 0 is any port.
@@ -82,6 +84,23 @@ impl Sockets {
     /// Closes those that nobody took: their addresses are not listened on any more.
     pub(crate) fn close_others(&self) {
         self.came.lock().clear();
+    }
+
+    /// Closes those that are not taken after this time, without waiting for it here: a start that hangs,
+    /// or reads a long log, must not hold clients that could go elsewhere.
+    pub(crate) fn close_unless_settled(&self, time: Duration) {
+        if self.came.lock().is_empty() {
+            return;
+        }
+        let came = Arc::clone(&self.came);
+        let started = std::thread::Builder::new().name("start-watch".into()).spawn(move || {
+            let (_stop, never) = std::sync::mpsc::channel::<()>();
+            never.recv_timeout(time).ok();
+            came.lock().clear();
+        });
+        if let Err(error) = started {
+            tracing::debug!(%error, "sockets that came are not watched");
+        }
     }
 
     /// Keeps a socket for the next program.
@@ -161,6 +180,19 @@ mod tests {
         let socket = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = socket.local_addr().unwrap();
         passed(&[socket.into_raw_fd()]).close_others();
+        assert!(TcpStream::connect(address).is_err());
+    }
+
+    #[test]
+    fn what_is_not_taken_in_time_is_closed_so_that_clients_go_elsewhere() {
+        let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = socket.local_addr().unwrap();
+        let sockets = passed(&[socket.into_raw_fd()]);
+        assert!(TcpStream::connect(address).is_ok());
+        sockets.close_unless_settled(Duration::ZERO);
+        while !sockets.came.lock().is_empty() {
+            std::thread::yield_now();
+        }
         assert!(TcpStream::connect(address).is_err());
     }
 

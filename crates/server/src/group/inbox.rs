@@ -4,13 +4,13 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use towline_admin::catalogue::{GROUP_INSTANCE_CAME, GROUP_INSTANCE_WENT};
-use towline_group::{Input, Message, Role};
+use towline_group::{Message, Role};
 
 use super::driver::Driver;
 use super::start::Opened;
 use super::status::View;
 use super::switch::Wish;
-use super::{KIND_CONSENSUS, KIND_ROWS, KIND_WISH, member_of};
+use super::{KIND_CONDITION, KIND_CONSENSUS, KIND_ROWS, KIND_WISH, member_of};
 use crate::link::{Greeting, Inbox, LinkStream, Peer, Standing, StreamPurpose};
 use crate::logging::log as say;
 
@@ -53,6 +53,10 @@ impl Inbox for GroupInbox {
             let name = self.driver.names().get(peer).map_or("", String::as_str);
             say(&GROUP_INSTANCE_CAME, &[name, &greeting.build]);
             self.driver.opened(peer, greeting.standing);
+            // It need not wait for the next time to know that clients are served.
+            if let Some(view) = self.view.get() {
+                view.tell();
+            }
         }
     }
 
@@ -66,7 +70,7 @@ impl Inbox for GroupInbox {
 
     fn frame(&self, peer: Peer, kind: u8, body: Bytes) -> Result<(), String> {
         match kind {
-            KIND_CONSENSUS => self.driver.step(Input::Message(message_of(peer, &body)?)),
+            KIND_CONSENSUS => self.driver.hear(message_of(peer, &body)?),
             KIND_WISH => match serde_json::from_slice::<Wish>(&body) {
                 Ok(wish) => super::switch::grant(&self.driver, wish),
                 Err(error) => tracing::warn!(%error, peer, "a wish from another instance"),
@@ -76,6 +80,7 @@ impl Inbox for GroupInbox {
                     view.told(peer, &body);
                 }
             }
+            KIND_CONDITION => self.driver.conditions().told(peer, &body),
             // Of a later version: what must be understood has another protocol version.
             other => tracing::debug!(other, peer, "a frame of an unknown kind"),
         }
@@ -83,7 +88,7 @@ impl Inbox for GroupInbox {
     }
 
     fn admits(&self, _peer: Peer, purpose: &StreamPurpose) -> Result<(), String> {
-        let active = self.driver.door().is_some();
+        let active = self.driver.leads();
         match purpose {
             StreamPurpose::Relay { .. } if active && self.clients.get().is_some() => Ok(()),
             // Also before its door is open: without the copy there may be no majority that would open it.

@@ -17,6 +17,10 @@ pub(super) enum Life {
     Leading,
     /// A copy comes in place of its log.
     Copying,
+    /// It followed, and its disk does not answer: it neither hears nor stands until it does.
+    Stalled,
+    /// It led, and its disk does not answer: it begins again when it does.
+    Hanging,
     /// It begins again before anything goes on.
     Over,
 }
@@ -29,8 +33,9 @@ impl Life {
             // What it acknowledged while a copy is made would be in the log that is replaced. It only
             // shows that it lives, without which the one that is copied from might not stay active.
             Life::Copying => matches!(input, Input::Message(message) if message.is_heartbeat()),
-            // A log that led takes nothing of others, and one without room nothing at all.
-            Life::Over => false,
+            // A log that led takes nothing of others, and one without room nothing at all. What a member
+            // with a hanging disk wants to keep would stop it under the lock of its driver.
+            Life::Stalled | Life::Hanging | Life::Over => false,
         }
     }
 
@@ -38,8 +43,23 @@ impl Life {
     pub(super) fn loses(self, out: &Output) -> bool {
         match self {
             Life::Leading => out.role.is_some_and(|role| role != Role::Leader),
-            Life::Following | Life::Copying | Life::Over => false,
+            Life::Following | Life::Copying => false,
+            Life::Stalled | Life::Hanging | Life::Over => false,
         }
+    }
+
+    /// Whether its member hears nothing, but goes on to tell clients where the active instance is.
+    pub(super) fn is_aside(self) -> bool {
+        matches!(self, Life::Stalled | Life::Hanging)
+    }
+
+    /// Its disk does not answer, or does again: a replica is silent meanwhile. Others are not concerned.
+    pub(super) fn stalls(&mut self, is_late: bool) {
+        *self = match (*self, is_late) {
+            (Life::Following, true) => Life::Stalled,
+            (Life::Stalled, false) => Life::Following,
+            (other, _) => other,
+        };
     }
 
     /// It was elected: from here on the log may write, even if it turns out that it cannot.
@@ -56,12 +76,13 @@ impl Life {
         let before = *self;
         *self = match why {
             Over::NeedsCopy(_) => Life::Copying,
+            Over::DiskHangs => Life::Hanging,
             Over::LeadsNoMore | Over::NoRoom => Life::Over,
         };
         match before {
-            Life::Following | Life::Leading => true,
-            // What follows the copy is that it begins again.
-            Life::Copying | Life::Over => false,
+            Life::Following | Life::Leading | Life::Stalled => true,
+            // What follows the copy, or the disk's answer, is that it begins again.
+            Life::Copying | Life::Hanging | Life::Over => false,
         }
     }
 }
@@ -141,6 +162,25 @@ mod tests {
             assert!(life.ends(why) && !life.ends(why));
             assert!(life == Life::Over && !life.takes(&Input::Tick));
         }
+    }
+
+    #[test]
+    fn a_replica_is_silent_while_its_disk_hangs_and_a_leader_for_good() {
+        let mut life = Life::Following;
+        life.stalls(false);
+        assert_eq!(life, Life::Following);
+        life.stalls(true);
+        assert!(life == Life::Stalled && life.is_aside() && !life.takes(&Input::Tick));
+        assert!(!life.loses(&out(Some(Role::Follower))));
+        life.stalls(false);
+        assert!(life == Life::Following && !life.is_aside() && life.takes(&Input::Tick));
+        life.elected();
+        life.stalls(true);
+        assert_eq!(life, Life::Leading, "a leader gives up instead");
+        assert!(life.ends(Over::DiskHangs) && !life.ends(Over::DiskHangs));
+        assert!(life.is_aside() && !life.takes(&Input::Tick));
+        life.stalls(false);
+        assert!(life.is_aside(), "what it decided is in its memory");
     }
 
     #[test]

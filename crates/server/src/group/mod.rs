@@ -5,7 +5,9 @@
 //! bring), [`active`] (this instance serves clients), [`again`] (it does not any more: the process begins
 //! again), [`handed`] (its listening sockets), [`copy`] (a log that lags too far is replaced), [`holds`]
 //! (what is kept for it until it has caught up), [`switch`] and [`socket`] (what administrators ask for),
-//! [`preferred`] (who shall be active), [`agreement`] (what the instances must have in common), [`missing`] (why nobody is active), [`elsewhere`] (where clients find it), [`status`],
+//! [`condition`] (disks that hang or are full), [`preferred`] (who shall be active), [`agreement`] (what the
+//! instances must have in common), [`missing`] (why nobody is active), [`elsewhere`] (where clients find
+//! it), [`status`],
 //! [`run`] (all of it in order).
 //!
 //! Not here: consensus (`towline_group`), the connections between instances (`link`).
@@ -14,10 +16,12 @@ mod active;
 mod again;
 mod agreement;
 mod applicable;
+mod condition;
 mod copy;
 mod driver;
 mod elsewhere;
 mod handed;
+mod hanging;
 mod holds;
 mod inbox;
 mod incarnation;
@@ -51,6 +55,9 @@ const KIND_WISH: u8 = 2;
 
 /// Frames in which the active instance tells what it knows of each instance, as JSON.
 const KIND_ROWS: u8 = 3;
+
+/// Frames in which an instance tells the condition of its disk, as JSON.
+const KIND_CONDITION: u8 = 4;
 
 /// A member's name in consensus: its position in the list of all, ordered by name, from 1.
 fn member_of(peer: Peer) -> MemberId {

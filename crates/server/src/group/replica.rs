@@ -13,12 +13,12 @@ use parking_lot::Mutex;
 use towline_admin::catalogue::GROUP_CANNOT_APPLY;
 use towline_log::{Log, LogError, Pages, RunStream};
 use towline_node::{Instance, Restart};
-use towline_types::{Batch, BatchPlace, Time};
+use towline_types::{Batch, BatchPlace, Lsn, Time};
 
 use super::applicable::Applicable;
 use super::driver::{Driver, Seen};
 use crate::clock::Clock;
-use crate::housekeeping::{self, Policy};
+use crate::housekeeping::{self, Complaint, Policy};
 use crate::images::{Images, Stand, Taken};
 use crate::logging::log as say;
 use crate::start::make_room;
@@ -127,7 +127,7 @@ impl Replica {
     /// Images when they are due, until this instance leads or the process ends.
     pub(crate) fn keep_house(&self, images: &Images, policy: Policy) {
         let mut last = housekeeping::LastImage::begin(self.driver.log());
-        let mut turns = 0_u32;
+        let (mut turns, mut complaint) = (0_u32, Complaint::default());
         while self.is_replica() {
             self.driver.pause(HOUSEKEEPING_INTERVAL);
             turns = turns.wrapping_add(1);
@@ -140,8 +140,14 @@ impl Replica {
                 tracing::warn!(%error, "how far the log is committed cannot be written down");
             }
             match housekeeping::image_if_due(self, images, policy, last) {
-                Ok(now) => last = now,
-                Err(error) => last.refused(&error),
+                Ok(now) => {
+                    complaint = Complaint::default();
+                    last = now;
+                }
+                Err(error) => {
+                    last.refused();
+                    complaint.tell(&error.to_string());
+                }
             }
             forget_old_places(&self.driver);
         }
@@ -152,10 +158,14 @@ impl Replica {
     }
 }
 
-/// What the oldest image on disk does not need is not sent to anybody either.
+/// What lies more than an extent before the oldest image on disk is not sent to anybody. Up to there it is,
+/// if it is there: an image that is taken when a group is stopped must not leave the instance that ended
+/// first in need of a copy.
 pub(crate) fn forget_old_places(driver: &Driver) {
     if let Some(oldest) = driver.log().images().first() {
-        driver.forget(*oldest);
+        let log = driver.log();
+        let before = Lsn(oldest.0.saturating_sub(log.extent_bytes()));
+        driver.forget(before.max(log.first_held()));
     }
 }
 

@@ -5,10 +5,11 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 use towline_admin::catalogue::{
-    ENDED, GROUP_COPY_FAILED, GROUP_REPLICA, HOUSEKEEPING_FAILED, LISTENING, QUIESCING,
+    ENDED, GROUP_AWAITED, GROUP_COPY_FAILED, GROUP_REPLICA, HOUSEKEEPING_FAILED, LISTENING,
+    QUIESCING,
 };
 use towline_group::Role;
 
@@ -20,7 +21,9 @@ use super::replica::forget_old_places;
 use super::socket::{self, GroupSocket};
 use super::start::{self, Opened};
 use super::status::View;
-use super::{again, agreement, copy, elsewhere, holds, missing, preferred, switch};
+use super::{
+    again, agreement, condition, copy, elsewhere, hanging, holds, missing, preferred, switch,
+};
 use crate::attempts::Attempts;
 use crate::backup::Folders;
 use crate::clock::Clock;
@@ -35,12 +38,13 @@ use crate::net::{Admission, ListenerKind, Listening};
 use crate::refused::RunError;
 use crate::reload::{self, Reload};
 use crate::run::{
-    LocalEvent, Process, RunArgs, listen, listen_locally, local_kind, until_stop, welcome,
+    GOODBYE_MAX, LocalEvent, Process, RunArgs, listen, listen_locally, local_kind, until_stop,
+    wait_until, welcome,
 };
 use crate::signals::Signals;
 
-/// How long a process that leads no more serves its connections, so that they hear their end.
-const LINGER: Duration = Duration::from_millis(60);
+/// A start that takes longer refuses those that come to the sockets of the program before it.
+const START_MAX: Duration = Duration::from_secs(5);
 /// Before an instance whose log is full begins again.
 const NO_ROOM_PAUSE: Duration = Duration::from_secs(2);
 /// How often an active instance tells the others what it knows of all.
@@ -55,6 +59,8 @@ enum Event {
     Active(Arc<Door>),
     /// It cannot go on as it is.
     Over(Over),
+    /// The disk that had not answered does.
+    DiskAnswers,
     /// A copy is in place of its log.
     Copied,
     /// A copy could not be had. The process begins again all the same: it took no part meanwhile.
@@ -88,6 +94,7 @@ pub(crate) fn run(
     let sockets = Sockets::of_process();
     floating.clear();
     signals.starting(&args.name);
+    sockets.close_unless_settled(START_MAX);
     let opened =
         start::open(&args.name, &args.data, (config, group, this), args.log_sync_delay, clock)
             .map_err(refused)?;
@@ -100,19 +107,21 @@ pub(crate) fn run(
     let parts = (&opened, &floating, &sockets);
     let ended = runtime.block_on(serve(args, about, of_process, parts, signals))?;
     runtime.shutdown_background();
-    if matches!(ended, Ended::Again { .. }) && signals.stop() {
+    if matches!(ended, Ended::Again(_)) && signals.stop() {
         // The program that begins again would not know of it. Nothing of this one is kept, as there.
         floating.let_go();
         say(&ENDED, &[&args.name]);
         return Ok(());
     }
-    if let Ended::Again { copies_failed } = ended {
-        again::begin_again(&sockets, copies_failed, || floating.let_go());
+    if let Ended::Again(next) = ended {
+        again::begin_again(&sockets, next, || floating.let_go());
     }
     // Nobody accepts any more.
     drop(sockets);
     floating.let_go();
-    end_in_order(&opened);
+    if opened.driver.overdue().is_none() {
+        end_in_order(&opened);
+    }
     say(&ENDED, &[&args.name]);
     Ok(())
 }
@@ -120,22 +129,16 @@ pub(crate) fn run(
 /// How serving ended.
 enum Ended {
     InOrder,
-    Again {
-        /// Copies that could not be had, one after the other.
-        copies_failed: u32,
-    },
+    Again(Next),
 }
 
-impl Ended {
-    /// One more could not be had.
-    fn again_without_copy() -> Ended {
-        Ended::Again { copies_failed: again::copies_failed().saturating_add(1) }
-    }
-
-    /// Nothing new of copies.
-    fn again() -> Ended {
-        Ended::Again { copies_failed: again::copies_failed() }
-    }
+/// What the program that begins again is told.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Next {
+    /// Copies that could not be had, one after the other.
+    pub(crate) copies_failed: u32,
+    /// Those that wait for `ready` have seen it.
+    pub(crate) ready_told: bool,
 }
 
 fn end_in_order(opened: &Opened) {
@@ -187,49 +190,148 @@ async fn serve(
     let about = (&entrance, &reload.folders, names.clone());
     start_threads(args, (config, group), opened, about, events.clone())?;
     say(&GROUP_REPLICA, &[&group.instance, &args.name]);
-    welcome(args, &names, driver.clock(), again::is_again());
+    await_group(args, group, again::ready_was_told());
+    tasks.spawn(ready(args.clone(), names, Arc::clone(&entrance.view)));
+    let view = Arc::clone(&entrance.view);
+    let parts = (config, opened, floating);
+    let mut attending = Attending { args, parts, view, admission, events, tasks };
     loop {
-        let stop = tokio::select! {
-            () = until_stop(signals, reload) => true,
-            Some(ask) = asked.recv() => match ask {
-                LocalEvent::Stop => true,
-                LocalEvent::Restart => {
-                    accepting.abort_all();
-                    leave(args, driver, &mut happened).await;
-                    return Ok(Ended::again());
-                }
-            },
-            Some(event) = happened.recv() => match event {
-                Event::Active(door) => {
-                    let leading = Arc::clone(driver);
-                    floating.hold(move || leading.group().role == Role::Leader);
-                    serve_as_active(&mut tasks, config, opened, (&door, &entrance.view));
-                    false
-                }
-                Event::Over(Over::LeadsNoMore) => {
-                    // Who comes now is served by the program that begins again.
-                    accepting.abort_all();
-                    tokio::time::sleep(LINGER).await;
-                    return Ok(Ended::again());
-                }
-                Event::Over(Over::NoRoom) => {
-                    // There may be room after a while; images that make it are taken at the start too.
-                    tokio::time::sleep(NO_ROOM_PAUSE).await;
-                    return Ok(Ended::again());
-                }
-                Event::Over(Over::NeedsCopy(peer)) => {
-                    start_copy(opened, &args.data, peer, &events);
-                    false
-                }
-                Event::Copied => return Ok(Ended::Again { copies_failed: 0 }),
-                Event::NotCopied => return Ok(Ended::again_without_copy()),
-                Event::Failed(error) => return Err(RunError::System(error)),
-            },
+        let ended = tokio::select! {
+            () = until_stop(signals, reload) => {
+                signals.ending(&args.name);
+                attending.leave(&mut accepting).await;
+                Some(Ended::InOrder)
+            }
+            Some(ask) = asked.recv() => {
+                attending.leave(&mut accepting).await;
+                Some(match ask {
+                    LocalEvent::Stop => Ended::InOrder,
+                    LocalEvent::Restart => attending.again(),
+                })
+            }
+            Some(event) = happened.recv() => attending.event(event, &mut accepting).await?,
         };
-        if stop {
-            signals.ending(&args.name);
-            leave(args, driver, &mut happened).await;
-            return Ok(Ended::InOrder);
+        if let Some(ended) = ended {
+            return Ok(ended);
+        }
+    }
+}
+
+/// Says what this instance waits for, on standard output too: `ready` comes when clients are served.
+fn await_group(args: &RunArgs, group: &GroupConfig, ready_was_told: bool) {
+    let (all, name) = (group.member.len(), group.name.as_str());
+    let (all, most) = (all.to_string(), (all / 2 + 1).to_string());
+    say(&GROUP_AWAITED, &[&args.name, &most, &all, name]);
+    if !ready_was_told {
+        // Nobody has to read it.
+        crate::run::say(&format!("waiting for {most} of {all} instances of group {name}"));
+    }
+}
+
+/// Tells that clients may come, when they are served for the first time.
+async fn ready(args: RunArgs, urls: Vec<String>, view: Arc<View>) {
+    view.until_served().await;
+    welcome(&args, &urls, view.clock(), again::ready_was_told());
+    view.ready_is_told();
+}
+
+/// Attends to what happens to the process as a whole.
+struct Attending<'a> {
+    args: &'a RunArgs,
+    parts: (&'a Config, &'a Arc<Opened>, &'a Floating),
+    view: Arc<View>,
+    admission: Arc<Admission>,
+    events: UnboundedSender<Event>,
+    tasks: JoinSet<()>,
+}
+
+impl Attending<'_> {
+    /// Nothing new of copies.
+    fn again(&self) -> Ended {
+        self.again_after(again::copies_failed())
+    }
+
+    fn again_after(&self, copies_failed: u32) -> Ended {
+        let ready_told = self.view.was_ready_told() || again::ready_was_told();
+        Ended::Again(Next { copies_failed, ready_told })
+    }
+
+    async fn event(
+        &mut self,
+        event: Event,
+        accepting: &mut JoinSet<()>,
+    ) -> Result<Option<Ended>, RunError> {
+        let (config, opened, floating) = self.parts;
+        match event {
+            Event::Active(door) => {
+                let leading = Arc::clone(&opened.driver);
+                floating.hold(move || leading.group().role == Role::Leader);
+                serve_as_active(&mut self.tasks, config, opened, (&door, &self.view));
+            }
+            Event::Over(Over::LeadsNoMore) => {
+                // Who comes now is served by the program that begins again.
+                accepting.abort_all();
+                if let Some(door) = opened.driver.door() {
+                    // Unless it handed over, they were not told.
+                    door.end();
+                }
+                self.goodbye().await;
+                return Ok(Some(self.again()));
+            }
+            Event::Over(Over::DiskHangs) => {
+                let answers = self.events.clone();
+                self.tasks.abort_all();
+                hanging::wait_for_disk(opened, &self.args.data, move || {
+                    answers.send(Event::DiskAnswers).ok();
+                });
+            }
+            Event::DiskAnswers => {
+                accepting.abort_all();
+                return Ok(Some(self.again()));
+            }
+            Event::Over(Over::NoRoom) => {
+                // There may be room after a while; images that make it are taken at the start too.
+                tokio::time::sleep(NO_ROOM_PAUSE).await;
+                return Ok(Some(self.again()));
+            }
+            Event::Over(Over::NeedsCopy(peer)) => {
+                start_copy(opened, &self.args.data, peer, &self.events);
+            }
+            Event::Copied => return Ok(Some(self.again_after(0))),
+            Event::NotCopied => {
+                return Ok(Some(self.again_after(again::copies_failed().saturating_add(1))));
+            }
+            Event::Failed(error) => return Err(RunError::System(error)),
+        }
+        Ok(None)
+    }
+
+    /// Before the process ends on purpose: an active instance hands over, if anybody is there.
+    async fn leave(&self, accepting: &mut JoinSet<()>) {
+        say(&QUIESCING, &[&self.args.name]);
+        let driver = &self.parts.1.driver;
+        for socket in [self.args.data.join("towline.sock"), socket::path(&self.args.data)] {
+            std::fs::remove_file(socket).ok();
+        }
+        let leads = driver.leads();
+        let Some(door) = driver.door().filter(|_| leads) else { return };
+        accepting.abort_all();
+        let hand_over = Arc::clone(driver);
+        let handed = tokio::task::spawn_blocking(move || switch::hand_over(&hand_over, None)).await;
+        if !matches!(handed, Ok(Ok(()))) {
+            // Nobody takes over: clients are told all the same.
+            door.end();
+        }
+        self.goodbye().await;
+    }
+
+    /// The connections were told to end: waits until all of them did, but not for ever. It keeps nobody
+    /// else waiting: another instance is active.
+    async fn goodbye(&self) {
+        let ended = wait_until(GOODBYE_MAX, || self.admission.connections() == 0).await;
+        if !ended {
+            let left = self.admission.connections();
+            tracing::info!(left, "connections that did not end in time are cut");
         }
     }
 }
@@ -247,24 +349,6 @@ fn tell_over(driver: &Driver, events: UnboundedSender<Event>) {
         // Nobody listens when the process ends anyway.
         events.send(Event::Over(why)).ok();
     });
-}
-
-/// Before the process ends on purpose: an active instance hands over, if anybody is there.
-async fn leave(args: &RunArgs, driver: &Arc<Driver>, happened: &mut UnboundedReceiver<Event>) {
-    say(&QUIESCING, &[&args.name]);
-    for socket in [args.data.join("towline.sock"), socket::path(&args.data)] {
-        std::fs::remove_file(socket).ok();
-    }
-    let Some(door) = driver.door() else { return };
-    let hand_over = Arc::clone(driver);
-    let handed = tokio::task::spawn_blocking(move || switch::hand_over(&hand_over, None)).await;
-    if !matches!(handed, Ok(Ok(()))) {
-        // Nobody takes over: clients are told all the same.
-        door.end();
-    }
-    // Its connections hear their end.
-    tokio::time::sleep(LINGER).await;
-    happened.close();
 }
 
 /// The sockets that clients come to.
@@ -396,6 +480,8 @@ fn start_threads(
     };
     let (driver, tick) = (Arc::clone(&opened.driver), start::tick(group));
     spawn("group-tick", Box::new(move || keep_time(&driver, tick)))?;
+    let (driver, longest) = (Arc::clone(&opened.driver), group.heartbeat_timeout());
+    spawn("group-disk", Box::new(move || condition::watch(&driver, longest)))?;
     let of_fetches = Arc::clone(opened);
     spawn("group-read", Box::new(move || start::serve_fetches(&of_fetches)))?;
     let house = Arc::clone(opened);

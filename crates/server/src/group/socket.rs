@@ -114,7 +114,9 @@ impl GroupSocket {
         match serde_json::from_str(line) {
             Err(error) => refused(format!("this is not understood: {error}")),
             Ok(Ask::Status) => {
-                let status = self.driver.door().map(|door| door.status());
+                // One that lost the active part has a door until it begins again.
+                let door = self.driver.door().filter(|_| self.driver.leads());
+                let status = door.map(|door| door.status());
                 (json!({ "ok": { "group": self.view.group(), "status": status } }), None)
             }
             Ok(Ask::Switch { to }) => match switch::switch(&self.driver, to.as_deref()) {

@@ -137,7 +137,8 @@ fn promised(
 }
 
 fn held(found: &Found) -> Held {
-    let (base, places) = found.recovery.places();
+    // Another instance may lack a little of what the image covers.
+    let (base, places) = found.recovery.places_from_earlier();
     let (applied, _) = found.recovery.stream();
     Held { base, places, applied }
 }

@@ -1,15 +1,19 @@
 //! The group as `towline status` shows it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 use towline_admin::status::{GroupRole, GroupStatus, InstanceState, InstanceStatus};
 use towline_group::{PeerProgress, Progress, Role};
 
+use super::condition::{self, Condition};
 use super::driver::Driver;
 use super::report::Stand;
-use super::{KIND_ROWS, member_of, peer_of};
+use super::{KIND_ROWS, Where, member_of, peer_of};
+use crate::clock::Clock;
 use crate::config::GroupConfig;
 use crate::door::GroupView;
 use crate::link::{FrameBody, LinkState, Peer};
@@ -20,6 +24,10 @@ pub(crate) struct View {
     config: GroupConfig,
     builds: Arc<Mutex<Vec<String>>>,
     in_sync_at: Mutex<Vec<u64>>,
+    /// The active instance told something.
+    news: Notify,
+    /// That this instance is ready was told.
+    ready_told: AtomicBool,
     /// What the active instance last told, and when.
     told: Mutex<Option<(Instant, Vec<InstanceStatus>)>>,
 }
@@ -34,12 +42,53 @@ impl View {
         builds: Arc<Mutex<Vec<String>>>,
     ) -> View {
         let in_sync_at = Mutex::new(vec![0; config.member.len()]);
-        View { driver, config, builds, in_sync_at, told: Mutex::new(None) }
+        let (news, ready_told) = (Notify::new(), AtomicBool::new(false));
+        View { driver, config, builds, in_sync_at, news, ready_told, told: Mutex::new(None) }
+    }
+
+    /// Waits until clients are served, here or through the active instance.
+    pub(crate) async fn until_served(&self) {
+        let mut place = self.driver.whereabouts();
+        loop {
+            let news = self.news.notified();
+            let now = *place.borrow_and_update();
+            let served = match now {
+                Where::Here => true,
+                // It tells when its door is open, and not before.
+                Where::At(peer) => {
+                    let told = self.told.lock();
+                    let recent = |(when, _): &(Instant, _)| when.elapsed() < TOLD_MAX;
+                    told.as_ref().is_some_and(recent) && self.driver.active_peer() == Some(peer)
+                }
+                Where::Nobody => false,
+            };
+            if served {
+                return;
+            }
+            tokio::select! {
+                () = news => {}
+                changed = place.changed() => if changed.is_err() { return },
+            }
+        }
+    }
+
+    /// Whether it was told that clients may come, and that it was.
+    pub(crate) fn was_ready_told(&self) -> bool {
+        self.ready_told.load(Ordering::SeqCst)
+    }
+
+    /// See [`View::was_ready_told`].
+    pub(crate) fn ready_is_told(&self) {
+        self.ready_told.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn clock(&self) -> Clock {
+        self.driver.clock()
     }
 
     /// Tells the others what this instance, which is active, knows of all.
     pub(crate) fn tell(&self) {
-        let (Some(links), Some(_)) = (self.driver.links(), self.driver.door()) else { return };
+        let Some(links) = self.driver.links().filter(|_| self.driver.leads()) else { return };
         let Ok(rows) = serde_json::to_vec(&self.group().instances) else { return };
         let this = self.driver.this();
         for peer in (0..self.config.member.len()).filter(|peer| *peer != this) {
@@ -56,6 +105,7 @@ impl View {
         match serde_json::from_slice::<Vec<InstanceStatus>>(body) {
             Ok(rows) if rows.len() == self.config.member.len() => {
                 *self.told.lock() = Some((Instant::now(), rows));
+                self.news.notify_waiters();
             }
             Ok(_) => {}
             Err(error) => tracing::warn!(%error, peer, "what the active instance tells"),
@@ -121,6 +171,11 @@ impl View {
         drop(seen);
         let member = self.config.member.get(peer);
         let held = if leads { self.driver.holds().bytes(peer, self.driver.log()) } else { None };
+        let condition = match peer == this {
+            true => condition::own(&self.driver),
+            false => self.driver.conditions().of(peer).unwrap_or_default(),
+        };
+        let Condition { log_full, sync_overdue_ms } = condition;
         let is_brought_a_copy = match row {
             None => self.driver.is_copying(),
             Some(row) => leads && (row.needs_copy || self.driver.holds().is_rebasing(peer)),
@@ -139,9 +194,13 @@ impl View {
                 Some(row) => row.acknowledged.to_string(),
             },
             status: match is_brought_a_copy && !in_sync && connected_here {
+                _ if sync_overdue_ms > 0 => InstanceState::SyncOverdue,
                 true => InstanceState::Rebasing,
+                false if log_full => InstanceState::LogFull,
                 false => state_of((leads, row), in_sync, connected_here, progress),
             },
+            log_full,
+            sync_overdue_ms,
             sync_time,
             round_trip_us: link.round_trip_us.unwrap_or(0),
             version: match row {
@@ -200,6 +259,7 @@ impl GroupView for View {
         }
         let active = progress.leader.and_then(|leader| self.config.member.get(peer_of(leader)));
         // Between losing leadership and beginning again there is a door still, and nobody is served.
+        let overdue = self.driver.overdue();
         let here = self.driver.door().is_some() && progress.role == Role::Leader;
         let follows = progress.leader.is_some() && progress.role != Role::Leader;
         GroupStatus {
@@ -219,6 +279,8 @@ impl GroupView for View {
             active: active.map(|member| member.name.clone()).unwrap_or_default(),
             term: progress.term,
             serving: here || follows,
+            sync_overdue_ms: condition::own(&self.driver).sync_overdue_ms,
+            sync_overdue_file: overdue.map(|overdue| overdue.file).unwrap_or_default(),
             instances,
         }
     }

@@ -53,7 +53,7 @@ pub(crate) fn grant(driver: &Arc<Driver>, wish: Wish) {
 pub(crate) fn switch(driver: &Arc<Driver>, to: Option<&str>) -> Result<Value, String> {
     let began = Instant::now();
     let from = active(driver).ok_or("there is no active instance")?;
-    if driver.door().is_some() {
+    if driver.leads() {
         hand_over(driver, to)?;
     } else {
         ask(driver, from, to)?;
@@ -99,7 +99,8 @@ fn wait_for_another(driver: &Driver, from: Peer, most: Duration) -> Result<Peer,
 /// # Errors
 /// Why not: then it goes on, but its clients may have been told to go.
 pub(crate) fn hand_over(driver: &Driver, to: Option<&str>) -> Result<(), String> {
-    let door = driver.door().ok_or("this instance is not active")?;
+    let leads = driver.leads();
+    let door = driver.door().filter(|_| leads).ok_or("this instance is not active")?;
     let target = choose(driver, to)?;
     let name = driver.names().get(target).cloned().unwrap_or_default();
     door.end();

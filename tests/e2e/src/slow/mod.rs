@@ -2,11 +2,13 @@
 //!
 //! It stands for a disk behind a network: what costs there is the number of operations, one after
 //! the other, and not the bytes. [`numbers`] knows which node is which path, [`count`] who asked
-//! for what, [`shown`] answers the kernel ([`aligned`] has its buffers). Not here: forgetting (see `lossy`), faults, permissions,
+//! for what, [`shown`] answers the kernel ([`aligned`] has its buffers); [`gate`] lets it hang, as a disk whose
+//! other end is gone. Not here: forgetting (see `lossy`), faults, permissions,
 //! and delay of what nobody waits for (a release, a forget).
 
 mod aligned;
 pub mod count;
+mod gate;
 mod numbers;
 mod shown;
 
@@ -18,6 +20,7 @@ use fuser::{BackgroundSession, Config, MountOption};
 
 use crate::Try;
 use crate::slow::count::Counts;
+use crate::slow::gate::Gate;
 use crate::slow::shown::Shown;
 
 /// Operations that may wait at once. A restart reads with a thread or two for each processor;
@@ -28,6 +31,7 @@ const OPERATIONS_AT_ONCE: usize = 64;
 pub struct Slow {
     session: Option<BackgroundSession>,
     counts: Arc<Counts>,
+    gate: Arc<Gate>,
 }
 
 impl Slow {
@@ -42,16 +46,27 @@ impl Slow {
         config.mount_options = vec![MountOption::FSName("towline-slow".into())];
         config.n_threads = Some(OPERATIONS_AT_ONCE);
         config.clone_fd = true;
-        let shown = Shown::new(folder, delay, Arc::clone(&counts));
+        let gate = Arc::new(Gate::default());
+        let shown = Shown::new(folder, delay, (Arc::clone(&counts), Arc::clone(&gate)));
         let session = fuser::spawn_mount(shown, mount, &config)
             .map_err(|error| format!("cannot mount with FUSE at {mount:?}: {error}"))?;
-        Ok(Self { session: Some(session), counts })
+        Ok(Self { session: Some(session), counts, gate })
     }
 
     /// What was asked for since the mount.
     #[must_use]
     pub fn counts(&self) -> &Counts {
         &self.counts
+    }
+
+    /// From now on nothing that changes the folder comes back, until [`Slow::go_on`].
+    pub fn hang(&self) {
+        self.gate.set(true);
+    }
+
+    /// Lets everything go on that hangs.
+    pub fn go_on(&self) {
+        self.gate.set(false);
     }
 
     /// Takes the mount away.
@@ -66,6 +81,7 @@ impl Slow {
 
 impl Drop for Slow {
     fn drop(&mut self) {
+        self.go_on();
         if let Some(Err(error)) = self.session.take().map(BackgroundSession::umount_and_join) {
             eprintln!("cannot unmount: {error}");
         }

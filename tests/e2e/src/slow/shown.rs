@@ -25,6 +25,7 @@ use rustix::fs::{FallocateFlags, FileType as NodeType, Mode};
 
 use crate::slow::aligned::{BLOCK, Buffers};
 use crate::slow::count::{Counts, Operation};
+use crate::slow::gate::Gate;
 use crate::slow::numbers::{Numbers, ROOT};
 
 /// How long the kernel remembers names and attributes: as usual with FUSE, less than NFS does.
@@ -42,6 +43,7 @@ pub(super) struct Shown {
     root: PathBuf,
     delay: Duration,
     counts: Arc<Counts>,
+    gate: Arc<Gate>,
     numbers: Mutex<Numbers>,
     handles: Mutex<Handles>,
     next: AtomicU64,
@@ -50,14 +52,19 @@ pub(super) struct Shown {
 
 impl Shown {
     /// Shows a folder.
-    pub(super) fn new(root: PathBuf, delay: Duration, counts: Arc<Counts>) -> Self {
+    pub(super) fn new(
+        root: PathBuf,
+        delay: Duration,
+        (counts, gate): (Arc<Counts>, Arc<Gate>),
+    ) -> Self {
         let numbers = Mutex::new(Numbers::new(root.clone()));
         let (handles, next) = (Mutex::default(), AtomicU64::new(1));
-        Self { root, delay, counts, numbers, handles, next, buffers: Buffers::new() }
+        Self { root, delay, counts, gate, numbers, handles, next, buffers: Buffers::new() }
     }
 
     fn wait(&self, operation: Operation) {
         self.counts.add(operation);
+        self.gate.pass(operation);
         if !self.delay.is_zero() {
             std::thread::sleep(self.delay);
         }
@@ -436,7 +443,8 @@ impl Filesystem for Shown {
     }
 
     fn statfs(&self, _: &Request, ino: INodeNo, reply: ReplyStatfs) {
-        self.wait(Operation::Other);
+        // Also while it hangs: as on a file system that is frozen.
+        self.counts.add(Operation::Other);
         debug_assert!(ino.0 >= ROOT, "the kernel asks for nodes that we named");
         match rustix::fs::statvfs(&self.root) {
             Ok(room) => reply.statfs(

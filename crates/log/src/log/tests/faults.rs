@@ -254,3 +254,50 @@ fn of_many_old_extents_only_some_are_open_at_a_time() {
     assert!(log.running.shared.handles.open_count() < 5);
     assert_eq!(read_all(&log), 64);
 }
+
+#[test]
+fn what_the_disk_does_not_answer_is_named_with_the_time_since_when() {
+    let (memory, disk) = memory();
+    let watch = Watch::new();
+    let log = start(&disk, Options::small(), &watch);
+    let (_, first) = append(&log, &[record(1, 10)], Urgency::Forced);
+    watch.wait_durable(first);
+    assert_eq!(log.overdue(), None, "nothing is on its way");
+    memory.hold_syncs();
+    let (_, last) = append(&log, &[record(2, 10)], Urgency::Forced);
+    memory.wait_for_syncs(1);
+    let before = log.overdue().unwrap();
+    assert!(before.file.starts_with("extent-0000"), "{before:?}");
+    while log.overdue().unwrap().since <= before.since {
+        std::thread::yield_now();
+    }
+    memory.open_gate();
+    watch.wait_durable(last);
+    assert_eq!(log.overdue(), None);
+}
+
+#[test]
+fn a_log_that_is_given_up_lets_those_go_that_wait_for_a_hanging_disk() {
+    let (memory, disk) = memory();
+    let watch = Watch::new();
+    let log = Arc::new(start(&disk, Options::small(), &watch));
+    let (_, first) = append(&log, &[record(1, 10)], Urgency::Forced);
+    watch.wait_durable(first);
+    memory.hold_syncs();
+    let appending = Arc::clone(&log);
+    let full = std::thread::spawn(move || {
+        loop {
+            let mut appender = appending.appender();
+            appender.record(60_000, |bytes| bytes.resize(bytes.len() + 60_000, 7));
+            if let Err(error) = appender.commit(Urgency::Forced) {
+                return error;
+            }
+        }
+    });
+    memory.wait_for_syncs(1);
+    log.give_up();
+    assert!(matches!(full.join().unwrap(), LogError::Failed));
+    memory.open_gate();
+    log.shutdown();
+    assert_eq!((watch.durable(), watch.failures()), (vec![first], 0));
+}

@@ -109,6 +109,43 @@ fn a_replica_takes_images_lets_log_go_and_begins_again_with_them() {
 }
 
 #[test]
+fn places_before_the_image_are_found_again_as_far_back_as_the_log_leads() {
+    let follower = Instance::new();
+    let mut batches = made_many(BatchPlace::default(), 3, 60, 30_000);
+    batches.extend(made_many(batches[59].place(), 4, 240, 100));
+    follower.receive(&batches);
+    image(&follower.log, batches[30].end(), b"older");
+    image(&follower.log, batches[280].end(), b"newer");
+    follower.log.reclaim(batches[30].end()).unwrap();
+    let files = follower.memory.files();
+    follower.end();
+    let found = |memory: &MemoryDisk| {
+        let mut recovery = Recovery::open(disk(memory), Options::small(), LOG_ID).unwrap();
+        recovery.keep_places();
+        recovery.replay(|_, _| Ok::<(), std::convert::Infallible>(())).unwrap();
+        assert_eq!(recovery.places().0, batches[280].place());
+        recovery.places_from_earlier()
+    };
+    // All that is in extents that are there; the first of it is the base.
+    let (base, places) = found(&MemoryDisk::with_files(files.clone()));
+    assert!(base.index > 1 && base.index <= 31, "{base:?}");
+    let wanted: Vec<BatchPlace> = batches.iter().map(Batch::place).collect();
+    let at = size(base.index) - 1;
+    assert_eq!(wanted[at], base);
+    assert_eq!(places, wanted[at + 1..]);
+
+    // A header that was damaged ends it there: what is behind its extent stays known.
+    let memory = MemoryDisk::with_files(files);
+    let damaged = batches[40].lsn.0;
+    let (name, offset) =
+        (extent_name(damaged / EXTENT_BYTES_MIN), size(damaged % EXTENT_BYTES_MIN));
+    memory.change(&name, |file| file[offset + 9] ^= 1);
+    let (base, places) = found(&memory);
+    assert!(base.lsn.0 / EXTENT_BYTES_MIN == damaged / EXTENT_BYTES_MIN + 1, "{base:?}");
+    assert_eq!(places, wanted[size(base.index)..]);
+}
+
+#[test]
 fn an_image_within_a_run_begins_before_it_even_after_a_restart() {
     let follower = Instance::new();
     let one = made(BatchPlace::default(), 1, &[(b"one", Kind::Last), (b"two-", Kind::More)]);

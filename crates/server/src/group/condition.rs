@@ -1,0 +1,219 @@
+//! In what condition the disk of each instance is, as it tells the others: whether its log has room, and
+//! how long it has not answered. And what follows from that: an active instance whose log is full hands
+//! over to one that has room.
+//!
+//! Not here: how a disk that hangs is noticed (`driver`), how leadership is handed over (`switch`).
+//!
+//! Invariant: an instance hands over for its full log at most once until it had room again in between,
+//! and to none that is full: leadership does not go round among full disks.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use towline_admin::catalogue::{GROUP_ALL_FULL, GROUP_FULL_HANDS_OVER, GROUP_SWITCH_FAILED};
+use towline_log::Space;
+
+use super::driver::Driver;
+use super::{KIND_CONDITION, peer_of, switch};
+use crate::link::{FrameBody, Peer};
+use crate::logging::log as say;
+
+/// How often it is told, and how long it counts.
+const TELL_INTERVAL: Duration = Duration::from_millis(500);
+const TOLD_MAX: Duration = Duration::from_secs(3);
+/// The log must be full for so long: one that is only short of an image has room a moment later.
+const FULL_FOR: Duration = Duration::from_secs(2);
+/// Before the next attempt, when handing over failed.
+const PAUSE: Duration = Duration::from_secs(10);
+/// How often the disk is looked at, of the time that it may take, and the bounds of that.
+const LOOKS: u32 = 20;
+const LOOK_INTERVAL: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(100));
+
+/// See the module. What a later version tells besides is passed over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Condition {
+    /// Puts are refused for want of room.
+    pub(crate) log_full: bool,
+    /// For so long the disk has not answered; 0: it does.
+    pub(crate) sync_overdue_ms: u64,
+}
+
+/// What the others told last, and when.
+#[derive(Default)]
+pub(crate) struct Conditions {
+    told: Mutex<Vec<(Peer, Instant, Condition)>>,
+}
+
+impl Conditions {
+    /// A peer tells its condition.
+    pub(crate) fn told(&self, peer: Peer, body: &[u8]) {
+        match serde_json::from_slice(body) {
+            Ok(condition) => {
+                let mut told = self.told.lock();
+                told.retain(|(of, ..)| *of != peer);
+                told.push((peer, Instant::now(), condition));
+            }
+            Err(error) => tracing::warn!(%error, peer, "the condition of another instance"),
+        }
+    }
+
+    /// What a peer told, unless that is too long ago or it never did.
+    pub(crate) fn of(&self, peer: Peer) -> Option<Condition> {
+        let told = self.told.lock();
+        let found = told.iter().find(|(of, when, _)| *of == peer && when.elapsed() < TOLD_MAX);
+        found.map(|(.., condition)| *condition)
+    }
+}
+
+/// The condition of this instance.
+pub(crate) fn own(driver: &Driver) -> Condition {
+    let overdue = driver.overdue().map(|overdue| overdue.since.as_millis());
+    Condition {
+        log_full: driver.log().space() == Space::Full,
+        sync_overdue_ms: overdue.map_or(0, |since| u64::try_from(since).unwrap_or(u64::MAX)),
+    }
+}
+
+/// Looks at the disk, and tells the others, until the process ends; `longest` is how long the disk may
+/// take.
+pub(super) fn watch(driver: &Arc<Driver>, longest: Duration) {
+    let interval = (longest / LOOKS).clamp(LOOK_INTERVAL.0, LOOK_INTERVAL.1);
+    let (mut last, mut fullness) = (None, Fullness::default());
+    while !driver.is_ending() {
+        driver.look_at_disk(longest);
+        let (now, condition) = (Instant::now(), own(driver));
+        let is_due = last.is_none_or(|(when, told): (Instant, Condition)| {
+            told.log_full != condition.log_full || now.duration_since(when) >= TELL_INTERVAL
+        });
+        if is_due {
+            tell(driver, condition);
+            last = Some((now, condition));
+            fullness.look(driver, condition.log_full, now);
+        }
+        driver.pause(interval);
+    }
+}
+
+fn tell(driver: &Driver, condition: Condition) {
+    let Some(links) = driver.links() else { return };
+    let Ok(body) = serde_json::to_vec(&condition) else { return };
+    for peer in (0..driver.names().len()).filter(|peer| *peer != driver.this()) {
+        // Who misses it hears the next one.
+        let head = body.clone();
+        links.send(peer, KIND_CONDITION, true, FrameBody { head, parts: Vec::new() });
+    }
+}
+
+/// What this instance does about its own full log.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Fullness {
+    /// Since when it is full.
+    since: Option<Instant>,
+    /// Not again before; `None` in it: not before it had room.
+    tried: Option<Option<Instant>>,
+    /// That no instance has room was told.
+    all_told: bool,
+}
+
+/// What comes of a look.
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    Nothing,
+    /// No instance that could take over has room.
+    AllFull,
+    HandOver(Peer),
+}
+
+impl Fullness {
+    fn look(&mut self, driver: &Arc<Driver>, is_full: bool, now: Instant) {
+        if !is_full || !driver.leads() {
+            *self = Fullness::default();
+            return;
+        }
+        let group = driver.group();
+        let fit = group.peers.iter().filter(|peer| peer.is_in_sync);
+        let with_room = fit.filter(|peer| {
+            let told = driver.conditions().of(peer_of(peer.id));
+            told.is_some_and(|told| !told.log_full && told.sync_overdue_ms == 0)
+        });
+        let heir = with_room.max_by_key(|peer| peer.acknowledged).map(|peer| peer_of(peer.id));
+        match self.judge(heir, now) {
+            Verdict::Nothing => {}
+            Verdict::AllFull => say(&GROUP_ALL_FULL, &[]),
+            Verdict::HandOver(heir) => {
+                let name = driver.names().get(heir).cloned().unwrap_or_default();
+                say(&GROUP_FULL_HANDS_OVER, &[&name]);
+                if let Err(why) = switch::hand_over(driver, Some(&name)) {
+                    say(&GROUP_SWITCH_FAILED, &[&why]);
+                    self.tried = Some(now.checked_add(PAUSE));
+                }
+            }
+        }
+    }
+
+    /// This instance leads, and its log is full.
+    fn judge(&mut self, heir: Option<Peer>, now: Instant) -> Verdict {
+        let since = *self.since.get_or_insert(now);
+        let may = match self.tried {
+            None => true,
+            Some(again) => again.is_some_and(|again| now >= again),
+        };
+        if now.duration_since(since) < FULL_FOR || !may {
+            return Verdict::Nothing;
+        }
+        match heir {
+            Some(heir) => {
+                self.tried = Some(None);
+                Verdict::HandOver(heir)
+            }
+            None if self.all_told => Verdict::Nothing,
+            None => {
+                self.all_told = true;
+                Verdict::AllFull
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_log_hands_over_once_and_not_before_it_was_full_for_a_while() {
+        let (mut fullness, began) = (Fullness::default(), Instant::now());
+        assert_eq!(fullness.judge(Some(1), began), Verdict::Nothing);
+        let late = began + FULL_FOR;
+        assert_eq!(fullness.judge(Some(1), late), Verdict::HandOver(1));
+        assert_eq!(fullness.judge(Some(2), late + 10 * PAUSE), Verdict::Nothing, "only once");
+        // It failed: again after a pause.
+        fullness.tried = Some(Some(late + PAUSE));
+        assert_eq!(fullness.judge(Some(2), late), Verdict::Nothing);
+        assert_eq!(fullness.judge(Some(2), late + PAUSE), Verdict::HandOver(2));
+    }
+
+    #[test]
+    fn while_all_are_full_nothing_is_handed_over_and_that_is_told_once() {
+        let (mut fullness, began) = (Fullness::default(), Instant::now());
+        fullness.judge(None, began);
+        let late = began + FULL_FOR;
+        assert_eq!(fullness.judge(None, late), Verdict::AllFull);
+        assert_eq!(fullness.judge(None, late + PAUSE), Verdict::Nothing);
+        assert_eq!(fullness.judge(Some(0), late + PAUSE), Verdict::HandOver(0), "one has room");
+    }
+
+    #[test]
+    fn what_a_peer_tells_replaces_what_it_told_and_words_of_a_later_version_are_passed_over() {
+        let conditions = Conditions::default();
+        assert_eq!(conditions.of(1), None);
+        conditions.told(1, b"{\"log_full\":true,\"colour\":\"red\"}");
+        assert_eq!(conditions.of(1), Some(Condition { log_full: true, sync_overdue_ms: 0 }));
+        conditions.told(1, b"nonsense");
+        conditions.told(1, b"{\"sync_overdue_ms\":7}");
+        assert_eq!(conditions.of(1), Some(Condition { log_full: false, sync_overdue_ms: 7 }));
+        assert_eq!(conditions.of(2), None);
+    }
+}

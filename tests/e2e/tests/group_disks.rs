@@ -1,0 +1,163 @@
+//! A group in which a disk does not answer, or is full: the group goes on without it.
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use towline_e2e::chance::Chance;
+use towline_e2e::group::{Design, Group, Instance, MISSED_AFTER, NAMES, THREE};
+use towline_e2e::peer::Peer;
+use towline_e2e::slow::Slow;
+use towline_e2e::workload::Workload;
+use towline_e2e::{Try, require, wait};
+
+/// Far above what anything here takes.
+const LIMIT: Duration = Duration::from_secs(60);
+/// What an election, and a busy machine, may add to the time after which a disk is held for gone.
+const ELECTION_MAX: Duration = Duration::from_secs(4);
+
+/// A group each of whose logs is on a disk that can hang.
+struct Hanging {
+    /// Ended before its disks go.
+    group: Group,
+    disks: Vec<Slow>,
+}
+
+impl Hanging {
+    fn formed() -> Try<Hanging> {
+        let mut group = Group::plan(&Design::default())?;
+        let mut disks = Vec::new();
+        for instance in THREE {
+            let (below, log) = (group.site(instance).scratch().join("below"), "log");
+            let log = group.site(instance).data.join(log);
+            std::fs::create_dir_all(&below)?;
+            std::fs::create_dir_all(&log)?;
+            disks.push(Slow::mount(&below, &log, Duration::ZERO)?);
+        }
+        for instance in THREE {
+            group.start(instance)?;
+        }
+        group.until_whole()?;
+        Ok(Hanging { group, disks })
+    }
+
+    fn row(&self, of: Instance, at: Instance) -> Try<Value> {
+        Ok(self.group.status(at)?["instances"][of].clone())
+    }
+}
+
+impl Drop for Hanging {
+    fn drop(&mut self) {
+        // A process cannot end while its disk hangs.
+        self.disks.iter().for_each(Slow::go_on);
+    }
+}
+
+fn until_committed(load: &Workload, more: usize) -> Try {
+    let wanted = load.units_committed() + more;
+    wait::until_true("commits", LIMIT, || load.units_committed() >= wanted)
+}
+
+#[test]
+fn an_active_whose_disk_hangs_gives_up_and_clients_go_on_through_all_three() -> Try {
+    let mut chance = Chance::announced("a disk that hangs");
+    let hanging = Hanging::formed()?;
+    let group = &hanging.group;
+    let active = group.until_whole()?;
+    let load = Workload::start_returning(group.urls(), 0, &mut chance);
+    until_committed(&load, 10)?;
+
+    hanging.disks[active].hang();
+    let began = Instant::now();
+    let next = group.until_active(Some(active))?;
+    let took = began.elapsed();
+    println!("another instance was active after {took:?}");
+    require!(took < MISSED_AFTER + ELECTION_MAX, "{}", group.explained(&format!("{took:?}")));
+    until_committed(&load, 20).map_err(|error| group.explained(&error.to_string()))?;
+
+    // The instance whose disk hangs says so, knows who is active, and brings clients there.
+    let said = group.site(active).log();
+    require!(said.contains("TWL4320E") && said.contains("extent-"), "{said}");
+    let status = group.status(active)?;
+    let since = status["sync_overdue_ms"].as_u64().unwrap_or(0);
+    require!(u128::from(since) >= MISSED_AFTER.as_millis(), "{status}");
+    require!(status["role"] == "replica" && status["active"] == NAMES[next], "{status}");
+    wait::until_true("the active one to know of it", LIMIT, || {
+        hanging.row(active, next).is_ok_and(|row| row["status"] == "sync_overdue")
+    })?;
+    let url = group.url(active);
+    group.site(next).runs(&["put", "THROUGH", "hello", "--url", &url], 0)?;
+    group.site(next).runs(&["get", "THROUGH", "--url", &group.url(next)], 0)?;
+
+    hanging.disks[active].go_on();
+    require!(group.until_whole()? == next, "it took the active part back");
+    until_committed(&load, 10)?;
+    group.judge(next, &load.finish()?)?;
+    Ok(())
+}
+
+#[test]
+fn a_replica_whose_disk_hangs_does_not_become_active_and_follows_again_afterwards() -> Try {
+    let mut chance = Chance::announced("a replica's disk that hangs");
+    let mut hanging = Hanging::formed()?;
+    let group = &hanging.group;
+    let active = group.until_whole()?;
+    let hangs = (active + 1) % 3;
+    let load = Workload::start_returning(group.urls(), 0, &mut chance);
+    until_committed(&load, 10)?;
+    hanging.disks[hangs].hang();
+    wait::until_true("a disk that is overdue", LIMIT, || {
+        group.status(hangs).is_ok_and(|status| status["sync_overdue_ms"].as_u64() > Some(0))
+    })?;
+    until_committed(&load, 10).map_err(|error| group.explained(&error.to_string()))?;
+    let text = group.site(hangs).runs(&["status"], 0)?;
+    require!(text.contains("sync overdue since "), "{text}");
+    let term = group.status(hangs)?["term"].as_u64();
+
+    // It is one of two then, and stays where it is.
+    hanging.group.kill(active)?;
+    let group = &hanging.group;
+    let other = 3 - active - hangs;
+    wait::until_true("one without an active instance", LIMIT, || {
+        group.status(other).is_ok_and(|status| status["active"] == "")
+    })?;
+    let status = group.status(hangs)?;
+    require!(status["role"] == "replica" && status["term"].as_u64() == term, "{status}");
+    hanging.disks[hangs].go_on();
+    hanging.group.until_active(Some(active))?;
+    hanging.group.start(active)?;
+    let at = hanging.group.until_whole()?;
+    hanging.group.judge(at, &load.finish()?)?;
+    Ok(())
+}
+
+#[test]
+fn an_active_whose_log_is_full_hands_over_to_one_that_has_room() -> Try {
+    const SMALL: Instance = 0;
+    let config = "[log]\nextent_bytes = 4194304\nreserve_bytes = 8388608\n";
+    let design = Design { config: config.to_owned(), ..Design::default() };
+    let mut group = Group::plan(&design)?;
+    let bounded = format!("{config}log_bytes_max = 67108864\n");
+    let site = group.site_mut(SMALL);
+    site.config = site.config.replace(config, &bounded);
+    for instance in THREE {
+        group.start(instance)?;
+    }
+    group.until_whole()?;
+    group.make_active(SMALL)?;
+    let mut peer = Peer::begun(group.address(SMALL))?;
+    peer.attach_sender(0, "FULL")?;
+    let body = vec![b'x'; 50_000];
+    let refused = (0..5_000).find(|number| peer.put(0, *number, &body).is_err());
+    require!(refused.is_some(), "5,000 messages of 50 kB fit on 64 MiB");
+    let next = group.until_active(Some(SMALL))?;
+    wait::until_true("a put at the instance that has room", LIMIT, || {
+        let put = Peer::begun(group.address(next)).and_then(|mut peer| {
+            peer.attach_sender(0, "FULL")?;
+            peer.put(0, 0, b"again")
+        });
+        put.is_ok()
+    })?;
+    let said = group.site(SMALL).log();
+    require!(said.matches("TWL4322W").count() == 1, "{said}");
+    Ok(())
+}
