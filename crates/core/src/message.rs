@@ -61,7 +61,9 @@ impl Message {
         if dead_letter.reason == DeadLetterReason::Expired {
             self.header.expires_at = None;
         }
-        self.dead_letter = Some(Box::new(dead_letter));
+        // What an administrator moves is a message like any other, wherever it was before.
+        let is_dead = dead_letter.reason != DeadLetterReason::Moved;
+        self.dead_letter = is_dead.then(|| Box::new(dead_letter));
         self
     }
 }
@@ -91,6 +93,8 @@ pub enum DeadLetterReason {
     Expired = 3,
     /// The consumer declared that it cannot be delivered there (AMQP modified, undeliverable-here).
     Undeliverable = 4,
+    /// An administrator moved it (MOVE QLOCAL): it is no dead letter. 5 is that of a damaged one.
+    Moved = 6,
 }
 
 impl DeadLetterReason {
@@ -102,6 +106,7 @@ impl DeadLetterReason {
             DeadLetterReason::BackoutThreshold => "backout-threshold",
             DeadLetterReason::Expired => "expired",
             DeadLetterReason::Undeliverable => "undeliverable-here",
+            DeadLetterReason::Moved => "moved",
         }
     }
 }

@@ -378,6 +378,7 @@ pub(crate) fn read_dead_letter(reader: &mut Reader<'_>) -> Result<DeadLetter, Re
         2 => DeadLetterReason::BackoutThreshold,
         3 => DeadLetterReason::Expired,
         4 => DeadLetterReason::Undeliverable,
+        6 => DeadLetterReason::Moved,
         _ => return Err(reader.error("an unknown reason")),
     };
     let origin_id = queue(reader)?;

@@ -6,6 +6,7 @@ mod deliveries;
 mod expiry;
 mod filters;
 mod history;
+mod move_messages;
 mod objects;
 mod paging;
 mod puts;
