@@ -33,6 +33,8 @@ pub enum Command {
     Delete(Delete),
     /// CLEAR QLOCAL.
     Clear(Clear),
+    /// MOVE QLOCAL.
+    Move(Move),
     /// STOP CONN.
     StopConnection(StopConnection),
     /// DISPLAY of anything.
@@ -86,6 +88,17 @@ pub struct Delete {
 pub struct Clear {
     /// Its name.
     pub name: String,
+}
+
+/// MOVE QLOCAL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Move {
+    /// The queue that has the messages.
+    pub name: String,
+    /// TOQLOCAL: the queue that gets them.
+    pub to: String,
+    /// TYPE(ADD): also when that has messages.
+    pub add: bool,
 }
 
 /// STOP CONN.

@@ -49,6 +49,17 @@ pub fn execute(target: &mut dyn Target, command: Command) -> Reply {
             let name = clear.name.clone();
             changed(&catalogue::QUEUE_CLEARED, &name, target.clear(clear))
         }
+        Command::Move(order) => {
+            let (from, to) = (order.name.clone(), order.to.clone());
+            match target.move_messages(order) {
+                Ok(counts) => {
+                    let [moved, left] = [counts.moved, counts.left].map(|count| count.to_string());
+                    let message = catalogue::MESSAGES_MOVED.message(&[&moved, &from, &to, &left]);
+                    reply(Outcome::Done, vec![message])
+                }
+                Err(refusal) => reply(Outcome::Failed, vec![catalogue::of_refusal(&refusal)]),
+            }
+        }
         Command::StopConnection(stop) => {
             let (id, there) = (stop.id.to_string(), target.stop_connection(stop));
             match there {

@@ -1,12 +1,12 @@
 //! What a queue manager must answer so that commands can be carried out on it. The node implements
 //! this over the rules; tests implement it over a map.
 
-use towline_core::Refusal;
 use towline_core::object::Definition;
+use towline_core::{Moved, Refusal};
 use towline_types::Time;
 
 use crate::command::{
-    AlterAlias, AlterLocal, AlterModel, Clear, DefineAlias, DefineLocal, DefineModel, Delete,
+    AlterAlias, AlterLocal, AlterModel, Clear, DefineAlias, DefineLocal, DefineModel, Delete, Move,
     QueueManagerChanges, StopConnection,
 };
 
@@ -73,6 +73,11 @@ pub trait Target {
     /// # Errors
     /// Among others `UnknownQueue`, `WrongType`, `ObjectOpen`, `Uncommitted`.
     fn clear(&mut self, command: Clear) -> Result<(), Refusal>;
+    /// MOVE QLOCAL.
+    ///
+    /// # Errors
+    /// Among others `UnknownQueue`, `WrongType`, `NotEmpty`, `PutInhibited`.
+    fn move_messages(&mut self, command: Move) -> Result<Moved, Refusal>;
     /// STOP CONN. False: there is no such connection.
     fn stop_connection(&mut self, command: StopConnection) -> bool;
 }

@@ -51,7 +51,7 @@ pub use record::{RecordError, ReplayError};
 pub use refusal::Refusal;
 pub use request::{
     AutoDefine, Candidate, ConsumerMode, ConsumerSpec, Decision, Filter, FilterKey, Limits, Match,
-    Outcome, PutTarget, Selection, Settlement,
+    Moved, Outcome, PutTarget, Selection, Settlement,
 };
 pub use snapshot::{ImagePlan, Pages, Restored};
 pub use status::{ConnectionStatus, HandleStatus, QueueStatus};

@@ -65,7 +65,9 @@ impl Message {
         if matches!(dead_letter.reason, DeadLetterReason::Expired | DeadLetterReason::Damaged) {
             self.header.expires_at = None;
         }
-        self.dead_letter = Some(Box::new(dead_letter));
+        // What an administrator moves is a message like any other, wherever it was before.
+        let is_dead = dead_letter.reason != DeadLetterReason::Moved;
+        self.dead_letter = is_dead.then(|| Box::new(dead_letter));
         self
     }
 }
@@ -99,6 +101,8 @@ pub enum DeadLetterReason {
     /// Its content is damaged where the log has it. The message keeps that place, so that it is
     /// whole again when the log is repaired; until then consumers get a note.
     Damaged = 5,
+    /// An administrator moved it (MOVE QLOCAL): it is no dead letter.
+    Moved = 6,
 }
 
 impl DeadLetterReason {
@@ -111,6 +115,7 @@ impl DeadLetterReason {
             DeadLetterReason::Expired => "expired",
             DeadLetterReason::Undeliverable => "undeliverable-here",
             DeadLetterReason::Damaged => "message-damaged",
+            DeadLetterReason::Moved => "moved",
         }
     }
 }

@@ -154,6 +154,15 @@ pub enum ConsumerMode {
     Browse,
 }
 
+/// What MOVE QLOCAL did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moved {
+    /// Messages that go to the other queue.
+    pub moved: u64,
+    /// Messages that stay and that nobody has locked.
+    pub left: u64,
+}
+
 /// How a consumer is to be opened.
 #[derive(Clone, Debug)]
 pub struct ConsumerSpec {

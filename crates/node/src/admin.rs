@@ -9,7 +9,7 @@ use towline_admin::target::{
     ConnectionRow, DefinitionRow, HandleRow, OpenInput, QueueManagerRow, QueueStatusRow, Target,
     Usage,
 };
-use towline_core::{ConnectionId, Decision, QueueManager, Refusal};
+use towline_core::{ConnectionId, Decision, Moved, QueueManager, Refusal};
 use towline_types::Time;
 
 use crate::instance::{Chore, ChoreTicket, Connected, Instance, Outbound, Routed};
@@ -76,6 +76,8 @@ impl Instance {
         for decision in decisions {
             self.carry_out_decision(now, decision, journal, out);
         }
+        // What a MOVE left may be away, and another one is not to find it so.
+        self.load_first_pages(journal, out);
         serde_json::to_string(&reply).unwrap_or_default()
     }
 
@@ -250,6 +252,16 @@ impl Target for Administered<'_> {
     fn clear(&mut self, command: mqsc::Clear) -> Result<(), Refusal> {
         let now = self.now;
         self.change(|rules, out| rules.clear(now, &command.name, out))
+    }
+
+    fn move_messages(&mut self, command: mqsc::Move) -> Result<Moved, Refusal> {
+        let (now, mqsc::Move { name, to, add }) = (self.now, command);
+        let mut counts = Moved::default();
+        self.change(|rules, out| {
+            counts = rules.move_messages(now, (&name, &to), add, out)?;
+            Ok(())
+        })?;
+        Ok(counts)
     }
 
     fn stop_connection(&mut self, command: mqsc::StopConnection) -> bool {

@@ -48,6 +48,9 @@ pub const REFUSED_PER_CONSUMER_MAX: usize = 10_000;
 /// A body longer than this goes to the log in chunks of this size.
 pub const BODY_CHUNK_BYTES: usize = 512 * 1024;
 
+/// Messages that one MOVE QLOCAL moves: nothing else happens meanwhile.
+pub const MOVE_MESSAGES_MAX: u64 = 10_000;
+
 /// Length of an extent of the recovery log unless configured otherwise.
 pub const EXTENT_BYTES_DEFAULT: u64 = 64 * 1024 * 1024;
 /// Memory for the indexes of all queues unless configured otherwise.

@@ -4,7 +4,6 @@ const WORDS: &[&str] = &[
     // Verbs.
     "ARCHIVE",
     "BACKUP",
-    "MOVE",
     "PING",
     "RECOVER",
     "REFRESH",

@@ -23,6 +23,8 @@ pub enum Verb {
     Display,
     /// CLEAR
     Clear,
+    /// MOVE
+    Move,
     /// STOP
     Stop,
     /// END, QUIT

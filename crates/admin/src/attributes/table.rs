@@ -59,6 +59,14 @@ pub const VERBS: &[VerbEntry] = &[
         doc: "Removes all messages of a local queue.",
     },
     VerbEntry {
+        verb: Verb::Move,
+        name: "MOVE",
+        synonyms: &[],
+        doc: "Moves the messages of a local queue that nobody has locked to another: TOQLOCAL(name). \
+              TYPE(MOVE), the default: the other one must be empty; TYPE(ADD): behind what it has. \
+              At most 10,000 at a time; the reply says how many are left.",
+    },
+    VerbEntry {
         verb: Verb::Stop,
         name: "STOP",
         synonyms: &[],
@@ -82,7 +90,7 @@ pub const OBJECTS: &[ObjectEntry] = &[
         object: Object::Local,
         name: "QLOCAL",
         synonyms: &["QL"],
-        verbs: &[Verb::Define, Verb::Alter, Verb::Delete, Verb::Display, Verb::Clear],
+        verbs: &[Verb::Define, Verb::Alter, Verb::Delete, Verb::Display, Verb::Clear, Verb::Move],
         doc: "A local queue: it holds messages.",
     },
     ObjectEntry {

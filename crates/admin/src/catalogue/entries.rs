@@ -373,6 +373,10 @@ entries! {
     CONNECTION_STOPPED = "TWL8011I" "Connection {number} is told to close.",
         "STOP CONN was carried out. Open units of work of the connection are rolled back; messages \
          that it did not settle go back to their queues. Its client may connect again.";
+    MESSAGES_MOVED = "TWL8012I" "{count} messages moved from '{queue}' to '{queue}', {left} are left.",
+        "MOVE QLOCAL was carried out and logged. What is left when there is more than one command may \
+         move, or when the other queue takes no more: repeat it. Messages that a consumer has, or \
+         that an open unit of work got, stay and are not counted.";
     CONNECTION_UNKNOWN = "TWL8146E" "Connection {number} does not exist.",
         "STOP CONN was given the number of no connection, or of one that has ended. DISPLAY CONN(*) \
          shows those that are there.";

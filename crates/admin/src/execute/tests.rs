@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use towline_core::object::{
     AliasQueue, Definition, LocalAttributes, LocalQueue, ModelQueue, QueueKind, Stamps,
 };
-use towline_core::{QueueId, Refusal};
+use towline_core::{Moved, QueueId, Refusal};
 use towline_types::Time;
 
 use super::*;
 use crate::command::{
     AlterAlias, AlterLocal, AlterModel, Clear, DefineAlias, DefineLocal, DefineModel, Delete,
-    LocalChanges, QueueManagerChanges, StopConnection,
+    LocalChanges, Move, QueueManagerChanges, StopConnection,
 };
 use crate::reply::Shown;
 use crate::target::{
@@ -94,6 +94,11 @@ impl Target for Fake {
                 each(HandleRow { queue, connection, input, browse, output });
             }
         });
+    }
+
+    fn move_messages(&mut self, command: Move) -> Result<Moved, Refusal> {
+        self.local(&command.name)?;
+        Ok(Moved { moved: 3, left: u64::from(command.add) })
     }
 
     fn stop_connection(&mut self, command: StopConnection) -> bool {
@@ -302,6 +307,17 @@ fn handles_are_shown_by_queue_and_by_connection() {
     assert!(text.contains("INPUT(SHARED)") && !text.contains("BROWSE"), "{text}");
     let chosen = "DIS QS(*) TYPE(HANDLE) WHERE(OUTPUT EQ NO)";
     assert_eq!(run_script(&mut target, chosen).replies[0].rows.len(), 2);
+}
+
+#[test]
+fn a_move_says_how_many_went_and_how_many_are_left() {
+    let mut target = Fake::new();
+    run(&mut target, "DEF QL(A)");
+    let text = "MOVE QLOCAL(A) TOQLOCAL(B) TYPE(ADD)\nMOVE QL(X) TOQLOCAL(B)";
+    let reply = run_script(&mut target, text);
+    let said = "TWL8012I: 3 messages moved from 'A' to 'B', 1 are left.";
+    assert_eq!(reply.replies[0].to_text(), said);
+    assert_eq!(reply.failed, 1);
 }
 
 #[test]

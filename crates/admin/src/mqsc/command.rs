@@ -12,7 +12,7 @@ use crate::attributes::{
 };
 use crate::command::{
     AliasChanges, AlterAlias, AlterLocal, AlterModel, Clear, Command, Condition, Define,
-    DefineModel, Delete, Display, LocalChanges, NamePattern, ObjectType, Operator,
+    DefineModel, Delete, Display, LocalChanges, Move, NamePattern, ObjectType, Operator,
     QueueManagerChanges, Selection, StopConnection, Subject,
 };
 
@@ -75,6 +75,7 @@ pub(super) fn command((clauses, end): (Vec<Clause>, usize)) -> Result<Command, F
             Some(extra) => Err(unknown_clause(extra, object, &[])),
             None => Ok(Command::Clear(Clear { name })),
         },
+        Verb::Move => move_messages(name, &rest, end),
         Verb::Display | Verb::Stop | Verb::End => unreachable!("these were dealt with above"),
     }
 }
@@ -347,6 +348,32 @@ fn delete(name: String, rest: &Rest) -> Result<Command, Fault> {
         }
     }
     Ok(Command::Delete(Delete { name, object, purge: purge.unwrap_or(false) }))
+}
+
+fn move_messages(name: String, rest: &Rest, end: usize) -> Result<Command, Fault> {
+    let (mut to, mut add) = (None, None);
+    for clause in &rest.clauses {
+        match clause.name.as_str() {
+            "TOQLOCAL" if to.is_none() => to = Some(full_name(clause.value()?)?),
+            "TYPE" if add.is_none() => {
+                let given = clause.value()?;
+                add = match given.text.as_str() {
+                    "MOVE" => Some(false),
+                    "ADD" => Some(true),
+                    other => {
+                        let message = format!("TYPE: {other} is not one of MOVE, ADD");
+                        return Err(Fault::new(given.position, message));
+                    }
+                };
+            }
+            "TOQLOCAL" | "TYPE" => {
+                return Err(Fault::new(clause.position, format!("{} stands twice", clause.name)));
+            }
+            _ => return Err(unknown_clause(clause, rest.object, &["TOQLOCAL", "TYPE"])),
+        }
+    }
+    let Some(to) = to else { return Err(Fault::new(end, "MOVE needs TOQLOCAL(name)")) };
+    Ok(Command::Move(Move { name, to, add: add.unwrap_or(false) }))
 }
 
 fn stop(head: &Clause, rest: &Rest) -> Result<Command, Fault> {

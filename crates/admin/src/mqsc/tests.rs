@@ -169,6 +169,8 @@ fn faults_name_line_column_and_what_was_meant() {
     refused("DEF QL(A) MAXDEPTH(-1)", 1, 20, "not a number");
     refused("DEF QL(A) PUT(ENABLE)", 1, 15, "one of ENABLED, DISABLED; did you mean ENABLED?");
     refused("DEF QL(A) PUT", 1, 14, "PUT needs a value");
+    refused("MOVE QL(A)", 1, 11, "MOVE needs TOQLOCAL(name)");
+    refused("MOVE QL(A) TOQLOCAL(B) TYPE(ALL)", 1, 29, "ALL is not one of MOVE, ADD");
     refused("STOP CONN(A)", 1, 11, "A is not the number of a connection");
     refused("STOP QL(A)", 1, 6, "STOP does not take QL; expected CONN");
     refused("DIS QS(A) TYPE(HANDLE) UNCOM", 1, 24, "UNCOM is not an attribute of HANDLE");

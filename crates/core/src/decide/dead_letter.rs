@@ -59,6 +59,19 @@ impl QueueManager {
         facts: &mut dyn LazyFacts,
     ) -> bool {
         let Some(to) = self.dead_letter_target(from, spot, reason) else { return false };
+        self.move_to(now, (from, spot), to, reason, facts);
+        true
+    }
+
+    /// Moves a message to a queue that is usable for it.
+    pub(crate) fn move_to(
+        &mut self,
+        now: Time,
+        (from, spot): (QueueId, Spot),
+        to: QueueId,
+        reason: DeadLetterReason,
+        facts: &mut dyn LazyFacts,
+    ) {
         let new_sequence = self.next_sequence();
         let queue = self.queue_mut(from);
         let dead_letter = Box::new(DeadLetter {
@@ -80,7 +93,6 @@ impl QueueManager {
             self.queue_mut(to).totals.puts += 1;
             self.reap(from);
         }
-        true
     }
 
     /// Takes a message from one queue and puts it on another.
@@ -128,7 +140,8 @@ impl QueueManager {
             DeadLetterReason::Rejected
             | DeadLetterReason::Expired
             | DeadLetterReason::Undeliverable
-            | DeadLetterReason::Damaged => "",
+            | DeadLetterReason::Damaged
+            | DeadLetterReason::Moved => "",
         };
         [backout_queue, self.limits.dead_letter_queue.as_str()]
             .into_iter()
@@ -136,7 +149,7 @@ impl QueueManager {
             .find_map(|name| self.usable_target(from, spot, reason, name))
     }
 
-    fn usable_target(
+    pub(crate) fn usable_target(
         &self,
         from: QueueId,
         spot: Spot,

@@ -8,6 +8,7 @@ mod dead_letter;
 mod define;
 mod get;
 mod leave;
+mod move_messages;
 mod open;
 mod put;
 mod settle;

@@ -379,6 +379,7 @@ pub(crate) fn read_dead_letter(reader: &mut Reader<'_>) -> Result<DeadLetter, Re
         3 => DeadLetterReason::Expired,
         4 => DeadLetterReason::Undeliverable,
         5 => DeadLetterReason::Damaged,
+        6 => DeadLetterReason::Moved,
         _ => return Err(reader.error("an unknown reason")),
     };
     let origin_id = queue(reader)?;

@@ -115,7 +115,8 @@ fn dead_letter() -> impl Strategy<Value = DeadLetter> {
         Just(DeadLetterReason::Rejected),
         Just(DeadLetterReason::BackoutThreshold),
         Just(DeadLetterReason::Expired),
-        Just(DeadLetterReason::Undeliverable)
+        Just(DeadLetterReason::Undeliverable),
+        Just(DeadLetterReason::Moved)
     ];
     (reason, name(), any::<(u32, u64)>()).prop_map(|(reason, origin, (id, at))| DeadLetter {
         reason,

@@ -7,6 +7,7 @@ mod expiry;
 mod filters;
 mod given_up;
 mod history;
+mod move_messages;
 mod objects;
 mod paging;
 mod puts;

@@ -6,6 +6,7 @@
 
 mod containers;
 mod decide;
+mod defaults;
 mod holdings;
 mod image;
 mod units;
@@ -13,8 +14,6 @@ mod units;
 use std::collections::{HashMap, VecDeque};
 
 use slab::Slab;
-use towline_core::command::{Define, DefineModel, LocalChanges};
-use towline_core::object::QueueKind;
 use towline_core::{
     Body, ConnectionId, ConsumerId, Decision, Durability, Effect, Fact, Limits, MessageSequence,
     Outputs, PageRequest, PutTarget, QueueId, QueueManager, RecordError, SetAside, Unreadable,
@@ -562,46 +561,5 @@ impl Instance {
             }
         };
         out.routed.push(Routed { connection, response });
-    }
-}
-
-impl Instance {
-    /// Names of all objects.
-    pub fn object_names(&self) -> impl Iterator<Item = &str> {
-        self.rules.definitions().map(|definition| definition.name())
-    }
-
-    /// Defines a local queue that every new queue manager has.
-    pub fn define_default_queue(
-        &mut self,
-        now: Time,
-        name: &str,
-        description: &str,
-        journal: &dyn Journal,
-        out: &mut Outbound,
-    ) {
-        let changes =
-            LocalChanges { description: Some(description.to_owned()), ..LocalChanges::default() };
-        let define = Define { name: name.to_owned(), replace: false, like: None, changes };
-        let defined = self.rules.define_local(now, &define, &mut self.decision);
-        assert!(defined.is_ok(), "a default queue was refused: {defined:?}");
-        self.carry_out(now, None, journal, out);
-    }
-
-    /// Defines a model queue that every new queue manager has.
-    pub fn define_default_model(
-        &mut self,
-        now: Time,
-        name: &str,
-        kind: QueueKind,
-        journal: &dyn Journal,
-        out: &mut Outbound,
-    ) {
-        let changes = LocalChanges::default();
-        let define = Define { name: name.to_owned(), replace: false, like: None, changes };
-        let model = DefineModel { define, kind: Some(kind) };
-        let defined = self.rules.define_model(now, &model, &mut self.decision);
-        assert!(defined.is_ok(), "a default model was refused: {defined:?}");
-        self.carry_out(now, None, journal, out);
     }
 }

@@ -1,0 +1,84 @@
+//! MOVE QLOCAL: what is moved, in which order, and what stays.
+
+use towline_types::limits;
+
+use super::rig::Rig;
+use crate::object::LocalChanges;
+use crate::{Moved, Refusal};
+
+fn moved(rig: &mut Rig, from: &str, to: &str, add: bool) -> Result<Moved, Refusal> {
+    let now = rig.now;
+    let counts = rig.core.move_messages(now, (from, to), add, &mut rig.decision)?;
+    rig.carry_out();
+    rig.sync();
+    Ok(counts)
+}
+
+fn two_queues() -> Rig {
+    let mut rig = Rig::new();
+    rig.define("A");
+    rig.define("B");
+    rig
+}
+
+#[test]
+fn what_is_available_is_moved_in_order_and_is_no_dead_letter() {
+    let mut rig = two_queues();
+    rig.put_persistent("A", "locked");
+    let consumer = rig.consumer("A", 1);
+    assert_eq!(rig.delivered(), ["locked"]);
+    rig.put_persistent("A", "one");
+    rig.put("A", "two");
+    rig.put_persistent("A", "three");
+    rig.sync();
+    let counts = moved(&mut rig, "A", "B", false).unwrap();
+    assert_eq!(counts, Moved { moved: 3, left: 0 });
+    assert_eq!(rig.core.queue_status("A").unwrap().depth, 1, "what a consumer has stays");
+    rig.close(consumer, false);
+    rig.consumer("B", 10);
+    let deliveries = rig.dispatch();
+    let texts: Vec<String> = deliveries.iter().map(|delivery| rig.text(delivery)).collect();
+    assert_eq!(texts, ["one", "two", "three"]);
+    assert!(deliveries.iter().all(|delivery| delivery.dead_letter.is_none()));
+}
+
+#[test]
+fn a_queue_with_messages_is_a_target_only_when_they_are_added() {
+    let mut rig = two_queues();
+    rig.put_persistent("A", "new");
+    rig.put_persistent("B", "old");
+    rig.sync();
+    assert!(matches!(moved(&mut rig, "A", "B", false), Err(Refusal::NotEmpty { .. })));
+    assert_eq!(moved(&mut rig, "A", "B", true).unwrap().moved, 1);
+    rig.consumer("B", 10);
+    assert_eq!(rig.delivered(), ["old", "new"]);
+    assert!(moved(&mut rig, "A", "A", true).is_err());
+    assert!(moved(&mut rig, "A", "NONE", true).is_err());
+}
+
+#[test]
+fn a_target_takes_what_fits_and_the_rest_is_counted_and_stays() {
+    let mut rig = Rig::new();
+    rig.define("A");
+    let changes = LocalChanges { depth_max: Some(2), ..LocalChanges::default() };
+    rig.define_with("B", changes).unwrap();
+    for number in 0..5 {
+        rig.put_persistent("A", &format!("{number}"));
+    }
+    rig.sync();
+    let counts = moved(&mut rig, "A", "B", false).unwrap();
+    assert_eq!(counts, Moved { moved: 2, left: 3 });
+    rig.consumer("A", 10);
+    assert_eq!(rig.delivered(), ["2", "3", "4"]);
+}
+
+#[test]
+fn one_command_moves_a_bounded_number() {
+    let mut rig = two_queues();
+    for _ in 0..limits::MOVE_MESSAGES_MAX + 3 {
+        rig.put("A", "x");
+    }
+    let counts = moved(&mut rig, "A", "B", false).unwrap();
+    assert_eq!(counts, Moved { moved: limits::MOVE_MESSAGES_MAX, left: 3 });
+    assert_eq!(moved(&mut rig, "A", "B", true).unwrap(), Moved { moved: 3, left: 0 });
+}
