@@ -13,6 +13,7 @@ use crate::format::{extent_name, image_name};
 use crate::log::{Log, Urgency};
 use crate::offline;
 use crate::options::{EXTENT_BYTES_MIN, Options};
+use crate::record::CHECK_BYTES;
 use crate::testing::{LOG_ID, Record, Watch, append, recover, start};
 use crate::{Begin, Recovery, ReplayError};
 
@@ -212,7 +213,7 @@ fn extents_before_a_gap_that_no_image_needs_are_left_over_and_go_when_nothing_in
     assert_eq!(report.findings, checked.findings, "a start finds what the check found");
     let log = start(&disk, options(), &Watch::new());
     // A message may live there still, and then it is kept.
-    let body = BodyLocation { lsn: Lsn(ends[0].0 - 60_000), bytes: 60_000 };
+    let body = BodyLocation { lsn: Lsn(ends[0].0 - 60_000 - CHECK_BYTES as u64), bytes: 60_000 };
     assert_eq!(log.read(body).unwrap(), vec![0; 60_000]);
     log.reclaim(Lsn(EXTENT_BYTES_MIN)).unwrap();
     assert!(!memory.files().contains_key(&extent_name(0)));
