@@ -2,7 +2,6 @@
 //!
 //! Not here: which ones (the daemon says so).
 
-use towline_core::Refusal;
 use towline_core::command::{Define, DefineModel, LocalChanges};
 use towline_core::object::QueueKind;
 use towline_types::Time;
