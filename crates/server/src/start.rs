@@ -258,6 +258,7 @@ impl Back<'_> {
         let options = self.home.options(options(self.config));
         let recovery = Recovery::open(Arc::clone(&disk), options, self.new_id);
         let mut recovery = recovery.map_err(StartError::Log)?;
+        crate::name::note(self.home.data(), self.name)?;
         if let Some(committed) = self.known {
             recovery.yield_upto(committed);
         }

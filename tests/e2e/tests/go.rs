@@ -19,8 +19,16 @@ macro_rules! scenarios {
 }
 
 scenarios! {
-    put_get settle_modes outcomes credit drain concurrent selector message_too_big large dynamic
-    idle_connection
+    put_get settle_modes outcomes credit drain concurrent selector large dynamic idle_connection
+}
+
+#[test]
+fn message_too_big() -> Try {
+    let site = Site::open()?;
+    let daemon = site.start()?;
+    site.mqsc("DEFINE QLOCAL('GO.BIG') MAXMSGL(4194304)")?;
+    program::run(program::go("message_too_big", &daemon.url(), &[])?)?;
+    daemon.stop()
 }
 
 #[test]

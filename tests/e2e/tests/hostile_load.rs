@@ -63,11 +63,13 @@ fn a_thousand_connections_that_never_log_in_end_in_time_and_cost_little() -> Try
     let grown = daemon.resident_bytes()?.saturating_sub(before.0);
     require!(grown < 64 << 20, "{grown} bytes for a thousand silent connections");
     let end = Instant::now() + LIMIT;
-    for peer in &mut silent {
+    for (number, peer) in (10..).zip(&mut silent) {
+        // Those that wait for others to be cut take longer than a client may be silent.
+        round_trip(&mut plain, number)?;
         let left = end.saturating_duration_since(Instant::now());
         require!(peer.is_hung_up(left), "a silent connection is still open after {LIMIT:?}");
     }
-    round_trip(&mut plain, 100)?;
+    round_trip(&mut plain, 1_010)?;
     wait::until_true("descriptors given back", LIMIT, || {
         daemon.descriptors().is_ok_and(|count| count <= before.1 + 8)
     })?;

@@ -240,7 +240,7 @@ fn twenty_takeovers_in_a_row_lose_nothing() -> Try {
     let mut left = left.collect::<Try<Vec<_>>>()?;
     left.sort();
     let own = |name: &str| format!("{name}-{:016x}", rounds + 1);
-    let wanted = [own("epoch"), own("log"), "room".into()];
+    let wanted = [own("epoch"), own("log"), "name".into(), "room".into()];
     require!(left == wanted, "more is left than the last one's: {left:?}");
     Ok(())
 }
@@ -290,7 +290,8 @@ fn an_instance_that_shares_with_nobody_has_the_files_it_always_had() -> Try {
     for entry in fs::read_dir(&site.data)? {
         left.push(entry?.file_name());
     }
-    if left != ["log"] {
+    left.sort();
+    if left != ["log", "name"] {
         fail!("{left:?}");
     }
     Ok(())

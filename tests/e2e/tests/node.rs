@@ -38,7 +38,7 @@ fn outcomes() -> Try {
 
 #[test]
 fn refusals_leave_the_connection_alone() -> Try {
-    passes_on("DEFINE QLOCAL('KNOWN')", "refusals", &[])
+    passes_on("DEFINE QLOCAL('KNOWN') MAXMSGL(4194304)", "refusals", &[])
 }
 
 #[test]
