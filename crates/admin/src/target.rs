@@ -76,7 +76,7 @@ pub trait Target {
     /// MOVE QLOCAL.
     ///
     /// # Errors
-    /// Among others `UnknownQueue`, `WrongType`, `NotEmpty`, `PutInhibited`.
+    /// Among others `UnknownQueue`, `WrongType`, `PutInhibited`, `BadAttribute`.
     fn move_messages(&mut self, command: Move) -> Result<Moved, Refusal>;
     /// STOP CONN. False: there is no such connection.
     fn stop_connection(&mut self, command: StopConnection) -> bool;

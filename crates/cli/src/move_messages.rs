@@ -44,6 +44,10 @@ pub(crate) fn run(arguments: &Move) -> Result<(), Failure> {
     mover.bar.finish_and_clear();
     let Mover { mut client, receiver, moved, .. } = mover;
     if let Err(error) = ended {
+        if matches!(error, Error::Refused { .. }) {
+            // In order, or what was sent ahead to this command would count as failed deliveries.
+            client.close_receiver(&receiver).and_then(|()| client.close()).ok();
+        }
         let why = Failure::from(error);
         return Err(Failure::Failed(format!("{}; {} before that", why.reason(), said(moved))));
     }

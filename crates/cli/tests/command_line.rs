@@ -165,6 +165,22 @@ fn a_target_that_takes_no_more_keeps_the_rest_on_the_source_without_a_backout() 
 }
 
 #[test]
+fn what_was_sent_ahead_to_a_move_that_is_refused_counts_no_backout() {
+    let daemon = Daemon::start();
+    let define = "DEFINE QLOCAL(FULL) MAXDEPTH(5)\nDEFINE QLOCAL(SB)\n\
+                  DEFINE QLOCAL(R) BOTHRESH(1) BOQNAME(SB)";
+    towline(&["mqsc", "--data", daemon.data()]).write_stdin(define).assert().success();
+    let lines: String = (0..300).map(|number| format!("{number}\n")).collect();
+    towline(&["put", "R", "--lines", "--data", daemon.data()])
+        .write_stdin(lines)
+        .assert()
+        .success();
+    daemon.run(&["move", "R", "FULL", "--transaction", "50"]).code(1);
+    daemon.run(&["browse", "SB"]).code(3);
+    assert_eq!(daemon.json(&["get", "R", "--all"]).len(), 295);
+}
+
+#[test]
 fn a_queue_is_not_moved_onto_itself_by_its_alias() {
     let daemon = Daemon::start();
     daemon.text(&["mqsc", "-c", "DEFINE QALIAS(OTHER.NAME) TARGET(DEV.QUEUE.1)"]);

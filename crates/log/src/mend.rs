@@ -282,6 +282,11 @@ impl Mender<'_> {
         let Some(mut link) = scan.link else { return Ok(Err("nothing whole lies before it")) };
         let (mut place, mut proven) = (scan.place, Vec::new());
         while place < until {
+            if place.offset >= self.identity.extent_bytes {
+                // The batch before filled its extent to the end.
+                place = Place { sequence: place.sequence + 1, offset: BLOCK_BYTES as u64 };
+                continue;
+            }
             let Some(there) = self.take(place) else {
                 let behind = Place { sequence: place.sequence + 1, offset: BLOCK_BYTES as u64 };
                 if behind <= until && !proven.is_empty() {

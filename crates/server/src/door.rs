@@ -293,7 +293,10 @@ impl Door {
         consumer: Option<ConsumerId>,
         error: &LogError,
     ) -> SetAside {
-        let (place, lasts) = (error.to_string(), error.is_damage());
+        // Whoever calls has looked where the body is now: a place that the log does not hold any more
+        // is lost, as when an extent was removed by hand.
+        let lasts = error.is_damage() || matches!(error, LogError::Gone { .. });
+        let place = error.to_string();
         if !lasts {
             log(&BODY_UNREADABLE, &[&place]);
         }

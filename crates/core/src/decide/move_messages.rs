@@ -27,7 +27,8 @@ impl QueueManager {
     /// locked, in their order. `add`: also when there are messages in `to`.
     ///
     /// # Errors
-    /// `UnknownQueue`, `WrongType`, `NotEmpty`, `PutInhibited`; `BadAttribute` when both are one queue.
+    /// `UnknownQueue`, `WrongType`, `PutInhibited`; `BadAttribute` when both are one queue, or the
+    /// target has messages and `add` is not said.
     /// When the target takes no more, what it took is moved.
     pub fn move_messages(
         &mut self,
@@ -47,7 +48,8 @@ impl QueueManager {
             return Err(Refusal::PutInhibited(to.to_owned()));
         }
         if !add && there.depth() > 0 {
-            return Err(Refusal::NotEmpty { queue: to.to_owned(), depth: there.depth() });
+            let why = format!("'{to}' has {} messages; TYPE(ADD) moves behind them", there.depth());
+            return Err(Refusal::BadAttribute { attribute: "TOQLOCAL", why });
         }
         if self.queue_mut(source).definition.kind == QueueKind::TemporaryDynamic {
             let why = "a temporary queue belongs to its connection".to_owned();

@@ -48,7 +48,7 @@ fn a_queue_with_messages_is_a_target_only_when_they_are_added() {
     rig.put_persistent("A", "new");
     rig.put_persistent("B", "old");
     rig.sync();
-    assert!(matches!(moved(&mut rig, "A", "B", false), Err(Refusal::NotEmpty { .. })));
+    assert!(matches!(moved(&mut rig, "A", "B", false), Err(Refusal::BadAttribute { .. })));
     assert_eq!(moved(&mut rig, "A", "B", true).unwrap().moved, 1);
     rig.consumer("B", 10);
     assert_eq!(rig.delivered(), ["old", "new"]);

@@ -101,6 +101,19 @@ fn a_damaged_batch_comes_back_from_a_copy_and_from_another_instance() {
     }
 }
 
+/// The batch before it filled its extent to the end, so the walk stands behind that end.
+#[test]
+fn a_damaged_batch_at_the_beginning_of_an_extent_comes_back() {
+    let original = written();
+    let target = copy(&original);
+    let at = places(&original)[0];
+    assert_eq!(at, BLOCK_BYTES, "the extent begins with a batch");
+    target.change(&extent_name(1), |file| file[at + 100] ^= 4);
+    let report = mended(&target, &copy(&original));
+    assert!(report.left.is_empty() && report.mended.len() == 1, "{report:?}");
+    assert_eq!(extents(&target), extents(&original));
+}
+
 #[test]
 fn what_the_source_has_damaged_too_stays_and_is_said() {
     let original = written();
