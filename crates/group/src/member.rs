@@ -187,6 +187,8 @@ pub struct Member {
     /// What must be durable before this member may vote, once it is known: an index that a leader
     /// said was committed, and the leader's term.
     catch_up_to: Option<(u64, u64)>,
+    /// A leader's term, and up to where this process acknowledged to it that the logs are the same.
+    agreed: (u64, u64),
     awaiting: VecDeque<Awaiting>,
     /// Messages of a new leader that wait for the place of the first batch of its term.
     held: Option<Vec<RaftMessage>>,
@@ -282,6 +284,7 @@ impl Member {
             options,
             kept,
             catch_up_to: None,
+            agreed: (0, 0),
             awaiting: VecDeque::new(),
             held: None,
             proposed: VecDeque::new(),

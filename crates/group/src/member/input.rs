@@ -106,6 +106,11 @@ impl Member {
                 self.catch_up_to = None;
                 out.keep = Some(self.kept);
             }
+            MessageType::MsgHeartbeat => {
+                // What its leader counts as acknowledged may have been so by another log, of which this
+                // one has as many batches, and others: an older one that was put back.
+                inner.commit = inner.commit.min(self.agreed_with(inner.term));
+            }
             MessageType::MsgAppend if !self.kept.may_vote && inner.term >= self.raw.raft.term => {
                 self.catch_up_to.get_or_insert((inner.commit, inner.term));
             }
@@ -115,21 +120,26 @@ impl Member {
         drop(self.raw.step(inner));
     }
 
-    /// A process that is back may have a shorter log than it once acknowledged, and whatever copy
-    /// was on its way to it is over.
+    /// Up to where this process has acknowledged that its log is the one of this term's leader, or knows
+    /// it to be committed.
+    fn agreed_with(&self, term: u64) -> u64 {
+        let (of, index) = self.agreed;
+        if of == term { index.max(self.committed) } else { self.committed }
+    }
+
+    /// A process that is back may have another log than it had when it acknowledged, shorter or not: what
+    /// it acknowledges from now on counts. Whatever copy was on its way to it is over.
     fn peer_opened(&mut self, peer: MemberId, last_index: u64) {
         if self.role != Role::Leader {
             return;
         }
         let Some(progress) = self.raw.raft.mut_prs().get_mut(peer.0) else { return };
         let copying = progress.state == ProgressState::Snapshot;
-        if progress.matched > last_index {
-            progress.matched = 0;
-            progress.become_probe();
-        } else if copying {
+        progress.matched = 0;
+        if copying {
             self.raw.report_snapshot(peer.0, SnapshotStatus::Failure);
         } else {
-            self.raw.report_unreachable(peer.0);
+            progress.become_probe();
         }
         let last = self.raw.raft.raft_log.last_index();
         self.opened_at.insert(peer, last);

@@ -170,12 +170,21 @@ impl Member {
                 !is_acknowledgement(&message) || message.index <= self.durable || message.term == 0,
                 "what is acknowledged is durable"
             );
+            if is_acknowledgement(&message) {
+                self.agrees(message.term, message.index);
+            }
             for entry in message.entries.iter_mut() {
                 let lsn = self.raw.store().lsn(entry.index).unwrap_or_default();
                 entry.context = Bytes::copy_from_slice(&lsn.0.to_le_bytes());
             }
             out.send.push((MemberId(message.to), Message { inner: message }));
         }
+    }
+
+    /// What is acknowledged here is the leader's, batch by batch.
+    fn agrees(&mut self, term: u64, index: u64) {
+        let (of, before) = self.agreed;
+        self.agreed = if of == term { (of, before.max(index)) } else { (term, index) };
     }
 
     fn order_fetches(&mut self, out: &mut Output) {

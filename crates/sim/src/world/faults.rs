@@ -160,6 +160,11 @@ impl World {
         if !self.others_are_sound(node) || self.nodes[node].copying {
             return;
         }
+        // An older log and an older hard state of one copy, put back with no start between them, are a
+        // whole data folder put back: that is not recognised, and not promised to be.
+        if self.nodes[node].process.is_none() && self.nodes[node].disk.forgot() {
+            return;
+        }
         let copy = self.nodes[node].older.clone();
         if older.is_some() && copy.is_none() {
             return;
@@ -171,7 +176,9 @@ impl World {
             (_, _) => self.nodes[node].disk.lose_log(),
         }
         let owed = self.committed.len() as u64;
-        self.nodes[node].owes = self.nodes[node].disk.forgot().then_some(owed);
+        if self.nodes[node].disk.forgot() {
+            self.nodes[node].owes = Some(owed);
+        }
         tell!(self, "{node}: forgets ({older:?}), owes {owed}");
         if ran {
             let after = self.dice.below(self.plan.restart_after_us);

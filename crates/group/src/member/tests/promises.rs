@@ -92,6 +92,41 @@ fn a_heartbeat_that_shows_a_lost_acknowledgement_takes_the_vote_away_durably() {
 }
 
 #[test]
+fn a_heartbeat_commits_nothing_in_a_log_that_its_sender_was_not_told_of() {
+    // Five batches of an older log: the leader was told of as many, and they were others.
+    let owing = Kept { may_vote: false, ..noted(1) };
+    let mut member = alone(owing, 5);
+    let mut out = Output::default();
+    let of_four = RaftMessage { commit: 4, ..RaftMessage::default() };
+    member.step(Time(2), message(MessageType::MsgHeartbeat, 2, 4, of_four.clone()), &mut out);
+    assert_eq!(member.committed(), 1, "it only knows what was noted");
+    let behind_three = RaftMessage { index: 3, log_term: 1, commit: 3, ..RaftMessage::default() };
+    member.step(Time(3), message(MessageType::MsgAppend, 2, 4, behind_three), &mut out);
+    member.step(Time(4), message(MessageType::MsgHeartbeat, 2, 4, of_four), &mut out);
+    assert_eq!(member.committed(), 3, "and what it has acknowledged itself");
+}
+
+#[test]
+fn what_a_member_acknowledged_on_an_earlier_connection_counts_no_more() {
+    let mut trio = Trio::formed(33);
+    let leader = trio.run_until_leader();
+    let peer = (leader + 1) % 3;
+    (0..3).for_each(|_| trio.propose(leader, b"something"));
+    trio.run(Duration::from_millis(600));
+    let acknowledged = |trio: &Trio| {
+        let progress = trio.member(leader).progress();
+        progress.peers.iter().find(|other| other.id == id(peer)).unwrap().acknowledged
+    };
+    let last = trio.member(leader).last();
+    assert_eq!(acknowledged(&trio), last.end);
+    // As long as before, as it says: that may be another log.
+    trio.input(leader, Input::PeerOpened(id(peer), last.index));
+    assert_eq!(acknowledged(&trio), Lsn::ZERO);
+    trio.run(Duration::from_millis(20));
+    assert_eq!(acknowledged(&trio), last.end, "it is asked at once");
+}
+
+#[test]
 fn a_member_whose_log_became_shorter_votes_again_only_when_it_has_all_again() {
     let mut trio = Trio::formed(21);
     let leader = trio.run_until_leader();
