@@ -165,7 +165,7 @@ impl Mover {
     /// The outcomes of what was put after the refused message must not count for the next unit.
     fn hear_all_refusals(&mut self, most: usize) {
         let settled = |mover: &mut Mover| mover.client.settle_to(mover.sender, 0).is_ok();
-        // Each one is told once; a link that ended tells its end for ever.
+        // Each one is reported once; a link that ended tells its end for ever.
         let _ = (0..=most).any(|_| settled(self));
     }
 

@@ -404,7 +404,7 @@ fn without_a_name_a_client_on_loopback_puts_and_gets_and_does_not_administer() {
     }
     let shown = daemon.text(&["mqsc", "-c", "DISPLAY QUEUE(*)"]);
     assert!(!shown.contains("PLANTED"), "{shown}");
-    // A name proves nothing where there is nobody to compare with.
+    // A name proves nothing where there is no user to compare with.
     let named = daemon.url.replace("amqp://", "amqp://alice@");
     for mechanism in ["plain", "scram"] {
         let mut login = towline(&["get", "DEV.QUEUE.1", "--url", &named, "--sasl", mechanism]);

@@ -159,7 +159,7 @@ pub enum ConsumerMode {
 pub struct Moved {
     /// Messages that go to the other queue.
     pub moved: u64,
-    /// Messages that stay and that nobody has locked.
+    /// Messages that stay and are not locked.
     pub left: u64,
 }
 

@@ -97,7 +97,7 @@ pub(crate) fn tell(shared: &Arc<Shared>) {
     }
 }
 
-/// Enters that the disk gives no further extent, or no more of the newest one. Why is told when it is
+/// Enters that the disk gives no further extent, or no more of the newest one. Why is reported when it is
 /// not that the disk is full, and not what was told last.
 fn refuse(shared: &Shared, error: io::Error, told: &mut Option<io::ErrorKind>) {
     let mut state = shared.state();

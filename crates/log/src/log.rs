@@ -311,7 +311,7 @@ impl Log {
 
     /// Ends the log as if a write had failed, but the listener is not told: nothing becomes durable any
     /// more, whatever the disk still answers, and those that wait for it go on with
-    /// [`LogError::Failed`]. For a process that begins again, and must not wait for a disk that hangs.
+    /// [`LogError::Failed`]. For a process that re-executes itself, and must not wait for a disk that hangs.
     pub fn give_up(&self) {
         let shared = self.shared();
         shared.state().phase = Phase::Failed;

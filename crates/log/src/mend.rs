@@ -30,7 +30,7 @@ use crate::recover::table::{self, TailVerdict};
 
 /// Batches before one in flight with it that are tried when its header is lost.
 const UNSYNCED_TRIED: u32 = 4_096;
-/// Bytes copied at a time when a whole extent is brought back.
+/// Bytes copied at a time when a whole extent is copied back.
 const COPY_BYTES: u64 = 4 * 1024 * 1024;
 
 /// What was done to a log.

@@ -1,4 +1,4 @@
-//! Messages that could not be read from the log: each is told once, and counted.
+//! Messages that could not be read from the log: each is reported once, and counted.
 //!
 //! Not here: what becomes of them (`towline_core::SetAside`).
 //!

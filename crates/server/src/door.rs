@@ -285,7 +285,7 @@ impl Door {
         self.with_inner(|inner| look(&mut inner.instance))
     }
 
-    /// The body of a message could not be read: it is set aside, or whoever wanted it is told. What
+    /// The body of a message could not be read: it is set aside, or the client that wanted it is notified. What
     /// became of it comes back.
     pub(crate) fn unreadable(
         &self,
@@ -293,7 +293,7 @@ impl Door {
         consumer: Option<ConsumerId>,
         error: &LogError,
     ) -> SetAside {
-        // Whoever calls has looked where the body is now: a place that the log does not hold any more
+        // The caller has looked where the body is now: a place that the log does not hold any more
         // is lost, as when an extent was removed by hand.
         let lasts = error.is_damage() || matches!(error, LogError::Gone { .. });
         let place = error.to_string();

@@ -217,7 +217,7 @@ pub(crate) async fn reclaim(door: Arc<Door>, images: Arc<Images>, policy: Policy
     }
 }
 
-/// How often a failure that lasts is told again: it is tried every second.
+/// How often a failure that lasts is reported again: it is tried every second.
 const TOLD_AGAIN: Duration = Duration::from_secs(600);
 
 /// That housekeeping fails, told when it begins to, and now and then while it lasts.

@@ -26,7 +26,7 @@ use crate::config::{LimitsConfig, ListenerConfig};
 use crate::users::Users;
 pub(crate) use gate::Gate;
 
-/// The version of this program, as it is told to peers, clients and people. One string that stands in
+/// The version of this program, as it is reported to peers, clients and people. One string that stands in
 /// the program as such: the compiler is not to make numbers of it, and the test of mixed versions
 /// changes it there.
 pub(crate) fn build() -> &'static str {
@@ -72,7 +72,7 @@ impl Doorman {
     /// The rules of a TCP listener.
     ///
     /// # Errors
-    /// When a mechanism is unknown, or the listener could let nobody in, or more than it was told to.
+    /// When a mechanism is unknown, or the listener could admit no client, or more than it was told to.
     pub(crate) fn new(
         queue_manager: &str,
         listener: &ListenerConfig,
@@ -201,7 +201,7 @@ fn mechanism(name: &str) -> Result<Mechanism, String> {
 /// What a listener offers: what it names, or all that can let somebody in there.
 ///
 /// # Errors
-/// What is wrong and what to do: a mechanism that could let nobody in, or that would let in more than
+/// What is wrong and what to do: a mechanism that could admit no client, or that would let in more than
 /// the configuration says.
 fn mechanisms(listener: &ListenerConfig, users: &Users) -> Result<Vec<Mechanism>, String> {
     let loopback = listener.address.ip().is_loopback();
@@ -255,7 +255,7 @@ fn mechanisms(listener: &ListenerConfig, users: &Users) -> Result<Vec<Mechanism>
     Ok(offered)
 }
 
-/// What to do where there is nobody to compare a password with.
+/// What to do where there is no user to compare a password with.
 fn no_users(users: &Users) -> &'static str {
     if users.is_named() {
         "no user stands in the users file; make one with `towline user NAME --file FILE`, or set \

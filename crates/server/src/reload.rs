@@ -3,7 +3,7 @@
 //!
 //! Not here: who asks for it; certificates between instances (`link::rotation`).
 //!
-//! Invariant: what cannot be used leaves in force what was read before, and is told.
+//! Invariant: what cannot be used leaves in force what was read before, and is reported.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -79,7 +79,7 @@ impl Users {
         Users { known, named: true, comparing, salt_secret: None }
     }
 
-    /// Whether there is nobody to compare a password with.
+    /// Whether there is no user to compare a password with.
     pub(crate) fn is_empty(&self) -> bool {
         self.known().by_name.is_empty()
     }

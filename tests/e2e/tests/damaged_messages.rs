@@ -1,5 +1,5 @@
 //! A damaged byte of the log costs one message, which nobody passes over in silence: it is set aside on
-//! the dead-letter queue, or the client is told. Runs the commands of docs/guides/damaged-log.md.
+//! the dead-letter queue, or the client is notified. Runs the commands of docs/guides/damaged-log.md.
 //!
 //! Not here: damage that a start finds (`log_damage.rs`), pages and images (`deep_damage.rs`).
 

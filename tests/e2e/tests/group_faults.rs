@@ -103,7 +103,7 @@ fn an_instance_that_is_told_to_end_while_it_begins_again_ends_in_order() -> Try 
         let lost = || group.site(isolated).log().matches("TWL4204W").count();
         let before = lost();
         group.net()?.isolate(isolated);
-        // It says so, lets its clients go, and begins again: for a moment nothing waits for signals.
+        // It says so, lets its clients go, and re-executes itself: for a moment nothing waits for signals.
         wait::until_true("the end of its time", GO_ON_MAX, || lost() > before)?;
         wait::pause(Duration::from_millis(chance.within(0, 200)));
         group.daemon(isolated)?.terminate()?;

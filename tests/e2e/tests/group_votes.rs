@@ -1,5 +1,5 @@
 //! An instance whose log is not the one for which it made its promises gives no vote: it was replaced, an
-//! older copy of it was put back, or its hard state is an older one. So nobody is elected who lacks what
+//! older copy of it was put back, or its hard state is an older one. So no instance is elected who lacks what
 //! was acknowledged, and everything is there when an instance comes back that has it.
 
 use std::fs;
@@ -114,7 +114,7 @@ fn texts(from: u32, count: u32) -> Vec<String> {
     (from..from + count).map(|number| format!("message {number}")).collect()
 }
 
-/// Nobody is elected for so long.
+/// No instance is elected for so long.
 fn nobody_is_elected(group: &Group, of: &[Instance]) -> Try {
     let until = std::time::Instant::now() + NOBODY_FOR;
     while std::time::Instant::now() < until {

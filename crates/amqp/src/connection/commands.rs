@@ -132,7 +132,7 @@ impl Connection {
     }
 
     /// The outcome of a delivery of ours that came unsettled came to nothing (its transaction was
-    /// rolled back, 4.4.2): the delivery stays open, and its next outcome is told.
+    /// rolled back, 4.4.2): the delivery stays open, and its next outcome is reported.
     pub fn reopen_outgoing(&mut self, link: LinkId, key: u64) {
         if let Some(session) = session_of(&mut self.sessions, link) {
             session.reopen_outgoing(link, key);

@@ -201,7 +201,7 @@ impl Sections {
     }
 
     /// The content in the standard's order: a footer that came before its body goes behind it, so
-    /// that whoever gets the message can read it.
+    /// that any receiver can read it.
     #[must_use]
     pub fn in_order(&self, message: &Bytes) -> Payload {
         let (start, end) = (self.content_start(), message.len());

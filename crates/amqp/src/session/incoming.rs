@@ -230,7 +230,7 @@ impl Receiving {
         self.go_on(id, (partial, payload), more, unfinished)
     }
 
-    /// Adds a frame's payload to its delivery, which waits for `more` or is told. What the link does
+    /// Adds a frame's payload to its delivery, which waits for `more` or is reported. What the link does
     /// not take is counted and dropped, so that its end can be refused and the link stays; a
     /// delivery without an end detaches the link.
     fn go_on(

@@ -1,5 +1,5 @@
 //! A message whose content cannot be read: it is set aside where an operator finds it, or stays and
-//! the client is told. It is never passed over in silence.
+//! the client is notified. It is never passed over in silence.
 //!
 //! Not here: finding it out, and getting an intact copy from elsewhere. The message keeps the place
 //! of its content wherever it goes: when the log is repaired, it is whole.

@@ -244,7 +244,7 @@ impl Block {
 
     /// Makes this what it holds, and yields the rest, if it is too long for one block, as the one
     /// behind it. Each half keeps the pins of its messages, and both go on counting versions where
-    /// this one was: whoever still writes a page of it finds that it says too little.
+    /// this one was: a writer that still writes a page of it finds that it says too little.
     pub(crate) fn refill(&mut self, mut sheet: Sheet) -> Option<Block> {
         let mut pins = std::mem::take(&mut self.pins);
         let version = self.version;

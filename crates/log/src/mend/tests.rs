@@ -78,7 +78,7 @@ fn a_damaged_batch_comes_back_from_a_copy_and_from_another_instance() {
     let batches = places(&original);
     assert!(batches.len() > 10);
     for source in [copy(&original), other_instance(&original)] {
-        // The header's fields, its checksum, records, padding that nobody reads.
+        // The header's fields, its checksum, records, padding that no code reads.
         for byte in [0, 5, 9, 14, 20, 29, 33, 41, 3_000] {
             for count in [1, 3] {
                 let target = copy(&original);

@@ -1,7 +1,7 @@
 //! Dynamic nodes: what a peer may wish for one, and what it is promised (AMQP 3.5.9, 3.5.10).
 //!
 //! There is one promise, delete-on-close: a queue that was made for a link goes when that link is
-//! closed, whoever else has it open. The other lifetimes are understood, and answered with this one:
+//! closed, whichever other connections have it open. The other lifetimes are understood, and answered with this one:
 //! the answer says what is true. Wishes that are not understood are not repeated.
 
 use towline_amqp::codec::{Map, OwnedValue, Value};

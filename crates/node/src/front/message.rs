@@ -19,7 +19,7 @@ const BATCH_FORMAT: u32 = 0x8001_3700;
 ///
 /// # Errors
 /// `amqp:decode-error` when the message is not well formed, or has no section at all (3.2): it would
-/// fail whoever gets it. `amqp:not-implemented` for a batch, and for a topic.
+/// fail its receiver. `amqp:not-implemented` for a batch, and for a topic.
 pub(super) fn from_payload(
     now: Time,
     payload: &Payload,

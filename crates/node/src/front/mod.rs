@@ -69,7 +69,7 @@ pub struct Front {
     address: String,
     default_model: Arc<str>,
     elsewhere: Option<Arc<Elsewhere>>,
-    /// Why this connection is not served; it is told so after the login.
+    /// Why this connection is not served; its client is informed after the login.
     unserved: Option<Error>,
     user: Option<Arc<str>>,
     logged_in: bool,
@@ -147,7 +147,7 @@ impl Front {
         }
     }
 
-    /// One that cannot be served: it logs in as everywhere, and is told why and closed then, with a
+    /// One that cannot be served: it logs in as everywhere, and is given the reason and closed then, with a
     /// condition at which libraries connect anew. Nothing is ever asked of the instance.
     #[must_use]
     pub fn turning_away(options: FrontOptions, why: &str, now: Time) -> Front {

@@ -45,7 +45,7 @@ pub(crate) fn copy_pause(failed: u32) -> Duration {
     }
 }
 
-/// Begins again, with the sockets that listen; what `about` says is known then. When that
+/// Re-executes the program, with the sockets that listen; what `about` says is known then. When that
 /// fails the process ends, after `last`: whoever watches it starts it.
 pub(crate) fn begin_again(sockets: &Sockets, about: Next, last: impl FnOnce()) -> ! {
     let mut arguments = std::env::args_os();

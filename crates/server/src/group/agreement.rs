@@ -37,7 +37,7 @@ pub(super) fn terms(config: &Config, group: &GroupConfig, extent_bytes: u64) -> 
 
 /// What was kept by the process before, read by this one. That a vote was given counts; for which
 /// number does not: a version that numbered the members as its file listed them may have meant another
-/// member. A vote in a term before the start is given to nobody again, which costs at most one
+/// member. A vote in a term before the start is given to no member again, which costs at most one
 /// election.
 pub(super) fn of_process_before(kept: Kept) -> Kept {
     Kept { vote: kept.vote.map(|_| NOBODY), ..kept }

@@ -20,7 +20,7 @@ use super::{KIND_CONDITION, peer_of, switch};
 use crate::link::{FrameBody, Peer};
 use crate::logging::log as say;
 
-/// How often it is told, and how long it counts.
+/// How often it is reported, and how long it counts.
 const TELL_INTERVAL: Duration = Duration::from_millis(500);
 const TOLD_MAX: Duration = Duration::from_secs(3);
 /// The log must be full for so long: one that is only short of an image has room a moment later.

@@ -1,6 +1,6 @@
 //! An instance that lags so far behind that the log it needs is gone gets a copy: the active one sends
 //! image, pages and extents straight from its files; the other one makes a log of them beside its own
-//! and begins again, which puts it in the place of that (`swap`).
+//! and re-executes itself, which puts it in the place of that (`swap`).
 //!
 //! ```text
 //! giver to taker: a copy (`towline_log::backup`); taker to giver, when all is checked and synced: '+'
@@ -139,7 +139,7 @@ impl Write for Patient {
     }
 }
 
-/// Gets a copy from a peer, to be put in the place of this instance's log when the caller begins again.
+/// Gets a copy from a peer, to be put in the place of this instance's log when the caller re-executes itself.
 ///
 /// # Errors
 /// Why not, in words for the operator: the log is as it was.

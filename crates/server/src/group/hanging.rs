@@ -1,6 +1,6 @@
 //! What the process of an instance does that led and whose disk does not answer.
 //!
-//! It cannot begin again: a program is executed only when all other threads are gone, and those that wait
+//! It cannot re-execute itself: a program is executed only when all other threads are gone, and those that wait
 //! for the disk do not go; and a start would wait for the disk as well. So it stays until the disk
 //! answers: its clients are told to go, and new ones are relayed to the instance that is active then.
 //!
@@ -26,7 +26,7 @@ pub(super) fn wait_for_disk(
 ) {
     let (driver, folders) = (Arc::clone(&opened.driver), [data.join("log"), data.to_owned()]);
     let goodbye = std::thread::Builder::new().name("goodbye".into()).spawn(move || {
-        // Whoever is inside comes out when the log was given up.
+        // Its holder leaves when the log was given up.
         if let Some(door) = driver.door() {
             door.end();
         }

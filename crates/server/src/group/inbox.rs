@@ -30,7 +30,7 @@ pub(crate) struct GroupInbox {
 }
 
 /// A message for the member. Only its own messages come from a peer: what another member promised is
-/// believed from nobody else, whatever the numbers in the message say.
+/// believed from no other peer, whatever the numbers in the message say.
 fn message_of(peer: Peer, body: &Bytes) -> Result<Message, String> {
     let message = Message::decode(body).map_err(|error| error.to_string())?;
     let (said, known) = (message.from(), member_of(peer));

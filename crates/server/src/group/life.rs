@@ -19,7 +19,7 @@ pub(super) enum Life {
     Copying,
     /// It followed, and its disk does not answer: it neither hears nor stands until it does.
     Stalled,
-    /// It led, and its disk does not answer: it begins again when it does.
+    /// It led, and its disk does not answer: it re-executes itself when it does.
     Hanging,
     /// It begins again before anything goes on.
     Over,
@@ -81,7 +81,7 @@ impl Life {
         };
         match before {
             Life::Following | Life::Leading | Life::Stalled => true,
-            // What follows the copy, or the disk's answer, is that it begins again.
+            // What follows the copy, or the disk's answer, is that it re-executes itself.
             Life::Copying | Life::Hanging | Life::Over => false,
         }
     }

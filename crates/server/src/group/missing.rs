@@ -27,7 +27,7 @@ struct Seen<'a> {
     trouble: String,
 }
 
-/// Why nobody is active, as far as this instance knows.
+/// Why no instance is active, as far as this instance knows.
 pub(super) fn why(driver: &Driver) -> String {
     let leader = driver.group().leader.map(peer_of);
     if let Some(name) = leader.and_then(|leader| driver.names().get(leader)) {

@@ -6,7 +6,7 @@
 //! again), [`handed`] (its listening sockets), [`copy`] (a log that lags too far is replaced), [`holds`]
 //! (what is kept for it until it has caught up), [`switch`] and [`socket`] (what administrators ask for),
 //! [`condition`] (disks that hang or are full), [`preferred`] (who shall be active), [`agreement`] (what the
-//! instances must have in common), [`missing`] (why nobody is active), [`elsewhere`] (where clients find
+//! instances must have in common), [`missing`] (why no instance is active), [`elsewhere`] (where clients find
 //! it), [`status`],
 //! [`run`] (all of it in order).
 //!

@@ -132,7 +132,7 @@ enum Ended {
     Again(Next),
 }
 
-/// What the program that begins again is told.
+/// What the re-executed program is given.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Next {
     /// Copies that could not be had, one after the other.
@@ -269,7 +269,7 @@ impl Attending<'_> {
                 serve_as_active(&mut self.tasks, config, opened, (&door, &self.view));
             }
             Event::Over(Over::LeadsNoMore) => {
-                // Who comes now is served by the program that begins again.
+                // Who comes now is served by the re-executed program.
                 accepting.abort_all();
                 if let Some(door) = opened.driver.door() {
                     // Unless it handed over, they were not told.
@@ -319,13 +319,13 @@ impl Attending<'_> {
         let hand_over = Arc::clone(driver);
         let handed = tokio::task::spawn_blocking(move || switch::hand_over(&hand_over, None)).await;
         if !matches!(handed, Ok(Ok(()))) {
-            // Nobody takes over: clients are told all the same.
+            // No instance takes over: clients are told all the same.
             door.end();
         }
         self.goodbye().await;
     }
 
-    /// The connections were told to end: waits until all of them did, but not for ever. It keeps nobody
+    /// The connections were told to end: waits until all of them did, but not for ever. It keeps no client
     /// else waiting: another instance is active.
     async fn goodbye(&self) {
         let ended = wait_until(GOODBYE_MAX, || self.admission.connections() == 0).await;

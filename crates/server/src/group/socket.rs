@@ -114,7 +114,7 @@ impl GroupSocket {
         match serde_json::from_str(line) {
             Err(error) => refused(format!("this is not understood: {error}")),
             Ok(Ask::Status) => {
-                // One that lost the active part has a door until it begins again.
+                // One that lost the active part has a door until it re-executes itself.
                 let door = self.driver.door().filter(|_| self.driver.leads());
                 let status = door.map(|door| door.status());
                 (json!({ "ok": { "group": self.view.group(), "status": status } }), None)

@@ -4,7 +4,7 @@
 //! ```text
 //! the process that takes the copy      copy/log is whole and synced
 //!                                      group-state: may not vote          (synced)
-//!                                      copy/log -> log.new                (folder synced), begins again
+//!                                      copy/log -> log.new                (folder synced), re-executes itself
 //! the next start                       log      -> log.replaced
 //!                                      log.new  -> log                    (folder synced), opens the log
 //!                                      log.replaced, copy are removed

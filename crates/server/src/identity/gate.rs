@@ -33,7 +33,7 @@ pub(crate) struct Gate {
     pub(super) attempts: Arc<Attempts>,
     /// No answer waits longer: the client's time to log in would be over.
     pub(super) wait_max: Duration,
-    /// `None` on the local socket, where nobody needs to guess.
+    /// `None` on the local socket, where passwords are not guessed.
     pub(super) address: Option<IpAddr>,
     pub(super) clock: Clock,
     pub(super) tried: Mutex<Option<Tried>>,
@@ -43,9 +43,9 @@ pub(crate) struct Gate {
 pub(super) struct Tried {
     user: String,
     mechanism: Mechanism,
-    /// How long its answer waits; taken by whoever waits.
+    /// How long its answer waits; taken by the task that waits.
     wait: Duration,
-    /// What must be compared before there is an answer; taken by whoever waits for it.
+    /// What must be compared before there is an answer; taken by the task that waits for it.
     comparison: Option<Comparison>,
 }
 

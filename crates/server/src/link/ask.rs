@@ -2,7 +2,7 @@
 //! wants to know before its log is replaced or its vote forced.
 //!
 //! Not here: what follows from the answers (the command). Invariants: no connection for frames is made,
-//! so nothing is told to any member; no answer is waited for longer than [`ANSWER_MAX`].
+//! so nothing is reported to any member; no answer is waited for longer than [`ANSWER_MAX`].
 
 use std::io;
 use std::sync::Arc;

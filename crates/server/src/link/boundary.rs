@@ -8,7 +8,7 @@ use bytes::BytesMut;
 use towline_amqp::frame::{FrameKind, encode};
 use towline_amqp::types::{Close, Error, Performative, condition};
 
-/// Bytes by which a frame is told from a protocol header, and its size is known.
+/// Bytes by which a frame is distinguished from a protocol header, and its size is known.
 const SIZE_BYTES: usize = 4;
 const HEADER: &[u8; SIZE_BYTES] = b"AMQP";
 /// Bytes of a protocol header, and the least of a frame.

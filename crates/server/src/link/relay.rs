@@ -9,7 +9,7 @@
 //! A relay follows the active: when the instance that it leads to is active no more, the client is let
 //! go, for nothing of its connection can go on elsewhere, and an instance that hangs would keep it for
 //! ever. One that has not spoken is joined to the new active instead. When a group has no active
-//! instance, the client is not kept waiting longer than a fail-over takes: it is told so
+//! instance, the client is not kept waiting longer than a fail-over takes: it is informed
 //! ([`Here::turn_away`]), and can try another address.
 //!
 //! Not here: who is active; redirecting clients that ask for it (the active does, see `group::elsewhere`).
@@ -67,7 +67,7 @@ pub(crate) trait Here: Send + Sync + 'static {
     /// Serves a client to its end, elsewhere; returns when it has been handed over.
     fn serve(&self, client: Accepted) -> impl Future<Output = ()> + Send;
 
-    /// Tells a client, after its login, that nobody serves it here now, and why; the same.
+    /// Tells a client, after its login, that no instance serves it here now, and why; the same.
     fn turn_away(&self, client: Accepted) -> impl Future<Output = ()> + Send;
 
     /// Whether the group has a leader, so that waiting makes sense although it does not serve yet.

@@ -2,7 +2,7 @@
 //!
 //! A binding term that differs is a reason to refuse the connection: the group would number its
 //! members differently, or one instance could not take what another one decides. Another term that
-//! differs is told, and the connection stands: it could be changed on one instance after the other.
+//! differs is reported, and the connection stands: it could be changed on one instance after the other.
 //!
 //! Not here: what the terms are (`group::agreement`), the bytes around them (`hello`). Invariant: the
 //! text of a refusal names both values, and is the same at both ends.

@@ -1,13 +1,13 @@
 //! The same thing is not told again and again: first at once, then at most once a minute.
 //!
-//! Not here: what is told, and the clock. Invariant: at most [`TOLD_MAX`] things are remembered.
+//! Not here: what is reported, and the clock. Invariant: at most [`TOLD_MAX`] things are remembered.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// Between two times that the same thing is told.
+/// Between two times that the same thing is reported.
 const PAUSE: Duration = Duration::from_secs(60);
 /// Things remembered: who reaches the port can make up as many as it likes.
 const TOLD_MAX: usize = 256;
@@ -37,7 +37,7 @@ impl Throttle {
         if told.len() >= TOLD_MAX {
             told.retain(|_, last| now.saturating_duration_since(last.at) < PAUSE);
             if told.len() >= TOLD_MAX {
-                // All of them of this minute: nothing more is told before there is room.
+                // All of them of this minute: nothing more is reported before there is room.
                 return None;
             }
         }

@@ -10,7 +10,7 @@
 //! Not here: the sockets; how a connection learns that it gives way (`Place::gives_way` tells its task).
 //!
 //! Invariants: pending and connected ones never pass their bounds; never more than `limits` say wait;
-//! an address whose queue is full keeps nobody else from waiting.
+//! an address whose queue is full keeps no other client from waiting.
 
 #[cfg(test)]
 mod tests;

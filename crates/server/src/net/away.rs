@@ -1,4 +1,4 @@
-//! A client that nobody serves here now: it logs in as everywhere, and is told why and closed then.
+//! A client that no instance serves here now: it logs in as everywhere, and is given the reason and closed then.
 //!
 //! A client must have an answer to what it asks for, or it waits until it loses patience; and libraries
 //! that know other addresses try them at a close with `amqp:connection:forced`, not at a failed login.
@@ -26,7 +26,7 @@ const INPUT_BYTES_MAX: usize = 256 * 1024;
 /// (AMQP 2.7.1, MIN-MAX-FRAME-SIZE).
 const WHY_CHARACTERS_MAX: usize = 300;
 
-/// Why nobody is served here, asked anew for each client.
+/// Why no client is served here, asked anew for each client.
 pub(crate) struct Away {
     pub(crate) clock: Clock,
     pub(crate) why: Box<dyn Fn() -> String + Send + Sync>,

@@ -318,7 +318,7 @@ impl AcceptingSocket {
 }
 
 /// A place for a client from `address` (`None`: the local socket), which may take a while; that there
-/// is none is told.
+/// is none is reported.
 pub(crate) async fn admit(admission: &Arc<Admission>, address: Option<IpAddr>) -> Option<Place> {
     match admission.admit(address) {
         Ok(Admitted::Now(place)) => Some(place),

@@ -54,13 +54,13 @@ impl LocalAccess {
     pub(crate) fn right_of(self, uid: u32) -> LocalRight {
         match self.group {
             _ if uid == self.uid || uid == ROOT => LocalRight::Owner,
-            // Nobody else can open it.
+            // No other user can open it.
             Some(_) => LocalRight::Member,
             None => LocalRight::None,
         }
     }
 
-    /// Gives the socket and its folder the modes that let in whom it should, and nobody else.
+    /// Gives the socket and its folder the modes that let in whom it should, and no other user.
     pub(crate) fn open_to(self, socket: &Path) -> io::Result<()> {
         let mode = if self.group.is_some() { 0o660 } else { 0o600 };
         if let Some(group) = self.group {

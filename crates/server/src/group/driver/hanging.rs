@@ -55,12 +55,12 @@ impl Driver {
         self.disk.overdue.lock().clone()
     }
 
-    /// Whether this instance leads, and is not about to begin again.
+    /// Whether this instance leads, and is not about to re-execute itself.
     pub(crate) fn leads(&self) -> bool {
         self.door.get().is_some() && self.picture().role == Role::Leader
     }
 
-    /// Whether this instance is brought a copy; not, while the lock is not to be had.
+    /// Whether this instance gets a copy; not, while the lock is not to be had.
     pub(crate) fn is_copying(&self) -> bool {
         self.core.try_lock_for(LOOK_MAX).is_some_and(|core| core.life == Life::Copying)
     }
@@ -84,7 +84,7 @@ impl Driver {
     }
 
     fn stall(&self) {
-        // Whoever holds it may wait for the disk, and then nothing goes out of this instance anyway.
+        // Its holder may wait for the disk, and then nothing goes out of this instance anyway.
         let Some(mut core) = self.core.try_lock_for(LOOK_MAX) else { return };
         if core.life != Life::Leading {
             core.life.stalls(true);

@@ -96,7 +96,7 @@ final class Refusals {
       Bed.fails(
           JMSRuntimeException.class,
           () -> context.createProducer().send(context.createTopic("PRICES"), "lost?"));
-      // A reply may be wanted at a topic of the one who asks: that is for whoever answers.
+      // A reply may be wanted at a topic of the one who asks: that is for the responder.
       TextMessage message = context.createTextMessage("to a queue");
       message.setJMSReplyTo(context.createTopic("ANSWERS"));
       context.createProducer().send(context.createQueue("ORDERS"), message);
