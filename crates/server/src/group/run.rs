@@ -34,12 +34,11 @@ use crate::housekeeping;
 use crate::link::relay::Reception;
 use crate::link::{self, LinkSettings, Links, Peer, StreamPurpose};
 use crate::logging::log as say;
-use crate::net::{Admission, ListenerKind, Listening};
+use crate::net::{Admission, ListenerKind, Listening, drain};
 use crate::refused::RunError;
 use crate::reload::{self, Reload};
 use crate::run::{
-    GOODBYE_MAX, LocalEvent, Process, RunArgs, listen, listen_locally, local_kind, until_stop,
-    wait_until, welcome,
+    LocalEvent, Process, RunArgs, listen, listen_locally, local_kind, until_stop, welcome,
 };
 use crate::signals::Signals;
 
@@ -325,12 +324,10 @@ impl Attending<'_> {
         self.goodbye().await;
     }
 
-    /// The connections were told to end: waits until all of them did, but not for ever. It keeps no client
-    /// else waiting: another instance is active.
+    /// The clients got their close: waits while connections end. Meanwhile no client is accepted here.
     async fn goodbye(&self) {
-        let ended = wait_until(GOODBYE_MAX, || self.admission.connections() == 0).await;
-        if !ended {
-            let left = self.admission.connections();
+        let left = drain(|| self.admission.connections()).await;
+        if left > 0 {
             tracing::info!(left, "connections that did not end in time are cut");
         }
     }
