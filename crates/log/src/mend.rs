@@ -44,18 +44,19 @@ pub struct MendReport {
     pub bytes: u64,
 }
 
-/// Mends the log in `folder`, which no process uses, from another log folder.
+/// Mends the log in `folder`, which no process uses, from another log folder. Of extents that are
+/// missing before the oldest one that is there, those from the oldest `wanted` one on are brought back.
 ///
 /// # Errors
 /// [`LogError`]: one of them cannot be read, is of another log, or a write failed.
 pub fn mend_from_log(
     folder: &Path,
-    from: &Path,
+    (from, wanted): (&Path, &[u64]),
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<MendReport, LogError> {
     let target: Arc<dyn Disk> = Arc::new(LinuxDisk::open(folder)?);
     let source: Arc<dyn Disk> = Arc::new(LinuxDisk::read_only(from)?);
-    mend(&target, &source, progress)
+    mend(&target, (&source, wanted), progress)
 }
 
 /// Mends the log in `folder`, which no process uses, from the newest point of a backup.
@@ -64,12 +65,12 @@ pub fn mend_from_log(
 /// As [`mend_from_log`]; the backup cannot be read.
 pub fn mend_from_backup(
     folder: &Path,
-    from: &Path,
+    (from, wanted): (&Path, &[u64]),
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<MendReport, BackupError> {
     let source = Backup::look(from)?.newest_log()?;
     let target: Arc<dyn Disk> = Arc::new(LinuxDisk::open(folder)?);
-    Ok(mend(&target, &source, progress)?)
+    Ok(mend(&target, (&source, wanted), progress)?)
 }
 
 /// [`mend_from_log`] of any disks.
@@ -78,7 +79,7 @@ pub fn mend_from_backup(
 /// As [`mend_from_log`].
 pub fn mend(
     target: &Arc<dyn Disk>,
-    source: &Arc<dyn Disk>,
+    (source, wanted): (&Arc<dyn Disk>, &[u64]),
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<MendReport, LogError> {
     let empty = || LogError::Options { what: "there is no log to take from" };
@@ -88,7 +89,7 @@ pub fn mend(
     let identity = from.identity();
     let mut report = MendReport::default();
     let mut mender = Mender { target, from: &from, identity, report: &mut report };
-    mender.extents()?;
+    mender.extents(wanted)?;
     let folder = Folder::list(target.as_ref())?;
     let Some(mut files) = Files::of(target, &folder)? else { return Ok(report) };
     match files.check(target.as_ref(), ..) {
@@ -124,12 +125,14 @@ struct Proven {
 
 impl Mender<'_> {
     /// Brings back extents that are gone, and headers of extents that are damaged.
-    fn extents(&mut self) -> Result<(), LogError> {
+    fn extents(&mut self, wanted: &[u64]) -> Result<(), LogError> {
         let folder = Folder::list(self.target.as_ref())?;
         let (Some(&first), Some(&last)) = (folder.extents.first(), folder.extents.last()) else {
             return Ok(());
         };
-        for sequence in first..=last {
+        // And those between, so that there is no gap.
+        let oldest = wanted.iter().copied().min().map_or(first, |wanted| wanted.min(first));
+        for sequence in oldest..=last {
             let what = if folder.extents.contains(&sequence) {
                 if !self.header_is_damaged(sequence)? {
                     continue;
@@ -185,19 +188,34 @@ impl Mender<'_> {
         file.sync_data()
     }
 
-    /// Whether the source's extent goes between its neighbours here.
+    /// Whether the source's extent goes between its neighbours here. Where those are missing too, the
+    /// source has what lies between: each batch names the one before it.
     fn continues(&self, sequence: u64) -> bool {
-        let here = |sequence| self.target.open(&extent_name(sequence)).ok();
-        let ends = |file: Arc<dyn DiskFile>, sequence| self.ends(file.as_ref(), sequence);
-        let Some((first, last)) =
-            self.from.file(sequence).ok().and_then(|file| ends(file, sequence))
-        else {
+        let Some((first, mut last)) = self.ends_there(sequence) else { return false };
+        let before = sequence.checked_sub(1).and_then(|before| self.ends_here(before));
+        if before.is_some_and(|(_, before)| before.checksum != first.previous) {
             return false;
-        };
-        let before = sequence.checked_sub(1).and_then(|it| ends(here(it)?, it));
-        let behind = here(sequence + 1).and_then(|file| ends(file, sequence + 1));
-        before.is_some_and(|(_, before)| before.checksum == first.previous)
-            && behind.is_some_and(|(behind, _)| behind.previous == last.checksum)
+        }
+        for next in sequence + 1..=self.from.last() {
+            if let Some((behind, _)) = self.ends_here(next) {
+                return behind.previous == last.checksum;
+            }
+            match self.ends_there(next) {
+                Some((behind, end)) if behind.previous == last.checksum => last = end,
+                Some(_) | None => return false,
+            }
+        }
+        false
+    }
+
+    /// The first and the last whole batch of an extent in this log.
+    fn ends_here(&self, sequence: u64) -> Option<(BatchHeader, BatchHeader)> {
+        self.ends(self.target.open(&extent_name(sequence)).ok()?.as_ref(), sequence)
+    }
+
+    /// The same in the source.
+    fn ends_there(&self, sequence: u64) -> Option<(BatchHeader, BatchHeader)> {
+        self.ends(self.from.file(sequence).ok()?.as_ref(), sequence)
     }
 
     /// The first and the last whole batch of an extent.

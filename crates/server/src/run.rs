@@ -24,6 +24,7 @@ use crate::net::{
 use crate::refused::RunError;
 use crate::reload::{self, Reload};
 use crate::signals::{Event, Signals};
+use crate::start::Wishes;
 use crate::{
     clerk, defaults, descriptors, fetcher, hint, housekeeping, logging, pager, shared_folder, start,
 };
@@ -50,8 +51,16 @@ pub struct RunArgs {
     pub standby: bool,
     /// Added to each sync of the log, for experiments.
     pub log_sync_delay: Duration,
+    /// Start although extents with live messages are gone: they are set aside when their turn comes.
+    pub without_missing_extents: bool,
     /// How this program was called, for the commands to try that are printed after `ready`.
     pub program: String,
+}
+
+impl RunArgs {
+    pub(crate) fn wishes(&self) -> Wishes {
+        Wishes { sync_delay: self.log_sync_delay, without_missing: self.without_missing_extents }
+    }
 }
 
 /// What the process as a whole has, whichever way it serves.
@@ -104,7 +113,7 @@ pub fn run(args: &RunArgs) -> Result<(), RunError> {
     signals.starting(&args.name);
     let home = shared_folder::enter(args, &mut config)?;
     let start::Opened { door, fetches, page_requests, chores, images } =
-        start::open(&args.name, &home, &config, args.log_sync_delay, clock).map_err(|error| {
+        start::open(&args.name, &home, &config, args.wishes(), clock).map_err(|error| {
             RunError::Start {
                 name: args.name.as_str().into(),
                 data: args.data.as_path().into(),

@@ -154,8 +154,8 @@ entries! {
          Commit more often, or give the log more room.";
     LOG_LEFT_OVER = "TWL2040W" "Older extents were left in the recovery log: {finding}.",
         "A call that was to give them back had failed. They are given back when no message in them \
-         lives; nothing is to be done. If extents were removed by hand, messages in those are gone: \
-         see TWL2014E.";
+         lives; nothing is to be done. If extents with live messages were removed by hand, TWL2060E \
+         follows.";
     LOG_EXTENT_REFUSED = "TWL2041E" "No further extent of the recovery log can be made: {reason}.",
         "It is tried again five times a second. What is ready is used first, then puts are refused. \
          Nothing acknowledged is lost. Look at the rights of the log folder and at the disk.";
@@ -168,6 +168,18 @@ entries! {
         "The disk does not give back what was written, and there is no dead-letter queue that can \
          take the message: name one (ALTER QMGR DEADQ) that exists, is PUT(ENABLED) and not full. \
          Each consumer that comes to the message is closed with an error. See the guide damaged-log.";
+
+    MESSAGES_MISSING = "TWL2060E" "Extents of the recovery log are missing, and {count} messages are in \
+                                   them: {extents}.",
+        "The number behind each extent is that of its messages, or parts of large ones. The files were \
+         removed by hand, or the file system lost them. The queue manager does not start rather than \
+         lose messages. Put the files back; or run 'towline log repair --from' a backup of this instance; \
+         in a group, 'towline instance replace' has the log copied anew. To give these messages up, \
+         start once with --without-missing-extents. See the guide damaged-log.";
+    MESSAGES_GIVEN_UP = "TWL2061W" "Started without {count} messages, whose extents of the recovery log \
+                                    are missing: {extents}.",
+        "--without-missing-extents was given. When the turn of such a message comes it is set aside as \
+         damaged (TWL2050E, TWL2051E). Start without the option from now on.";
 
     LOGIN_REFUSED = "TWL3003W" "Login from {address} as '{user}' with {mechanism} was refused.",
         "Wrong password, unknown user, or not welcome here without one. The client cannot see which \

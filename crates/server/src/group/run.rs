@@ -94,9 +94,8 @@ pub(crate) fn run(
     floating.clear();
     signals.starting(&args.name);
     sockets.close_unless_settled(START_MAX);
-    let opened =
-        start::open(&args.name, &args.data, (config, group, this), args.log_sync_delay, clock)
-            .map_err(refused)?;
+    let opened = start::open(&args.name, &args.data, (config, group, this), args.wishes(), clock)
+        .map_err(refused)?;
     let opened = Arc::new(opened);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -24,7 +24,7 @@ use crate::images::Images;
 use crate::link::Peer;
 use crate::logging::log as say;
 use crate::shared_folder::Home;
-use crate::start::{self, Found, StartError};
+use crate::start::{self, Found, StartError, Wishes};
 
 /// A replica, and what its threads need.
 pub(crate) struct Opened {
@@ -55,7 +55,7 @@ pub(crate) fn open(
     name: &str,
     data: &Path,
     (config, group, this): (&Config, &GroupConfig, Peer),
-    sync_delay: Duration,
+    wishes: Wishes,
     clock: Clock,
 ) -> Result<Opened, StartError> {
     let id = log_id(name, &group.name);
@@ -63,7 +63,7 @@ pub(crate) fn open(
     let kept_file = KeptFile::of(data);
     let read_back = |known| {
         let home = Home::single(data);
-        start::bring_back(name, &home, config, sync_delay, (id, Some(known)))
+        start::bring_back(name, &home, config, wishes, (id, Some(known)))
     };
     let Promised { kept, held, found } = promised(data, &kept_file, read_back)?;
     let Found { restart, recovery, pages, status, marker, disk, .. } = found;
