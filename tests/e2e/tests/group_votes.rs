@@ -131,6 +131,17 @@ fn nobody_is_elected(group: &Group, of: &[Instance]) -> Try {
     Ok(())
 }
 
+/// The status of an instance says that it waits to hear from this other one, and from no other.
+fn waits_for(group: &Group, at: Instance, missing: Instance) -> Try {
+    let status = group.status(at)?;
+    let rows = status["instances"].as_array().cloned().unwrap_or_default();
+    let own = rows.iter().find(|row| row["instance"] == NAMES[at]);
+    let reason = own.and_then(|row| row["reason"].as_str()).unwrap_or_default();
+    let wanted = format!("waits until it has heard from '{}'", NAMES[missing]);
+    require!(reason.ends_with(&wanted), "{}", group.explained(&format!("it says '{reason}'")));
+    Ok(())
+}
+
 /// One of the two that hold a message forgets it, the third never had it, the second is away.
 fn history(how: Forgets, active_forgets: bool, chance: &mut Chance) -> Try {
     let mut group = Group::formed()?;
@@ -168,10 +179,12 @@ fn history(how: Forgets, active_forgets: bool, chance: &mut Chance) -> Try {
     group.start(forgetful)?;
     group.start(stale)?;
     nobody_is_elected(&group, &[forgetful, stale])?;
+    waits_for(&group, forgetful, keeps)?;
     // Also not after a restart of the one that forgot: it is on its disk.
     group.kill(forgetful)?;
     group.start(forgetful)?;
     nobody_is_elected(&group, &[forgetful, stale])?;
+    waits_for(&group, forgetful, keeps)?;
     group.start(keeps)?;
     let served = group.until_whole()?;
     let mut peer = Peer::begun(group.address(served))?;

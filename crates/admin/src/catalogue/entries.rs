@@ -301,7 +301,14 @@ entries! {
          older copy. It follows the active instance and votes again when it has caught up. If the group \
          elects no active instance meanwhile, start the others; see \"The group does not elect an \
          active instance\" in the guide on Native HA.";
-
+    GROUP_TERM_UNKNOWN = "TWL4230W" "This instance may have forgotten the newest term that it took part in, and takes part in nothing until it has heard from {instances}.",
+        "Its hard state (group-state) is lost, older than its log, or was kept for another log. With the \
+         leader of an older term it could acknowledge what the group has not committed; so all other \
+         instances must say their terms first, each on a new connection. Start those that are named, \
+         or mend the network. If one of them is gone for good, see \"The group does not elect an active \
+         instance\" in the guide on Native HA: towline instance force-vote ends the wait.";
+    GROUP_TERM_KNOWN = "TWL4231I" "All other instances have said their terms: this one takes part again, in term {term}.",
+        "It catches up, and votes when it has.";
 
     FLOATING_HELD = "TWL4301I" "The address {address} is on {interface} of this machine.",
         "This instance is active, and its neighbours are told. The address goes when the instance is \

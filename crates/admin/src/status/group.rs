@@ -92,7 +92,8 @@ pub struct InstanceStatus {
     pub sent_bytes: u64,
     /// See `sent_bytes`.
     pub sent_bytes_uncompressed: u64,
-    /// Why this one has no connection to it; empty: it has, or does not know.
+    /// Why this one has no connection to it, or, of this one, why it takes part in nothing; empty: neither,
+    /// or not known.
     pub reason: String,
 }
 

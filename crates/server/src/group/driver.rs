@@ -96,6 +96,7 @@ struct Core {
     copies_from: Time,
     /// The newest term of a leader that was heard while its member hears nothing.
     heard_term: u64,
+    unheard: unheard::Wait,
 }
 
 impl Driver {
@@ -118,6 +119,7 @@ impl Driver {
             life: Life::Following,
             copies_from: Time::ZERO,
             heard_term: 0,
+            unheard: unheard::Wait::default(),
         };
         let (this, pictured) = (peer_of(core.member.id()), Mutex::new(core.member.progress()));
         Driver {
@@ -221,8 +223,10 @@ impl Driver {
 
     /// Where this instance is in the log, as peers are told.
     pub(crate) fn standing(&self) -> Standing {
-        let (last, blank) = self.look(|core| (core.member.last(), !core.member.may_vote()));
-        Standing { blank, last_index: last.index, last_term: last.term }
+        // What a step wants kept is on the disk before its lock is given back.
+        let (last, kept) = self.look(|core| (core.member.last(), core.member.kept()));
+        let Kept { may_vote, term, .. } = kept;
+        Standing { blank: !may_vote, last_index: last.index, last_term: last.term, term }
     }
 
     /// Where another instance was, as it said when it came; this instance as it is now.
@@ -236,6 +240,7 @@ impl Driver {
     /// Time passed.
     pub(crate) fn tick(&self) {
         self.step(Input::Tick);
+        self.tell_unheard();
     }
 
     /// Nothing happened, but it may be time for something.
@@ -256,17 +261,21 @@ impl Driver {
 
     /// A connection with a peer stands.
     pub(crate) fn opened(&self, peer: Peer, standing: Standing) {
-        let last_index = standing.last_index;
         let mut core = self.core.lock();
         if let Some(place) = core.standings.get_mut(peer) {
             *place = Some(standing);
         }
-        self.run(&mut core, Input::PeerOpened(member_of(peer), last_index));
+        self.tell_opened(&mut core, peer, standing);
         if self.nobody_has_a_log(&core) {
             self.run(&mut core, Input::Form);
         }
         drop(core);
         self.after();
+    }
+
+    fn tell_opened(&self, core: &mut MutexGuard<'_, Core>, peer: Peer, standing: Standing) {
+        let Standing { last_index, term, .. } = standing;
+        self.run(core, Input::PeerOpened { peer: member_of(peer), last_index, term });
     }
 
     /// A new group: all have said so, or that nothing is in their log.
@@ -469,8 +478,8 @@ impl Driver {
     fn keep(&self, core: &Core, kept: &Kept) {
         // While its log is about to be replaced, what comes to be kept (a newer term) must not say again that
         // it may vote: it may stop when there is no log in either place.
-        let may_vote = kept.may_vote && core.life != Life::Copying;
-        let written = self.disk.keeping(|| core.kept_file.write(&Kept { may_vote, ..*kept }));
+        let kept = if core.life == Life::Copying { kept.without_vote() } else { *kept };
+        let written = self.disk.keeping(|| core.kept_file.write(&kept));
         if let Err(error) = written {
             // A vote that is not durable must not be given.
             let error = LogError::io("keep the state of the group", "group-state", error);
@@ -560,6 +569,7 @@ impl Replicator for Driver {
 }
 
 mod hanging;
+mod unheard;
 mod waiting;
 
 #[cfg(test)]

@@ -211,7 +211,7 @@ impl View {
             sent_bytes_uncompressed: link.sent_bytes,
             reason: match self.driver.links() {
                 Some(links) if peer != this => links.trouble(peer),
-                _ => String::new(),
+                _ => self.driver.why_silent(&progress.unheard),
             },
         }
     }

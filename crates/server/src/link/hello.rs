@@ -20,6 +20,8 @@
 //!  (not in a refusal)
 //!         1  number of terms; each of them: 1 byte, 1: must be equal; name and value, each one byte
 //!            of length, then UTF-8
+//!         8  newest term of consensus that the sender took part in, as it was on its disk when it
+//!            said so
 //! ```
 //!
 //! Who answers picks the newest version that both speak, and refuses when there is none; so does who
@@ -59,6 +61,9 @@ pub(crate) struct Standing {
     pub(crate) last_index: u64,
     /// Term of that batch.
     pub(crate) last_term: u64,
+    /// The newest term that it took part in, which was on its disk when it said so; not said in a
+    /// refusal.
+    pub(crate) term: u64,
 }
 
 /// What a peer said of itself.
@@ -201,6 +206,7 @@ impl Hello {
         }
         if !matches!(self.matter, Matter::Refused(_)) {
             self.terms.encode(&mut body);
+            body.put_u64_le(self.standing.term);
         }
         let mut bytes = Vec::with_capacity(PRELUDE_BYTES + body.len());
         bytes.put_slice(MAGIC);
@@ -217,10 +223,11 @@ impl Hello {
         let tag = body.try_get_u8().ok()?;
         let [queue_manager, group, instance, build] =
             [text(body)?, text(body)?, text(body)?, text(body)?];
-        let standing = Standing {
+        let mut standing = Standing {
             blank: body.try_get_u8().ok()? != 0,
             last_index: body.try_get_u64_le().ok()?,
             last_term: body.try_get_u64_le().ok()?,
+            term: 0,
         };
         let matter = match (tag, answer) {
             (0, _) => Matter::Frames,
@@ -238,6 +245,9 @@ impl Hello {
             Matter::Frames | Matter::Stream(_) => Terms::decode(body)?,
             Matter::Refused(_) => Terms::default(),
         };
+        if !matches!(matter, Matter::Refused(_)) {
+            standing.term = body.try_get_u64_le().ok()?;
+        }
         Some(Hello {
             oldest,
             newest,
@@ -323,19 +333,20 @@ mod tests {
     }
 
     fn hello(matter: Matter) -> Hello {
+        let (terms, term) = match &matter {
+            Matter::Refused(_) => (Terms::default(), 0),
+            Matter::Frames | Matter::Stream(_) => (terms(), 1 << 40),
+        };
         Hello {
             oldest: 2,
             newest: 2,
-            terms: match &matter {
-                Matter::Refused(_) => Terms::default(),
-                Matter::Frames | Matter::Stream(_) => terms(),
-            },
+            terms,
             matter,
             queue_manager: "QM1".into(),
             group: "G".into(),
             instance: "a".into(),
             build: "0.1.0".into(),
-            standing: Standing { blank: true, last_index: 7, last_term: u64::MAX },
+            standing: Standing { blank: true, last_index: 7, last_term: u64::MAX, term },
         }
     }
 
