@@ -129,7 +129,7 @@ fn carry(door: &Door, images: &Images, extent_bytes: u64) {
             if log.space() != Space::Ample {
                 return;
             }
-            match bodies::read(&log, &body) {
+            match bodies::read_or_fetch(door, &log, &body) {
                 Ok(content) => door.carry(queue, sequence, content),
                 Err(error) => {
                     door.unreadable((queue, sequence), None, &error);

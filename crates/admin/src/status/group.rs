@@ -37,6 +37,11 @@ pub struct GroupStatus {
     pub sync_overdue_ms: u64,
     /// The file that waits for it.
     pub sync_overdue_file: String,
+    /// Damaged batches of this instance's log that were repaired with what another instance had, since
+    /// the process started.
+    pub repaired_batches: u64,
+    /// How often a damaged batch was asked for, and no other instance had it.
+    pub unrepaired_batches: u64,
     /// One row for each instance, in the order of the configuration.
     pub instances: Vec<InstanceStatus>,
 }

@@ -24,6 +24,7 @@ use super::condition::Conditions;
 use super::holds::Holds;
 use super::kept_file::KeptFile;
 use super::life::Life;
+use super::repair::Repairs;
 use super::{KIND_CONSENSUS, Where, member_of, peer_of};
 use crate::clock::Clock;
 use crate::door::Door;
@@ -53,6 +54,7 @@ pub(crate) struct Driver {
     names: Vec<String>,
     notes: KeptFile,
     holds: Holds,
+    repairs: Arc<Repairs>,
     this: Peer,
     conditions: Conditions,
     disk: hanging::Disk,
@@ -139,6 +141,7 @@ impl Driver {
             names,
             notes,
             holds: Holds::default(),
+            repairs: Arc::default(),
             this,
             conditions: Conditions::default(),
             disk: hanging::Disk::default(),
@@ -332,6 +335,11 @@ impl Driver {
     /// What is kept for those that were brought a copy.
     pub(crate) fn holds(&self) -> &Holds {
         &self.holds
+    }
+
+    /// Damaged batches of this log, fetched from other instances.
+    pub(crate) fn repairs(&self) -> &Arc<Repairs> {
+        &self.repairs
     }
 
     /// In what condition the others say their disks are.

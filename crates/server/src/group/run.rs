@@ -22,7 +22,8 @@ use super::socket::{self, GroupSocket};
 use super::start::{self, Opened};
 use super::status::View;
 use super::{
-    again, agreement, condition, copy, elsewhere, hanging, holds, missing, preferred, switch,
+    again, agreement, condition, copy, elsewhere, hanging, holds, missing, preferred, repair,
+    switch,
 };
 use crate::attempts::Attempts;
 use crate::backup::Folders;
@@ -480,6 +481,8 @@ fn start_threads(
     spawn("group-disk", Box::new(move || condition::watch(&driver, longest)))?;
     let of_fetches = Arc::clone(opened);
     spawn("group-read", Box::new(move || start::serve_fetches(&of_fetches)))?;
+    let of_repairs = Arc::clone(&opened.driver);
+    spawn("group-repair", Box::new(move || repair::serve(&of_repairs)))?;
     let house = Arc::clone(opened);
     let policy = housekeeping::Policy::of(config, opened.extent_bytes);
     spawn("group-house", Box::new(move || house.replica.keep_house(&house.images, policy)))?;

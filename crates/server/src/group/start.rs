@@ -16,6 +16,7 @@ use super::driver::Driver;
 use super::incarnation;
 use super::kept_file::KeptFile;
 use super::member_of;
+use super::repair;
 use super::replica::Replica;
 use super::swap;
 use crate::clock::Clock;
@@ -180,7 +181,7 @@ pub(crate) fn serve_fetches(opened: &Opened) {
     let driver = &opened.driver;
     let Some(orders) = opened.fetches.lock().take() else { return };
     for FetchOrder { id, places } in orders {
-        let batches = driver.log().read_batches(&places, BYTES_MAX).unwrap_or_else(|error| {
+        let batches = repair::read_batches(driver, &places, BYTES_MAX).unwrap_or_else(|error| {
             tracing::warn!(%error, "batches for an instance that lags behind");
             Vec::new()
         });

@@ -281,6 +281,8 @@ impl GroupView for View {
             serving: here || follows,
             sync_overdue_ms: condition::own(&self.driver).sync_overdue_ms,
             sync_overdue_file: overdue.map(|overdue| overdue.file).unwrap_or_default(),
+            repaired_batches: self.driver.repairs().repaired(),
+            unrepaired_batches: self.driver.repairs().lacking(),
             instances,
         }
     }

@@ -9,7 +9,7 @@
 //!  12  2  length of what follows, at most 1008
 //!         (up to here the same in all versions; what follows is of version 2, and a later one may
 //!         only add to its end)
-//!  14  1  0 frames, 1 relay, 2 copy, 3 status; in an answer: 0 welcome, 1 refused
+//!  14  1  0 frames, 1 relay, 2 copy, 3 status, 4 batch; in an answer: 0 welcome, 1 refused
 //!         queue manager, group, instance, build: each one byte of length, then UTF-8
 //!      1  blank: 1 when the sender has no log
 //!      8  index of the last batch of its log
@@ -93,6 +93,8 @@ pub(crate) enum StreamPurpose {
     Copy,
     /// How the other end is, as JSON: an operator asks in the name of an instance that does not run.
     Status,
+    /// One batch of the log that is damaged here; which one is said inside.
+    Batch,
 }
 
 /// What a connection is for, or the answer to that.
@@ -173,6 +175,7 @@ impl Hello {
             Matter::Stream(StreamPurpose::Relay { .. }) | Matter::Refused(_) => 1,
             Matter::Stream(StreamPurpose::Copy) => 2,
             Matter::Stream(StreamPurpose::Status) => 3,
+            Matter::Stream(StreamPurpose::Batch) => 4,
         });
         for text in [&self.queue_manager, &self.group, &self.instance, &self.build] {
             put_text(&mut body, text);
@@ -181,7 +184,9 @@ impl Hello {
         body.put_u64_le(self.standing.last_index);
         body.put_u64_le(self.standing.last_term);
         match &self.matter {
-            Matter::Frames | Matter::Stream(StreamPurpose::Copy | StreamPurpose::Status) => {}
+            Matter::Frames
+            | Matter::Stream(StreamPurpose::Copy | StreamPurpose::Status | StreamPurpose::Batch) => {
+            }
             Matter::Stream(StreamPurpose::Relay { listener, client }) => {
                 body.put_u16_le(*listener);
                 match client {
@@ -238,6 +243,7 @@ impl Hello {
             (1, false) => Matter::Stream(relay(body)?),
             (2, false) => Matter::Stream(StreamPurpose::Copy),
             (3, false) => Matter::Stream(StreamPurpose::Status),
+            (4, false) => Matter::Stream(StreamPurpose::Batch),
             (_, _) => return None,
         };
         let [oldest, newest] = versions;
@@ -362,6 +368,7 @@ mod tests {
         for purpose in [
             StreamPurpose::Copy,
             StreamPurpose::Status,
+            StreamPurpose::Batch,
             client(None),
             client(Some(IpAddr::from([192, 0, 2, 1]))),
             client(Some("2001:db8::1".parse().unwrap())),
