@@ -94,6 +94,8 @@ fn one_flipped_bit_costs_one_message_which_is_set_aside_and_told() -> Try {
     for words in ["message-damaged", Q, "extent-", "offset", "damaged-log"] {
         require!(note.contains(words), "no {words} in {note}");
     }
+    let shown = site.mqsc(&format!("DIS QS({Q}) DAMAGED"))?;
+    require!(shown.contains("DAMAGED(0)"), "counted since the start: {shown}");
     let note = site.runs(&["get", DLQ], 0)?;
     require!(numbers(&note).is_empty() && note.contains("log repair"), "{note}");
     require!(site.queue_number(DLQ, "depth")? == 0, "a note that was got is gone");
@@ -123,6 +125,8 @@ fn without_a_dead_letter_queue_consumer_and_browser_are_told_and_nothing_overtak
     require!(depth == (COUNT - HIT) as u64, "{depth} are left");
     require!(site.queue_number(Q, "damaged")? == 1, "status counts it");
     require!(site.log().matches("TWL2051E").count() == 1, "told once");
+    let shown = site.mqsc(&format!("DIS QS({Q}) DAMAGED"))?;
+    require!(shown.contains("DAMAGED(1)"), "{shown}");
 
     // With a dead-letter queue all goes on.
     site.mqsc(&format!("ALTER QMGR DEADQ({DLQ})"))?;
@@ -204,8 +208,8 @@ fn in_several_extents() -> Try<(Site, String, Vec<PathBuf>)> {
     Ok((site, backup, extents))
 }
 
-/// Messages of [`in_several_extents`].
-const LARGE: usize = 110;
+/// Messages of [`in_several_extents`]: fewer than a client takes at once.
+const LARGE: usize = 90;
 
 #[test]
 fn an_extent_with_live_messages_that_was_removed_by_hand_is_refused_and_repaired() -> Try {
@@ -254,4 +258,26 @@ fn messages_of_a_missing_extent_are_given_up_only_on_the_operators_word() -> Try
     require!(aside + got == LARGE as u64, "{aside} set aside, {got} got");
     require!(site.queue_number(Q, "damaged")? == aside, "status counts them");
     stop(daemon)
+}
+
+#[test]
+fn clear_and_delete_say_how_many_damaged_messages_go() -> Try {
+    for (deadq, queue) in [(DLQ, DLQ), (" ", Q)] {
+        let site = written(WITH_DLQ)?;
+        damage(&site, HIT)?;
+        let daemon = site.start()?;
+        site.mqsc(&format!("ALTER QMGR DEADQ('{deadq}')"))?;
+        site.towline(&["get", Q, "--all"])?.output()?;
+        stop(daemon)?;
+        // A note is one after a restart too; a message that stays is found again by whoever comes to it.
+        let daemon = site.start()?;
+        site.mqsc(&format!("ALTER QMGR DEADQ('{deadq}')"))?;
+        site.towline(&["get", Q, "--all"])?.output()?;
+        let order = if queue == DLQ { "CLEAR QL" } else { "DELETE QL" };
+        let purge = if queue == DLQ { "" } else { " PURGE" };
+        let said = site.mqsc(&format!("{order}({queue}){purge}"))?;
+        require!(said.contains("TWL2062W: 1 of the messages"), "{said}");
+        stop(daemon)?;
+    }
+    Ok(())
 }

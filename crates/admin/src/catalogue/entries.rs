@@ -181,6 +181,12 @@ entries! {
         "--without-missing-extents was given. When the turn of such a message comes it is set aside as \
          damaged (TWL2050E, TWL2051E). Start without the option from now on.";
 
+    DAMAGED_DROPPED = "TWL2062W" "{count} of the messages that were removed from queue '{queue}' are \
+                                  damaged ones.",
+        "CLEAR QLOCAL or DELETE QLOCAL PURGE removed messages whose content cannot be read, or notes of \
+         such messages (message-damaged). 'towline log repair' does not bring them back any more; a \
+         backup from before has them. What lies on pages, or was not read since the start, is not counted.";
+
     LOGIN_REFUSED = "TWL3003W" "Login from {address} as '{user}' with {mechanism} was refused.",
         "Wrong password, unknown user, or not welcome here without one. The client cannot see which \
          of them. After three of them for one name from one address, answers to it come later and later.";
