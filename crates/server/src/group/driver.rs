@@ -30,6 +30,7 @@ use crate::clock::Clock;
 use crate::door::Door;
 use crate::link::{FrameBody, Links, Peer, Standing};
 use crate::logging::log as say;
+use keeping::Settled;
 
 /// See the module.
 pub(crate) struct Driver {
@@ -426,9 +427,7 @@ impl Driver {
     /// Carries out what the member said; yields what it must be told of that.
     fn carry_out(&self, core: &mut MutexGuard<'_, Core>) -> Option<Input> {
         let out = std::mem::take(&mut core.out);
-        if let Some(kept) = out.keep {
-            self.keep(core, &kept);
-        }
+        let settled = self.settle(core, out.keep);
         let lost = core.life.loses(&out);
         if !out.receive.is_empty()
             && !lost
@@ -442,7 +441,7 @@ impl Driver {
         }
         if !lost {
             // What it would acknowledge now is not in its log.
-            out.send.iter().for_each(|(to, message)| self.send(*to, message));
+            out.send.iter().for_each(|(to, message)| self.send(&settled, *to, message));
         }
         for order in out.fetch {
             // The thread ends with the process.
@@ -483,19 +482,7 @@ impl Driver {
         self.ends(core, Over::NoRoom);
     }
 
-    fn keep(&self, core: &Core, kept: &Kept) {
-        // While its log is about to be replaced, what comes to be kept (a newer term) must not say again that
-        // it may vote: it may stop when there is no log in either place.
-        let kept = if core.life == Life::Copying { kept.without_vote() } else { *kept };
-        let written = self.disk.keeping(|| core.kept_file.write(&kept));
-        if let Err(error) = written {
-            // A vote that is not durable must not be given.
-            let error = LogError::io("keep the state of the group", "group-state", error);
-            Listener::failed(self, &error);
-        }
-    }
-
-    fn send(&self, to: MemberId, message: &Message) {
+    fn send(&self, _settled: &Settled, to: MemberId, message: &Message) {
         let Some(links) = self.links.get() else { return };
         let (head, parts) = message.encode();
         // What finds no place is lost as on any network: the algorithm repeats it.
@@ -577,6 +564,7 @@ impl Replicator for Driver {
 }
 
 mod hanging;
+mod keeping;
 mod unheard;
 mod waiting;
 

@@ -140,16 +140,8 @@ impl Replica {
             {
                 tracing::warn!(%error, "how far the log is committed cannot be written down");
             }
-            match housekeeping::image_if_due(self, images, policy, last) {
-                Ok(now) => {
-                    complaint = Complaint::default();
-                    last = now;
-                }
-                Err(error) => {
-                    last.refused();
-                    complaint.tell(&error.to_string());
-                }
-            }
+            let taken = housekeeping::image_if_due(self, images, policy, last);
+            last.came(taken, &mut complaint);
             forget_old_places(&self.driver);
         }
     }

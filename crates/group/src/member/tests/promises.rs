@@ -76,6 +76,25 @@ fn a_log_without_what_was_noted_as_committed_neither_votes_nor_asks_for_votes() 
 }
 
 #[test]
+fn a_member_that_knows_its_term_and_not_its_log_neither_votes_nor_asks_for_votes() {
+    let mut took_a_copy = alone(noted(3).without_vote(), 3);
+    let mut was_told = alone(noted(3).forgotten(), 3);
+    for peer in [2, 3] {
+        let opened = Input::PeerOpened { peer: MemberId(peer), last_index: 3, term: 4 };
+        was_told.step(Time(2), opened, &mut Output::default());
+    }
+    for member in [&mut took_a_copy, &mut was_told] {
+        assert!(member.knows_term());
+        assert_eq!(answer_to_vote(member, 2), (None, None));
+        let mut out = Output::default();
+        let asked = message(MessageType::MsgTimeoutNow, 2, 5, RaftMessage::default());
+        member.step(Time(20_000_000), asked, &mut out);
+        (0..200).for_each(|at| member.step(Time(30_000_000 + at * 50_000), Input::Tick, &mut out));
+        assert_eq!((member.role(), out.send.len()), (Role::Follower, 0));
+    }
+}
+
+#[test]
 fn a_heartbeat_that_shows_a_lost_acknowledgement_takes_the_vote_away_durably() {
     let mut member = alone(noted(3), 3);
     let mut out = Output::default();
