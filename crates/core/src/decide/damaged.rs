@@ -68,7 +68,7 @@ impl QueueManager {
         let moved = matches!(aside, SetAside::Moved { .. });
         let Some(id) = found.consumer else { return aside };
         let Some(consumer) = self.consumers.get(&id) else { return aside };
-        // Who settles in advance has lost it; a browser would show a list without it.
+        // A browser would show a list without it.
         let tell = !moved || consumer.browses();
         if tell {
             let place = found.place.clone();
@@ -101,11 +101,5 @@ impl QueueManager {
             State::Leaving | State::Gone => false,
         };
         (in_reach && !is_note).then_some(spot)
-    }
-
-    /// Whether a consumer settles as it is sent: what it is sent is gone.
-    #[must_use]
-    pub fn is_presettled(&self, consumer: ConsumerId) -> bool {
-        self.consumers.get(&consumer).is_some_and(|consumer| consumer.presettled)
     }
 }

@@ -316,11 +316,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
                     continue;
                 }
             }
-            if self.responses.is_empty() {
-                self.outbox.take(&mut self.responses, context.waker());
+            let response = match self.front.next_held(now) {
+                held @ Some(_) => held,
+                None => {
+                    if self.responses.is_empty() {
+                        self.outbox.take(&mut self.responses, context.waker());
+                    }
+                    let Some(response) = self.responses.pop_front() else { return progress };
+                    self.front.admit(response)
+                }
+            };
+            if let Some(response) = response {
+                self.respond(now, response);
             }
-            let Some(response) = self.responses.pop_front() else { return progress };
-            self.respond(now, response);
             progress = true;
             self.take_output();
         }
@@ -359,12 +367,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             }
             Some(_) if is_note(&delivery) => {
                 let now = self.clock.now();
-                self.front.deliver_note(now, &delivery, &error.to_string());
+                let place = error.to_string();
+                self.front.deliver_note(now, delivery, &place, &mut self.requests);
             }
-            None if !self.door.look(|instance| instance.is_presettled(delivery.consumer)) => {
-                self.front.not_sent(delivery.consumer, &mut self.requests);
-            }
-            Some(_) | None => {
+            None => self.front.not_sent(delivery.consumer, &mut self.requests),
+            Some(_) => {
                 let consumer = delivery.consumer;
                 match self.door.unreadable((queue, sequence), Some(consumer), error) {
                     SetAside::Gone | SetAside::Moved { .. } => {
