@@ -35,7 +35,7 @@ pub enum Request {
         user: Option<String>,
         /// From where.
         address: String,
-        /// It wants to be the only one of its container id, and waits for the answer.
+        /// It wants to be the only one of its container id.
         sole: bool,
     },
     /// Attach a link on which messages arrive.
@@ -155,10 +155,10 @@ pub enum PutTo {
 /// One thing that a connection is told.
 #[derive(Debug)]
 pub enum Response {
-    /// Answers a `Connected` that wanted to be the only one.
+    /// Answers `Connected`.
     Connected {
-        /// False: another connection has its container id.
-        sole: bool,
+        /// False: another connection has its container id, and one of the two is to be the only one.
+        entered: bool,
     },
     /// Answers `OpenProducer`.
     ProducerOpened {

@@ -8,6 +8,7 @@ use towline_amqp::codec::{Map, OwnedValue, Value};
 use towline_amqp::types::{Error, condition};
 
 const LIFETIME_POLICY: &str = "lifetime-policy";
+const DISTRIBUTION_MODES: &str = "supported-dist-modes";
 const DELETE_ON_CLOSE: u64 = 0x2b;
 /// The lifetimes of 3.5.10 to 3.5.13: their numbers follow one another.
 const POLICIES: [&str; 4] = [
@@ -20,16 +21,25 @@ const POLICIES: [&str; 4] = [
 /// Looks at the wishes for a dynamic node.
 ///
 /// # Errors
-/// `amqp:invalid-field` when the lifetime is not one of the standard's.
+/// `amqp:invalid-field` when the lifetime or the distribution modes are not of the standard's types.
 pub(super) fn check(wishes: &Map) -> Result<(), Error> {
-    match wishes.get(LIFETIME_POLICY) {
-        None => Ok(()),
-        Some(policy) if is_policy(&policy) => Ok(()),
-        Some(_) => {
-            let text = "lifetime-policy is not one of delete-on-close, delete-on-no-links, \
-                        delete-on-no-messages, delete-on-no-links-or-messages";
-            Err(Error::new(condition::INVALID_FIELD, text))
-        }
+    let text = if wishes.get(LIFETIME_POLICY).is_some_and(|policy| !is_policy(&policy)) {
+        "lifetime-policy is not one of delete-on-close, delete-on-no-links, \
+         delete-on-no-messages, delete-on-no-links-or-messages"
+    } else if wishes.get(DISTRIBUTION_MODES).is_some_and(|modes| !are_symbols(&modes)) {
+        "supported-dist-modes is neither a symbol nor an array of symbols"
+    } else {
+        return Ok(());
+    };
+    Err(Error::new(condition::INVALID_FIELD, text))
+}
+
+/// One symbol, or several of them (3.5.9: a field of type symbol, multiple).
+fn are_symbols(value: &Value<'_>) -> bool {
+    match value {
+        Value::Null | Value::Symbol(_) => true,
+        Value::Array(modes) => modes.iter().all(|mode| matches!(mode, Ok(Value::Symbol(_)))),
+        _ => false,
     }
 }
 

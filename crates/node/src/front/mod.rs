@@ -75,7 +75,7 @@ pub struct Front {
     logged_in: bool,
     /// The instance is asked whether the container id is free: nothing behind the open frame is
     /// looked at before it has answered.
-    asks_to_be_sole: bool,
+    entering: bool,
     ending: Option<Ending>,
     links: Links,
     in_flight: Slab<InFlight>,
@@ -135,7 +135,7 @@ impl Front {
             unserved: None,
             user: None,
             logged_in: false,
-            asks_to_be_sole: false,
+            entering: false,
             ending: None,
             links: Links::default(),
             in_flight: Slab::new(),
@@ -258,7 +258,7 @@ impl Front {
             Response::Put { token, unit, result } => {
                 self.put_answered(token, unit, result, requests);
             }
-            Response::Connected { sole } => self.connected(now, sole, requests),
+            Response::Connected { entered } => self.connected(now, entered, requests),
             Response::Deliver(delivery) => self.deliver(now, &delivery, body),
             Response::Settled { link, sequence, unit, outcome, result } => {
                 self.settled(link, sequence, (outcome, unit), result, requests);
@@ -295,7 +295,7 @@ impl Front {
     }
 
     fn take_events(&mut self, now: Time, requests: &mut Vec<Request>) {
-        while !self.asks_to_be_sole
+        while !self.entering
             && let Some(event) = self.machine.next_event()
         {
             self.take_event(now, event, requests);
@@ -363,13 +363,9 @@ impl Front {
             self.ending.get_or_insert(Ending::Orderly);
             return;
         }
-        let sole = opened.desired_capabilities.contains(SOLE_CONNECTION);
-        self.asks_to_be_sole = sole;
-        if !sole {
-            self.machine.accept_open();
-        }
+        self.entering = true;
         requests.push(Request::Connected {
-            sole,
+            sole: opened.desired_capabilities.contains(SOLE_CONNECTION),
             container: opened.container_id.to_string(),
             user: opened.user.as_deref().map(str::to_owned),
             address: self.address.clone(),
@@ -378,14 +374,14 @@ impl Front {
 
     /// The instance knows whether another connection has the container id (AMQP JMS binding, 4.3.1;
     /// Enforcing Connection Uniqueness, 2.1).
-    fn connected(&mut self, now: Time, sole: bool, requests: &mut Vec<Request>) {
-        self.asks_to_be_sole = false;
-        if sole {
+    fn connected(&mut self, now: Time, entered: bool, requests: &mut Vec<Request>) {
+        self.entering = false;
+        if entered {
             self.machine.accept_open();
             return self.take_events(now, requests);
         }
-        let text = "another connection has this container id (JMS: client id), and this one asks to \
-                    be the only one";
+        let text = "another connection has this container id (JMS: client id), and one of the two \
+                    asks to be the only one";
         let mut error = Error::new(condition::INVALID_FIELD, text);
         error.fields = error.fields.with("invalid-field", Value::Symbol("container-id"));
         self.machine.close(Some(error));

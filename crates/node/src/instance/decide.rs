@@ -93,9 +93,7 @@ impl Instance {
                     let connected = Connected { container, user, address };
                     self.connections.insert(connection, connected);
                 }
-                if sole {
-                    self.answer(caller, Response::Connected { sole: entered }, out);
-                }
+                self.answer(caller, Response::Connected { entered }, out);
             }
             Request::Disconnect { lost } => self.disconnect(caller, lost, out),
         }

@@ -1,6 +1,6 @@
 //! What connections and links ask for, and what they are promised.
 
-use towline_amqp::codec::{Map, OwnedValue, Value};
+use towline_amqp::codec::{Map, OwnedValue, Reader, Value};
 use towline_amqp::types::{DistributionMode, LinkTarget, Role, Source, Target, condition};
 
 use super::rig::Rig;
@@ -43,6 +43,23 @@ fn a_connection_that_does_not_ask_to_be_alone_is_let_in_and_counts() {
     rig.lose(second);
     let sole = rig.connect_as("client", true);
     assert_eq!(Rig::closing(&sole), None);
+}
+
+// Enforcing Connection Uniqueness: strong detection.
+#[test]
+fn a_connection_that_does_not_ask_to_be_alone_is_refused_beside_one_that_did() {
+    let mut rig = Rig::new();
+    let sole = rig.connect_as("client", true);
+    let second = rig.connect_as("client", false);
+    let error = Rig::closing(&second).expect("a refusal");
+    assert_eq!(error.condition, condition::INVALID_FIELD);
+    assert_eq!(error.fields.get("invalid-field"), Some(Value::Symbol("container-id")));
+    let denied = Rig::open_properties(&second).get("amqp:connection-establishment-failed");
+    assert_eq!(denied, Some(Value::Bool(true)));
+    rig.lose(second);
+    rig.lose(sole);
+    let [third, fourth] = [rig.connect_as("client", false), rig.connect_as("client", false)];
+    assert_eq!((Rig::closing(&third), Rig::closing(&fourth)), (None, None));
 }
 
 fn described(descriptor: Value<'_>, value: Value<'_>) -> Map {
@@ -115,6 +132,30 @@ fn a_lifetime_that_is_none_refuses_the_link() {
         let error = Rig::ending(&client, receiver).expect("a refusal");
         assert_eq!(error.condition, condition::INVALID_FIELD, "{error:?}");
     }
+}
+
+// 3.5.9: supported-dist-modes is a symbol, or several.
+#[test]
+fn distribution_modes_of_another_type_refuse_the_link() {
+    let mut rig = rig_with_model();
+    let mut client = rig.connect();
+    let mut asked = |modes: Value<'_>| {
+        let wish = Map::default().with("supported-dist-modes", modes);
+        let target = Target { dynamic: true, dynamic_node_properties: wish, ..Target::default() };
+        let sender = rig.any_link(&mut client, Role::Sender, |request| {
+            request.target = Some(Box::new(LinkTarget::Target(target)));
+        });
+        Rig::ending(&client, sender).map(|error| error.condition)
+    };
+    for wrong in [Value::Uint(0), Value::String("move"), Value::Bool(true)] {
+        assert_eq!(asked(wrong), Some(condition::INVALID_FIELD));
+    }
+    assert_eq!(asked(Value::Symbol("move")), None);
+    let several =
+        OwnedValue::decode(&mut Reader::new(b"\xe0\x0c\x02\xa3\x04move\x04copy")).unwrap();
+    assert_eq!(asked(several.view()), None);
+    let numbers = OwnedValue::decode(&mut Reader::new(b"\xe0\x04\x02\x50\x00\x01")).unwrap();
+    assert_eq!(asked(numbers.view()), Some(condition::INVALID_FIELD));
 }
 
 #[test]
