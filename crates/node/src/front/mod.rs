@@ -28,6 +28,7 @@ use towline_amqp::{Connection, Event, IncomingId, LinkId, Opened, Outgoing, Serv
 use towline_core::{ConsumerId, UnitId};
 use towline_types::{Payload, Time};
 
+use self::dynamic::Nodes;
 use self::links::Links;
 pub use self::redirect::Elsewhere;
 use crate::request::{Request, Response};
@@ -78,6 +79,7 @@ pub struct Front {
     entering: bool,
     ending: Option<Ending>,
     links: Links,
+    nodes: Nodes,
     in_flight: Slab<InFlight>,
     incoming_bytes: usize,
     units: HashMap<UnitId, OpenUnit>,
@@ -138,6 +140,7 @@ impl Front {
             entering: false,
             ending: None,
             links: Links::default(),
+            nodes: Nodes::default(),
             in_flight: Slab::new(),
             incoming_bytes: 0,
             units: HashMap::new(),
@@ -313,17 +316,19 @@ impl Front {
             Event::Login(login) => self.login(&login),
             Event::Opened(opened) => self.opened(&opened, requests),
             Event::Attached(attached) => self.attached(*attached, requests),
-            Event::Detached { link, by_peer, .. } => {
+            Event::Detached { link, by_peer, closed, .. } => {
                 if !by_peer && self.links.is_producer(link) {
                     // A message that was too long, for example: it may have been part of any unit.
                     self.units.values_mut().for_each(|unit| unit.spoiled = true);
                 }
-                self.detached(link, requests);
+                self.link_gone(link, closed || !by_peer, requests);
             }
             Event::SessionEnded { session, .. } => {
                 for link in self.links.of_session(session) {
-                    self.detached(link, requests);
+                    self.link_gone(link, false, requests);
                 }
+                let queues = self.nodes.session_ended(session).into_iter();
+                requests.extend(queues.map(|queue| Request::DropKept { queue }));
             }
             Event::Closed { error, by_peer } => {
                 let orderly = error.is_none() && by_peer;
