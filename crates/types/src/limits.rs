@@ -73,6 +73,9 @@ pub const NESTING_DEPTH_MAX: usize = 32;
 pub const DELIVERY_TAG_BYTES_MAX: usize = 32;
 /// Unfinished multi-frame deliveries of one session.
 pub const DELIVERIES_UNFINISHED_MAX: usize = 256;
+/// Dynamic queues of one connection that wait for their detached links to come back; one more goes
+/// with its link.
+pub const QUEUES_KEPT_MAX: usize = 64;
 /// Longest selector text in bytes.
 pub const SELECTOR_BYTES_MAX: usize = 4_096;
 /// Nesting of one selector.

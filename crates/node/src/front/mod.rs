@@ -29,6 +29,7 @@ use towline_amqp::{Connection, Event, IncomingId, LinkId, Opened, Outgoing, Serv
 use towline_core::{ConsumerId, UnitId};
 use towline_types::{Payload, Time};
 
+use self::dynamic::Nodes;
 use self::links::Links;
 pub use self::redirect::Elsewhere;
 use crate::request::{Request, Response};
@@ -76,9 +77,10 @@ pub struct Front {
     logged_in: bool,
     /// The instance is asked whether the container id is free: nothing behind the open frame is
     /// looked at before it has answered.
-    asks_to_be_sole: bool,
+    entering: bool,
     ending: Option<Ending>,
     links: Links,
+    nodes: Nodes,
     in_flight: Slab<InFlight>,
     incoming_bytes: usize,
     units: HashMap<UnitId, OpenUnit>,
@@ -138,9 +140,10 @@ impl Front {
             unserved: None,
             user: None,
             logged_in: false,
-            asks_to_be_sole: false,
+            entering: false,
             ending: None,
             links: Links::default(),
+            nodes: Nodes::default(),
             in_flight: Slab::new(),
             incoming_bytes: 0,
             units: HashMap::new(),
@@ -262,7 +265,7 @@ impl Front {
             Response::Put { token, unit, result } => {
                 self.put_answered(token, unit, result, requests);
             }
-            Response::Connected { sole } => self.connected(now, sole, requests),
+            Response::Connected { entered } => self.connected(now, entered, requests),
             Response::Deliver(delivery) => {
                 self.deliver(now, delivery, body.unwrap_or_default(), requests);
             }
@@ -302,7 +305,7 @@ impl Front {
     }
 
     fn take_events(&mut self, now: Time, requests: &mut Vec<Request>) {
-        while !self.asks_to_be_sole
+        while !self.entering
             && let Some(event) = self.machine.next_event()
         {
             self.take_event(now, event, requests);
@@ -320,17 +323,19 @@ impl Front {
             Event::Login(login) => self.login(&login),
             Event::Opened(opened) => self.opened(&opened, requests),
             Event::Attached(attached) => self.attached(*attached, requests),
-            Event::Detached { link, by_peer, .. } => {
+            Event::Detached { link, by_peer, closed, .. } => {
                 if !by_peer && self.links.is_producer(link) {
                     // A message that was too long, for example: it may have been part of any unit.
                     self.units.values_mut().for_each(|unit| unit.spoiled = true);
                 }
-                self.detached(link, requests);
+                self.link_gone(link, closed || !by_peer, requests);
             }
             Event::SessionEnded { session, .. } => {
                 for link in self.links.of_session(session) {
-                    self.detached(link, requests);
+                    self.link_gone(link, false, requests);
                 }
+                let queues = self.nodes.session_ended(session).into_iter();
+                requests.extend(queues.map(|queue| Request::DropKept { queue }));
             }
             Event::Closed { error, by_peer } => {
                 let orderly = error.is_none() && by_peer;
@@ -370,13 +375,9 @@ impl Front {
             self.ending.get_or_insert(Ending::Orderly);
             return;
         }
-        let sole = opened.desired_capabilities.contains(SOLE_CONNECTION);
-        self.asks_to_be_sole = sole;
-        if !sole {
-            self.machine.accept_open();
-        }
+        self.entering = true;
         requests.push(Request::Connected {
-            sole,
+            sole: opened.desired_capabilities.contains(SOLE_CONNECTION),
             container: opened.container_id.to_string(),
             user: opened.user.as_deref().map(str::to_owned),
             address: self.address.clone(),
@@ -385,14 +386,14 @@ impl Front {
 
     /// The instance knows whether another connection has the container id (AMQP JMS binding, 4.3.1;
     /// Enforcing Connection Uniqueness, 2.1).
-    fn connected(&mut self, now: Time, sole: bool, requests: &mut Vec<Request>) {
-        self.asks_to_be_sole = false;
-        if sole {
+    fn connected(&mut self, now: Time, entered: bool, requests: &mut Vec<Request>) {
+        self.entering = false;
+        if entered {
             self.machine.accept_open();
             return self.take_events(now, requests);
         }
-        let text = "another connection has this container id (JMS: client id), and this one asks to \
-                    be the only one";
+        let text = "another connection has this container id (JMS: client id), and one of the two \
+                    asks to be the only one";
         let mut error = Error::new(condition::INVALID_FIELD, text);
         error.fields = error.fields.with("invalid-field", Value::Symbol("container-id"));
         self.machine.close(Some(error));
