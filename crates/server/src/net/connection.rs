@@ -320,11 +320,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
                     continue;
                 }
             }
-            if self.responses.is_empty() {
-                self.outbox.take(&mut self.responses, context.waker());
+            let response = match self.front.next_held(now) {
+                held @ Some(_) => held,
+                None => {
+                    if self.responses.is_empty() {
+                        self.outbox.take(&mut self.responses, context.waker());
+                    }
+                    let Some(response) = self.responses.pop_front() else { return progress };
+                    self.front.admit(response)
+                }
+            };
+            if let Some(response) = response {
+                self.respond(now, response);
             }
-            let Some(response) = self.responses.pop_front() else { return progress };
-            self.respond(now, response);
             progress = true;
             self.take_output();
         }
@@ -374,11 +382,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         let Response::Deliver(mut delivery) = response else { return };
         let (queue, sequence) = (delivery.queue, delivery.sequence);
         let now_at = self.door.look(|instance| instance.body_now(queue, sequence));
-        let is_wanted =
-            now_at.is_some() || self.door.look(|it| it.is_presettled(delivery.consumer));
-        let has_moved = now_at.as_ref().is_some_and(|body| *body != delivery.body);
+        let stays = now_at.as_ref().is_some_and(|body| *body == delivery.body);
         if error.is_damage()
-            && (is_wanted && !has_moved)
+            && stays
             && !std::mem::replace(&mut self.is_group_asked, true)
             && let Some(read) = self.read_from_group(&delivery.body)
         {
@@ -393,12 +399,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             }
             Some(_) if is_note(&delivery) => {
                 let now = self.clock.now();
-                self.front.deliver_note(now, &delivery, &error.to_string());
+                let place = error.to_string();
+                self.front.deliver_note(now, delivery, &place, &mut self.requests);
             }
-            None if !is_wanted => {
-                self.front.not_sent(delivery.consumer, &mut self.requests);
-            }
-            Some(_) | None => {
+            None => self.front.not_sent(delivery.consumer, &mut self.requests),
+            Some(_) => {
                 let consumer = delivery.consumer;
                 match self.door.unreadable((queue, sequence), Some(consumer), error) {
                     SetAside::Gone | SetAside::Moved { .. } => {
