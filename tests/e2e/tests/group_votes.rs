@@ -132,6 +132,14 @@ fn nobody_is_elected(group: &Group, of: &[Instance]) -> Try {
     Ok(())
 }
 
+/// The active instance has given up, for it hears no majority, and none is elected for so long.
+fn nobody_is_elected_in_time(group: &Group, of: &[Instance]) -> Try {
+    wait::until_true("the end of the active part", Duration::from_secs(20), || {
+        of.iter().all(|at| group.status(*at).is_ok_and(|status| status["role"] != "active"))
+    })?;
+    nobody_is_elected(group, of)
+}
+
 /// The status of an instance says that it waits to hear from this other one, and from no other.
 fn waits_for(group: &Group, at: Instance, missing: Instance) -> Try {
     let status = group.status(at)?;
@@ -140,6 +148,10 @@ fn waits_for(group: &Group, at: Instance, missing: Instance) -> Try {
     let reason = own.and_then(|row| row["reason"].as_str()).unwrap_or_default();
     let wanted = format!("waits until it has heard from '{}'", NAMES[missing]);
     require!(reason.ends_with(&wanted), "{}", group.explained(&format!("it says '{reason}'")));
+    let warned = format!("until it has heard from '{}'", NAMES[missing]);
+    let log = group.site(at).log();
+    let is_warned = log.lines().any(|line| line.contains("TWL4230W") && line.contains(&warned));
+    require!(is_warned, "{}", group.explained("no TWL4230W"));
     Ok(())
 }
 
@@ -266,6 +278,31 @@ fn a_group_of_which_two_may_not_vote_is_brought_back_as_the_guide_says() -> Try 
     runs(&group, lost, "replace", &[])?;
     group.start(lost)?;
     group.until_whole()?;
+    Ok(())
+}
+
+#[test]
+fn an_instance_with_an_empty_disk_waits_for_one_that_is_gone_until_an_operator_ends_that() -> Try {
+    let mut group = Group::formed()?;
+    let active = group.until_whole()?;
+    let (lost, gone) = ((active + 1) % 3, (active + 2) % 3);
+    put(&group, active, &texts(0, 5))?;
+    group.until_whole()?;
+    // Both that may have taken part in the newest term are asked, and one of them never answers.
+    group.kill(gone)?;
+    group.kill(lost)?;
+    forget(&group, lost, Forgets::Wiped, Path::new(""))?;
+    group.start(lost)?;
+    nobody_is_elected_in_time(&group, &[active, lost])?;
+    waits_for(&group, lost, gone)?;
+    group.kill(lost)?;
+    runs(&group, lost, "force-vote", &[])?;
+    group.start(lost)?;
+    let served = group.until_in_sync(2)?;
+    require!(served == active, "the one with the log is active: {}", group.explained(""));
+    let mut peer = Peer::begun(group.address(served))?;
+    let (there, wanted) = (peer.drain("Q")?, texts(0, 5));
+    require!(there == wanted, "{there:?} is there of {wanted:?}");
     Ok(())
 }
 
