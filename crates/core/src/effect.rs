@@ -105,6 +105,9 @@ pub struct Delivery {
     pub expires_at: Option<Time>,
     /// See [`crate::Message::backout_count`].
     pub backout_count: u32,
+    /// No other consumer had it before (AMQP 3.2.1). False: one may have had it; of a message that was
+    /// there before this process took the log over, that is not known.
+    pub first_acquirer: bool,
     /// See [`crate::Message::dead_letter`].
     pub dead_letter: Option<Box<DeadLetter>>,
 }

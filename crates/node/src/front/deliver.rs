@@ -60,7 +60,7 @@ impl Front {
             durable: Some(delivery.persistent),
             priority: Some(delivery.priority),
             ttl_ms,
-            first_acquirer: None,
+            first_acquirer: Some(delivery.first_acquirer),
             delivery_count: Some(delivery.backout_count),
         };
         sections::encode_header(&mut self.prefixes, &header);

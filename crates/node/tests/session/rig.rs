@@ -95,6 +95,11 @@ impl Received {
         text.to_owned()
     }
 
+    pub(crate) fn first_acquirer(&self) -> Option<bool> {
+        let sections = Sections::scan(&self.payload).unwrap();
+        sections.header(&self.payload).unwrap().first_acquirer
+    }
+
     pub(crate) fn delivery_count(&self) -> u32 {
         let sections = Sections::scan(&self.payload).unwrap();
         sections.header(&self.payload).unwrap().delivery_count.unwrap_or(0)
