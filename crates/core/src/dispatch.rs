@@ -410,6 +410,7 @@ impl Service<'_> {
             expires_at: entry.expires().then_some(entry.expires_at),
             backout_count: entry.backout_count,
             first_acquirer: spot.sequence >= self.known_from && !entry.marks.was_acquired(),
+            annotations: None,
             dead_letter: extra.and_then(|extra| extra.dead_letter.clone()),
         };
         if consumer.browses() || !consumer.presettled || entry.persistent {

@@ -95,6 +95,13 @@ impl Received {
         text.to_owned()
     }
 
+    /// A message annotation that is a string.
+    pub(crate) fn annotation(&self, name: &str) -> Option<String> {
+        let sections = Sections::scan(&self.payload).unwrap();
+        let value = sections.message_annotations(&self.payload)?.get(name)?;
+        value.as_str().map(str::to_owned)
+    }
+
     pub(crate) fn first_acquirer(&self) -> Option<bool> {
         let sections = Sections::scan(&self.payload).unwrap();
         sections.header(&self.payload).unwrap().first_acquirer
