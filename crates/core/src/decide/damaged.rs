@@ -102,4 +102,22 @@ impl QueueManager {
         };
         (in_reach && !is_note).then_some(spot)
     }
+
+    /// How many messages of a queue are known to be damaged: notes of messages that were set aside there,
+    /// and those that stay, which are `known` to the caller. Looks at all that are in memory.
+    pub fn damaged_in(&self, name: &str, known: &dyn Fn(QueueId, MessageSequence) -> bool) -> u64 {
+        let Ok(local) = self.catalogue.local(name) else { return 0 };
+        let Some(queue) = self.queues.get(&local.id) else { return 0 };
+        let is_note = |lane, sequence| {
+            let extra = queue.extra(Spot { lane, sequence });
+            extra.and_then(|it| it.dead_letter.as_ref()).map(|it| it.reason)
+                == Some(DeadLetterReason::Damaged)
+        };
+        let live = queue.iter().filter(|(_, entry)| entry.state != State::Gone);
+        let damaged = live.filter(|(lane, entry)| {
+            let sequence = entry.sequence;
+            known(local.id, MessageSequence(sequence)) || (entry.extra && is_note(*lane, sequence))
+        });
+        damaged.count() as u64
+    }
 }
