@@ -134,8 +134,6 @@ fn encoded(map: &Map) -> Bytes {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests")]
-
     use super::*;
 
     fn map(entries: &[(&str, &str)]) -> Map {
