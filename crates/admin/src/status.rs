@@ -223,6 +223,9 @@ pub struct MemoryStatus {
     pub arriving_bytes: u64,
     /// What those may have, beside the one that is read in any case.
     pub arriving_bytes_max: u64,
+    /// Messages that lost the annotations of a `modified` outcome since the start, because too many
+    /// messages had some.
+    pub annotations_forgotten: u64,
     /// Bodies of persistent messages that are kept at hand.
     pub cache_bytes: u64,
     /// What those may have.

@@ -64,6 +64,8 @@ impl QueueManager {
                 self.queue_mut(from).totals.moved += count;
                 self.carry_over(from, spot, to, new_sequence, *dead_letter);
                 let target = self.queue_mut(to);
+                // Most of them were; of the others it is no lie to leave it open.
+                target.note_acquired(new_sequence.0);
                 target.totals.puts += count;
                 target.arrived();
                 self.saw_sequence(new_sequence);

@@ -57,6 +57,7 @@ impl QueueManager {
             id,
             queue,
             consumers: &mut self.consumers,
+            known_from: self.known_from,
             selection,
             outputs,
             looks,
@@ -83,6 +84,7 @@ struct Service<'a> {
     id: QueueId,
     queue: &'a mut Queue,
     consumers: &'a mut FastMap<ConsumerId, Consumer>,
+    known_from: u64,
     selection: &'a mut dyn Selection,
     outputs: &'a mut Outputs,
     looks: &'a mut u32,
@@ -407,6 +409,8 @@ impl Service<'_> {
             priority: entry.priority,
             expires_at: entry.expires().then_some(entry.expires_at),
             backout_count: entry.backout_count,
+            first_acquirer: spot.sequence >= self.known_from && !entry.marks.was_acquired(),
+            annotations: None,
             dead_letter: extra.and_then(|extra| extra.dead_letter.clone()),
         };
         if consumer.browses() || !consumer.presettled || entry.persistent {

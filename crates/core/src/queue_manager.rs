@@ -52,6 +52,9 @@ pub struct QueueManager {
     pub(crate) refusing: Option<Refusal>,
     /// Before this sequence the image, not the log, knows what was (replay only).
     pub(crate) image_sequence: u64,
+    /// Messages before this one were there when this process took the log over: whether a consumer
+    /// had them is not known.
+    pub(crate) known_from: u64,
     /// Messages of queues that the image does not know (replay only).
     pub(crate) ghosts: Ghosts,
 }
@@ -88,6 +91,7 @@ impl QueueManager {
             paging: Paging::default(),
             refusing: None,
             image_sequence: 0,
+            known_from: 0,
             ghosts: Ghosts::default(),
         }
     }

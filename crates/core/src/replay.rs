@@ -74,6 +74,7 @@ impl QueueManager {
     pub fn replay_end(&mut self, outputs: &mut Outputs) {
         self.ghosts.end(outputs);
         self.replay_new_term(outputs);
+        self.known_from = self.next.sequence;
     }
 
     /// All units of work that were open are gone, and so are the bodies that they sent ahead. The log

@@ -92,6 +92,7 @@ impl Instance {
         status.connections = self.connections.len() as u64;
         status.memory.message_bytes = self.rules.memory_bytes();
         status.memory.message_bytes_max = self.rules.limits().memory_bytes_max;
+        status.memory.annotations_forgotten = self.annotated.forgotten();
         status.units = self.units_status();
         let paging = self.rules.paging_status();
         status.index.bytes = paging.index_bytes;

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod admin;
+mod annotated;
 mod damaged;
 mod front;
 mod instance;

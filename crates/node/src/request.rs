@@ -4,6 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use towline_amqp::codec::Map;
 use towline_core::selector::Selector;
 use towline_core::{ConsumerId, Delivery, MessageSequence, NewMessage, Outcome, Refusal, UnitId};
 
@@ -123,6 +124,8 @@ pub enum Request {
         outcome: Outcome,
         /// Inside which unit of work.
         unit: Option<UnitId>,
+        /// Message annotations of a `modified` outcome.
+        annotations: Option<Box<Map>>,
         /// The client has forgotten the delivery.
         settled: bool,
         /// The link that it was sent on: a refusal is answered in any case.

@@ -45,6 +45,11 @@ pub const UNITS_PER_CONNECTION_MAX: usize = 1_000;
 /// Messages that one consumer said are undeliverable to it and that are remembered; beyond it the
 /// oldest of them may come to it again. As many as a unit of work may have gets by default.
 pub const REFUSED_PER_CONSUMER_MAX: usize = 10_000;
+/// Encoded message annotations that `modified` outcomes gave one message. One outcome with more is
+/// refused; of several that are longer together, the last one counts.
+pub const MODIFIED_ANNOTATIONS_BYTES_MAX: usize = 4_096;
+/// Messages with such annotations; beyond it, those that were annotated first lose theirs.
+pub const ANNOTATED_MESSAGES_MAX: usize = 10_000;
 /// Bodies of one consumer that settles in advance which wait in memory until their get is durable;
 /// one more is taken while they are fewer bytes than this, the others wait without their bodies.
 pub const LEAVING_BYTES_MAX: usize = 1024 * 1024;

@@ -62,6 +62,13 @@ impl QueueManager {
         Ok(())
     }
 
+    /// Whether a consumer has this message, and has given no outcome for it.
+    #[must_use]
+    pub fn has_delivery(&self, consumer: ConsumerId, sequence: MessageSequence) -> bool {
+        let consumer = self.consumers.get(&consumer);
+        consumer.is_some_and(|consumer| consumer.held.contains_key(&sequence.0))
+    }
+
     /// Adds an outcome to a unit of work. What the unit cannot take and the consumer has forgotten
     /// is kept beside it: it cannot stay with the consumer, and goes back with the rest.
     fn stage_get(

@@ -87,6 +87,8 @@ pub(crate) struct Block {
     pub(crate) came_in: u64,
     /// Its page was asked for.
     pub(crate) asked: bool,
+    /// It is away, and no consumer ever had any of it: a page does not say so.
+    untouched: bool,
     sheet: Option<Arc<Sheet>>,
     pub(crate) stored: Option<Arc<Outline>>,
     /// Tells which keys are not in it, while it is away and if anybody asked for keys.
@@ -112,6 +114,7 @@ impl Block {
             current: false,
             came_in: 0,
             asked: false,
+            untouched: false,
             sheet: Some(Arc::new(sheet)),
             stored: None,
             filter: None,
@@ -129,6 +132,7 @@ impl Block {
             current: true,
             came_in: 0,
             asked: false,
+            untouched: false,
             sheet: None,
             stored: Some(outline),
             filter: None,
@@ -214,12 +218,18 @@ impl Block {
         let Some(outline) = &self.stored else { unreachable!("a current page is stored") };
         assert_eq!(outline.live, self.live, "a page says all");
         self.first = outline.first;
+        let mut live = self.entries().iter().filter(|entry| entry.state != State::Gone);
+        self.untouched = live.all(|entry| !entry.marks.was_acquired());
         self.sheet.take()
     }
 
     /// It is back: its page was read.
-    pub(crate) fn come(&mut self, sheet: Sheet) {
+    pub(crate) fn come(&mut self, mut sheet: Sheet) {
         assert!(!self.is_here(), "a block comes when it is away");
+        if !self.untouched {
+            // Of some of it or all, or before this start: that is not known any more.
+            sheet.entries.iter_mut().for_each(|entry| entry.marks.set_acquired());
+        }
         self.sheet = Some(Arc::new(sheet));
         self.filter = None;
         self.asked = false;
@@ -276,7 +286,7 @@ impl Block {
         assert!(!self.current || self.stored.is_some(), "a current page is stored");
         for entry in &sheet.entries {
             let known = sheet.extras.contains_key(&entry.sequence);
-            assert_eq!(known, entry.extra && entry.state != State::Gone, "extras");
+            assert_eq!(known, entry.marks.has_extra() && entry.state != State::Gone, "extras");
         }
         let here = |sequence: &u64| sheet.entries.iter().any(|entry| entry.sequence == *sequence);
         assert!(self.pins.iter().all(here), "a pin belongs to an entry");

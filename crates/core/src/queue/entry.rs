@@ -25,12 +25,42 @@ pub(crate) struct Entry {
     /// As the producer wanted it; the lane says where the message stands.
     pub(crate) priority: u8,
     pub(crate) persistent: bool,
-    /// There is more about it in the queue's `extras`.
-    pub(crate) extra: bool,
+    pub(crate) marks: Marks,
 }
 
 const _: () =
     assert!(size_of::<Entry>() <= 80, "an entry must stay small: a deep queue has millions");
+
+/// What is true or not of a message, in one byte.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Marks(u8);
+
+/// There is more about it in the queue's `extras`.
+const EXTRA: u8 = 1;
+/// A consumer has, or had, it (AMQP 3.2.1, first-acquirer). Not on pages, nor in the log.
+const ACQUIRED: u8 = 1 << 1;
+
+impl Marks {
+    pub(crate) fn of(extra: bool) -> Marks {
+        Marks(u8::from(extra))
+    }
+
+    pub(crate) fn has_extra(self) -> bool {
+        self.0 & EXTRA != 0
+    }
+
+    pub(crate) fn set_extra(&mut self, extra: bool) {
+        self.0 = self.0 & !EXTRA | u8::from(extra);
+    }
+
+    pub(crate) fn was_acquired(self) -> bool {
+        self.0 & ACQUIRED != 0
+    }
+
+    pub(crate) fn set_acquired(&mut self) {
+        self.0 |= ACQUIRED;
+    }
+}
 
 /// Where the body is. Chunks are an extra; `Log` is then empty.
 #[derive(Clone, Debug)]

@@ -91,7 +91,7 @@ impl Lane {
     /// When a live entry has this sequence, or the place is in a block that is away.
     pub(crate) fn insert(&mut self, entry: Entry, extra: Option<Extra>) -> [Option<u64>; 2] {
         assert_ne!(entry.state, State::Gone, "a tombstone is not inserted");
-        assert_eq!(entry.extra, extra.is_some(), "an entry knows of its extra");
+        assert_eq!(entry.marks.has_extra(), extra.is_some(), "an entry knows of its extra");
         if entry.state == State::Available {
             self.hint = self.hint.min(entry.sequence);
         }
@@ -227,7 +227,7 @@ impl Lane {
     pub(crate) fn extra(&self, at: Position) -> Option<&Extra> {
         let sheet = self.blocks[at.block].sheet()?;
         let entry = sheet.entries.get(at.index)?;
-        if entry.extra { sheet.extras.get(&entry.sequence) } else { None }
+        if entry.marks.has_extra() { sheet.extras.get(&entry.sequence) } else { None }
     }
 
     /// Changes an entry in a way that its page must show. Its state is changed by
@@ -240,7 +240,7 @@ impl Lane {
     pub(crate) fn set_extra(&mut self, at: Position, extra: Option<Extra>) {
         let sheet = self.blocks[at.block].sheet_mut();
         let entry = &mut sheet.entries[at.index];
-        entry.extra = extra.is_some();
+        entry.marks.set_extra(extra.is_some());
         match extra {
             Some(extra) => sheet.extras.insert(entry.sequence, extra),
             None => sheet.extras.remove(&entry.sequence),
@@ -253,6 +253,9 @@ impl Lane {
         let block = &mut self.blocks[at.block];
         let entry = &mut block.hidden_mut().entries[at.index];
         let old = std::mem::replace(&mut entry.state, state);
+        if state == State::Held {
+            entry.marks.set_acquired();
+        }
         let sequence = entry.sequence;
         assert_ne!(old, State::Gone, "a tombstone has no state to change");
         block.available -= u32::from(old == State::Available);
@@ -260,6 +263,11 @@ impl Lane {
         if state == State::Available {
             self.hint = self.hint.min(sequence);
         }
+    }
+
+    /// A consumer had this message.
+    pub(crate) fn note_acquired(&mut self, at: Position) {
+        self.blocks[at.block].hidden_mut().entries[at.index].marks.set_acquired();
     }
 
     /// Takes an entry out. All positions become stale.
@@ -271,7 +279,8 @@ impl Lane {
         let tombstone =
             Entry { place: Place::Log(BodyLocation::default()), state: State::Gone, ..*entry };
         let taken = std::mem::replace(entry, tombstone);
-        let extra = if taken.extra { sheet.extras.remove(&taken.sequence) } else { None };
+        let extra =
+            if taken.marks.has_extra() { sheet.extras.remove(&taken.sequence) } else { None };
         block.available -= u32::from(taken.state == State::Available);
         block.live -= 1;
         self.live -= 1;

@@ -33,7 +33,7 @@ pub(crate) use block::Block;
 pub(crate) use block::Sheet;
 pub use block::{ExtentShare, Outline};
 pub(crate) use census::Census;
-pub(crate) use entry::{Entry, Place, State};
+pub(crate) use entry::{Entry, Marks, Place, State};
 use index::Hashes;
 pub(crate) use index::{KeyIndex, Rank, SEQUENCE_END};
 pub(crate) use lane::{Lane, Position, Walk};
@@ -212,7 +212,7 @@ impl Queue {
             state: State::Available,
             priority: header.priority,
             persistent: header.persistent,
-            extra: few,
+            marks: Marks::of(few),
         };
         self.highest = self.highest.max(sequence);
         self.live += 1;
@@ -295,6 +295,13 @@ impl Queue {
         } else {
             self.available += 1;
             self.became_available(spot, hashes);
+        }
+    }
+
+    /// A consumer had this message, perhaps in another place.
+    pub(crate) fn note_acquired(&mut self, sequence: u64) {
+        if let Some((lane, at)) = self.locate(sequence) {
+            self.lanes[usize::from(lane)].note_acquired(at);
         }
     }
 

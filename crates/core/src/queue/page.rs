@@ -19,7 +19,7 @@
 use towline_types::{BodyLocation, Lsn, PageRef, Time};
 
 use super::block::{BLOCK_ENTRIES, ExtentShare, add_share};
-use super::{Entry, Extra, Outline, Place, Sheet, State};
+use super::{Entry, Extra, Marks, Outline, Place, Sheet, State};
 use crate::record::{Reader, RecordError, put_dead_letter, put_varint, read_dead_letter};
 
 const VERSION: u8 = 1;
@@ -47,7 +47,7 @@ pub(crate) fn encode(sheet: &Sheet, extent_bytes: u64, out: &mut Vec<u8>) -> Opt
     put_varint(u64::from(outline.live), out);
     let mut before = Before::default();
     for entry in kept(sheet) {
-        let extra = if entry.extra { sheet.extras.get(&entry.sequence) } else { None };
+        let extra = if entry.marks.has_extra() { sheet.extras.get(&entry.sequence) } else { None };
         put_entry(entry, extra, &mut before, out);
     }
     Some(outline)
@@ -75,7 +75,7 @@ pub(crate) fn outline(sheet: &Sheet, extent_bytes: u64) -> Option<Outline> {
     };
     let mut shares: Vec<ExtentShare> = Vec::new();
     for entry in kept(sheet) {
-        let extra = if entry.extra { sheet.extras.get(&entry.sequence) } else { None };
+        let extra = if entry.marks.has_extra() { sheet.extras.get(&entry.sequence) } else { None };
         outline.last = entry.sequence;
         outline.live += 1;
         outline.expiring += u32::from(entry.expires());
@@ -239,7 +239,7 @@ fn read_entry(
         state: State::Available,
         priority,
         persistent: true,
-        extra: few,
+        marks: Marks::of(few),
     };
     Ok((entry, few.then_some(Extra { dead_letter, chunks })))
 }

@@ -20,7 +20,7 @@ fn entry(sequence: u64) -> Entry {
         state: State::Available,
         priority: 4,
         persistent: true,
-        extra: false,
+        marks: Marks::of(false),
     }
 }
 

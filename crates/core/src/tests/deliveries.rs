@@ -260,3 +260,31 @@ fn consumers_of_several_connections_end_with_theirs() {
     assert_eq!(rig.core.connections().len(), 1);
     rig.core.audit();
 }
+
+#[test]
+fn the_first_acquirer_is_the_first_consumer_that_a_message_is_sent_to() {
+    let mut rig = Rig::new();
+    rig.define("Q");
+    for content in ["a", "b", "c"] {
+        rig.put_persistent("Q", content);
+    }
+    let first =
+        |got: &[crate::Delivery]| got.iter().map(|it| it.first_acquirer).collect::<Vec<_>>();
+    let look = rig.open_get(&browser("Q")).unwrap();
+    rig.core.set_credit(look, 9, false);
+    assert_eq!(first(&rig.dispatch()), [true, true, true], "to look is not to acquire");
+    rig.close(look, false);
+    rig.consumer("Q", 2);
+    let got = rig.dispatch();
+    assert_eq!(first(&got), [true, true]);
+    rig.settle(&got[0], Outcome::Released);
+    rig.settle(&got[1], Outcome::Modified { failed: true, undeliverable_here: false });
+    rig.consumer("Q", 9);
+    assert_eq!(first(&rig.dispatch()), [false, false, true], "uncounted or counted");
+
+    // What happened before a restart is not known.
+    let mut again = rig.restart(None, rig.log.len());
+    again.put_persistent("Q", "d");
+    again.consumer("Q", 9);
+    assert_eq!(first(&again.dispatch()), [false, false, false, true]);
+}

@@ -423,3 +423,21 @@ fn a_unit_of_both_kinds_keeps_its_order_behind_messages_that_are_all_away() {
     again.core.audit();
     assert_eq!(again.browse("Q"), wanted(0..19));
 }
+
+#[test]
+fn the_first_acquirer_is_known_over_a_page_of_messages_that_nobody_had() {
+    let mut rig = deep_with(40, numbered);
+    rig.consumer("Q", 20);
+    let got = rig.dispatch();
+    assert!(got.iter().all(|delivery| delivery.first_acquirer), "pages came, nobody had them");
+    rig.settle(&got[4], Outcome::Released);
+    got.iter().take(4).for_each(|delivery| rig.settle(delivery, Outcome::Accepted));
+    rig.disconnect(CLIENT, false);
+    rig.evict();
+    rig.consumer("Q", 100);
+    let again = rig.dispatch();
+    let known = again.iter().filter(|delivery| delivery.first_acquirer).count();
+    assert!(again.iter().take(16).all(|delivery| !delivery.first_acquirer));
+    assert!(known > 0, "of blocks that no consumer touched it is still known");
+    rig.core.audit();
+}

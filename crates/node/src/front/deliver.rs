@@ -27,6 +27,10 @@ impl Front {
         settled: bool,
     ) {
         let (message_format, content) = format::without_format(body);
+        let content = match &delivery.annotations {
+            None => content,
+            Some(annotations) => message::with_annotations(&content, annotations),
+        };
         let content = match &delivery.dead_letter {
             None => content,
             Some(dead_letter) => message::with_dead_letter(&content, dead_letter),
@@ -60,7 +64,7 @@ impl Front {
             durable: Some(delivery.persistent),
             priority: Some(delivery.priority),
             ttl_ms,
-            first_acquirer: None,
+            first_acquirer: Some(delivery.first_acquirer),
             delivery_count: Some(delivery.backout_count),
         };
         sections::encode_header(&mut self.prefixes, &header);
@@ -122,6 +126,13 @@ impl Front {
             self.machine.detach(link, true, Some(error));
             return self.detached(link, requests);
         };
+        let annotations = match message::annotations_of(state) {
+            Ok(annotations) => annotations,
+            Err(error) => {
+                self.machine.detach(link, true, Some(error));
+                return self.detached(link, requests);
+            }
+        };
         // An unsettled outcome outside a unit of work waits for our settlement; inside, it waits for
         // the unit's end.
         let reply_wanted = !settled && unit.is_none();
@@ -131,6 +142,7 @@ impl Front {
             sequence,
             outcome,
             unit,
+            annotations,
             settled,
             link,
             reply_wanted,

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
-use towline_amqp::codec::Value;
+use bytes::{Bytes, BytesMut};
+use towline_amqp::codec::{Map, Reader, Value};
 use towline_amqp::sections::{self, MessageBuilder, MessageId, Sections};
 use towline_amqp::types::{DeliveryState, Error, Outcome as AmqpOutcome, TxnId, condition};
 use towline_core::{DeadLetter, Delivery, NewMessage, Outcome, UnitId};
-use towline_types::{Payload, Time};
+use towline_types::{Payload, Time, limits};
 
 use super::{format, topics};
 
@@ -125,6 +125,26 @@ pub(super) fn outcome_of(
     })
 }
 
+/// The message annotations of a `modified` outcome, if it has any.
+///
+/// # Errors
+/// They are longer than we keep.
+pub(super) fn annotations_of(state: Option<&DeliveryState>) -> Result<Option<Box<Map>>, Error> {
+    let outcome = state.and_then(DeliveryState::outcome);
+    let Some(AmqpOutcome::Modified { annotations, .. }) = outcome else { return Ok(None) };
+    let Some(map) = annotations.as_ref().filter(|map| map.iter().next().is_some()) else {
+        return Ok(None);
+    };
+    let mut encoded = BytesMut::new();
+    map.encode(&mut encoded);
+    if encoded.len() > limits::MODIFIED_ANNOTATIONS_BYTES_MAX {
+        let (bytes, most) = (encoded.len(), limits::MODIFIED_ANNOTATIONS_BYTES_MAX);
+        let text = format!("message annotations of {bytes} bytes in modified; {most} are kept");
+        return Err(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, &text));
+    }
+    Ok(Some(map.clone()))
+}
+
 fn modified(failed: bool, undeliverable_here: bool) -> Outcome {
     Outcome::Modified { failed, undeliverable_here }
 }
@@ -154,6 +174,20 @@ pub(super) fn note(delivery: &Delivery, place: &str) -> Payload {
     );
     let note = MessageBuilder::new().application_property("DamagedAt", Value::String(place));
     Payload::from(note.value(Value::String(&text)))
+}
+
+/// The content with what `modified` outcomes added to its message annotations: an encoded map.
+pub(super) fn with_annotations(content: &Payload, annotations: &Bytes) -> Payload {
+    let Ok(map) = Map::decode(&mut Reader::new(annotations)) else { return content.clone() };
+    let named = map.iter().filter_map(|(key, value)| match key {
+        // Reserved ones are numbers, and no peer of ours knows what they mean.
+        Value::Symbol(name) if name.is_ascii() => Some((name, value)),
+        _ => None,
+    });
+    let named: Vec<(&str, Value<'_>)> = named.collect();
+    let whole = content.to_contiguous();
+    let marked = sections::with_message_annotations(&whole, &named);
+    Payload::from(marked.unwrap_or_else(|_| Bytes::clone(&whole)))
 }
 
 /// The content of a dead-lettered message with why, from where and when: as message annotations for

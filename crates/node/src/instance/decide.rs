@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use towline_amqp::codec::Map;
 use towline_core::object::Definition;
 use towline_core::selector::{IndexKey, Selector};
 use towline_core::{
@@ -48,10 +49,19 @@ impl Instance {
                 let reply = reply_wanted.then_some(token);
                 self.put(caller, &target, message, unit, reply, out);
             }
-            Request::Settle { consumer, sequence, outcome, unit, settled, link, reply_wanted } => {
+            Request::Settle {
+                consumer,
+                sequence,
+                outcome,
+                unit,
+                annotations,
+                settled,
+                link,
+                reply_wanted,
+            } => {
                 let settlement =
                     Settlement { consumer, sequence, outcome, unit, settled, reply_wanted };
-                self.settle(caller, settlement, link, out);
+                self.settle(caller, settlement, annotations, link, out);
             }
             Request::Credit { consumer, limit, drain, flow } => {
                 self.credit(consumer, limit, (drain, flow), out);
@@ -166,11 +176,21 @@ impl Instance {
         &mut self,
         caller: &Caller<'_>,
         settlement: Settlement,
+        annotations: Option<Box<Map>>,
         link: LinkToken,
         out: &mut Outbound,
     ) {
-        let Settlement { sequence, outcome, unit, reply_wanted, .. } = settlement;
+        let Settlement { consumer, sequence, outcome, unit, reply_wanted, .. } = settlement;
+        let annotations = annotations.filter(|_| self.rules.has_delivery(consumer, sequence));
         let result = self.rules.settle(caller.now, settlement, &mut self.decision);
+        if let (Ok(()), Some(annotations)) = (&result, annotations) {
+            match unit {
+                None => self.annotated.add(sequence, &annotations),
+                Some(unit) => {
+                    self.annotated.stage((caller.connection, unit), sequence, *annotations);
+                }
+            }
+        }
         self.doom(caller, unit, result.as_ref().err());
         let refused = result.is_err();
         let response = Response::Settled { link, sequence, unit, outcome, result };
@@ -245,6 +265,8 @@ impl Instance {
             // One that was rolled back before may give something back now.
             Err(refusal) => Err(refusal),
         };
+        // Before the facts: a message that goes to the dead-letter queue takes them along.
+        self.annotated.end_unit((connection, unit), result.is_ok() && !fail);
         let response = Response::Discharged { token, unit, fail, result };
         self.carry_out_for(caller, Some(response), out);
     }
@@ -384,6 +406,7 @@ impl Instance {
         self.rules.disconnect(caller.now, connection, lost, &mut self.decision);
         self.carry_out_for(caller, None, out);
         self.holdings.doomed.take(connection);
+        self.annotated.end_connection(connection);
         if let Some(gone) = self.connections.remove(&connection) {
             self.containers.leave(&gone.container);
         }

@@ -24,6 +24,7 @@ use self::containers::Containers;
 use self::holdings::Holdings;
 pub use self::image::{ImagePlan, OldBody};
 use self::units::reusable;
+use crate::annotated::Annotated;
 use crate::damaged::{DamagedMessage, DamagedMessages};
 use crate::journal::Journal;
 use crate::live::LiveExtents;
@@ -179,6 +180,7 @@ pub struct Instance {
     /// Units of work that were rolled back for the sake of the log.
     units_ended_for_log: u64,
     pub(crate) damaged: DamagedMessages,
+    pub(crate) annotated: Annotated,
 }
 
 /// A run that waits for room in the log.
@@ -248,6 +250,7 @@ impl Instance {
             stalled: VecDeque::new(),
             units_ended_for_log: 0,
             damaged: DamagedMessages::default(),
+            annotated: Annotated::default(),
         }
     }
 
@@ -361,6 +364,9 @@ impl Instance {
         let mut facts = std::mem::take(&mut self.durable_facts);
         while let Some((end, reply)) = self.pending.take_durable(self.durable, &mut facts) {
             for fact in facts.drain(..) {
+                if !self.annotated.is_empty() {
+                    self.annotated.follow(&fact);
+                }
                 self.rules.apply(now, fact, &mut self.outputs);
             }
             self.applied = self.applied.max(end);
@@ -432,6 +438,9 @@ impl Instance {
             }
             Durability::Memory => {
                 for fact in decision.facts.drain(..) {
+                    if !self.annotated.is_empty() {
+                        self.annotated.follow(&fact);
+                    }
                     self.rules.apply(now, fact, &mut self.outputs);
                 }
             }
@@ -527,7 +536,10 @@ impl Instance {
 
     fn take_effect(&mut self, effect: Effect, out: &mut Outbound) {
         let (connection, response) = match effect {
-            Effect::Deliver(delivery) => {
+            Effect::Deliver(mut delivery) => {
+                if !self.annotated.is_empty() {
+                    delivery.annotations = self.annotated.of(delivery.sequence);
+                }
                 if let Some(consumer) = self.consumers.get_mut(&delivery.consumer) {
                     consumer.dispatched += 1;
                 }
@@ -554,6 +566,7 @@ impl Instance {
             }
             Effect::UnitRolledBack { connection, unit, reason } => {
                 self.holdings.doomed.remove(connection, unit);
+                self.annotated.end_unit((connection, unit), false);
                 (connection, Response::UnitRolledBack { unit, reason })
             }
         };

@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
+mod annotations;
 mod arriving;
 mod asking;
 mod log;
@@ -78,6 +79,8 @@ fn an_accepted_message_does_not_come_back_and_a_released_one_does_uncounted() {
     let again = rig.received_whole(&mut client);
     assert_eq!(again.iter().map(|got| got.body()).collect::<Vec<_>>(), ["two"]);
     assert_eq!(again[0].delivery_count(), 0);
+    let acquirers = [got[0].first_acquirer(), again[0].first_acquirer()];
+    assert_eq!(acquirers, [Some(true), Some(false)], "no other link had it, one had it (3.2.1)");
 }
 
 #[test]

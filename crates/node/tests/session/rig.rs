@@ -95,6 +95,18 @@ impl Received {
         text.to_owned()
     }
 
+    /// A message annotation that is a string.
+    pub(crate) fn annotation(&self, name: &str) -> Option<String> {
+        let sections = Sections::scan(&self.payload).unwrap();
+        let value = sections.message_annotations(&self.payload)?.get(name)?;
+        value.as_str().map(str::to_owned)
+    }
+
+    pub(crate) fn first_acquirer(&self) -> Option<bool> {
+        let sections = Sections::scan(&self.payload).unwrap();
+        sections.header(&self.payload).unwrap().first_acquirer
+    }
+
     pub(crate) fn delivery_count(&self) -> u32 {
         let sections = Sections::scan(&self.payload).unwrap();
         sections.header(&self.payload).unwrap().delivery_count.unwrap_or(0)

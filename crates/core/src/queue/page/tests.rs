@@ -65,9 +65,9 @@ fn message() -> impl Strategy<Value = (Entry, Option<Extra>)> {
             state,
             priority,
             persistent,
-            extra: extra.is_some() && !gone && persistent,
+            marks: Marks::of(extra.is_some() && !gone && persistent),
         };
-        let kept = extra.filter(|_| entry.extra);
+        let kept = extra.filter(|_| entry.marks.has_extra());
         (entry, kept)
     })
 }
@@ -186,7 +186,7 @@ fn a_page_that_counts_otherwise_than_its_outline_is_refused() {
         state: State::Available,
         priority: 4,
         persistent: true,
-        extra: false,
+        marks: Marks::of(false),
     };
     let page = |entry: Entry| Sheet { entries: vec![entry], ..Sheet::default() };
     let outline = outline(&page(entry.clone()), EXTENT_BYTES).unwrap();

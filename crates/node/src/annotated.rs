@@ -1,0 +1,170 @@
+//! Message annotations that consumers gave with a `modified` outcome (AMQP 3.4.4): they are merged
+//! into those of the message when it is delivered next, here or from a dead-letter queue.
+//!
+//! They are in memory only: a restart or a fail-over forgets them. Bounded by number and length:
+//! beyond the number, the messages that were annotated first lose theirs.
+//!
+//! Not here: who may annotate (the instance asks whether the consumer has the message), and how
+//! they get into a message (`front`).
+
+use std::collections::{BTreeMap, HashMap};
+
+use bytes::{Bytes, BytesMut};
+use towline_amqp::codec::{Map, Reader, Value};
+use towline_core::{ConnectionId, Fact, MessageSequence, UnitId};
+use towline_types::limits;
+
+/// See the [module](self).
+#[derive(Debug, Default)]
+pub(crate) struct Annotated {
+    /// Encoded maps.
+    messages: HashMap<MessageSequence, (u64, Bytes)>,
+    /// In the order in which they were annotated last.
+    by_age: BTreeMap<u64, MessageSequence>,
+    next_age: u64,
+    /// What is said in open units of work counts when they commit.
+    staged: HashMap<(ConnectionId, UnitId), Vec<(MessageSequence, Map)>>,
+    /// Messages that lost theirs because too many were annotated.
+    forgotten: u64,
+}
+
+impl Annotated {
+    /// Nothing is known of any message: the ordinary case.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+
+    /// The encoded annotations of a message.
+    pub(crate) fn of(&self, message: MessageSequence) -> Option<Bytes> {
+        self.messages.get(&message).map(|(_, map)| map.clone())
+    }
+
+    /// Messages that lost their annotations since the start.
+    pub(crate) fn forgotten(&self) -> u64 {
+        self.forgotten
+    }
+
+    /// Adds annotations: an entry replaces one of the same name.
+    pub(crate) fn add(&mut self, message: MessageSequence, added: &Map) {
+        let before = self.take(message);
+        let before = before.and_then(|map| Map::decode(&mut Reader::new(&map)).ok());
+        let whole = encoded(&merged(&before.unwrap_or_default(), added));
+        // Together they are too long: what was said last counts.
+        let fits = whole.len() <= limits::MODIFIED_ANNOTATIONS_BYTES_MAX;
+        self.put(message, if fits { whole } else { encoded(added) });
+    }
+
+    /// In a unit of work.
+    pub(crate) fn stage(
+        &mut self,
+        unit: (ConnectionId, UnitId),
+        message: MessageSequence,
+        map: Map,
+    ) {
+        self.staged.entry(unit).or_default().push((message, map));
+    }
+
+    /// A unit of work has ended.
+    pub(crate) fn end_unit(&mut self, unit: (ConnectionId, UnitId), committed: bool) {
+        let Some(staged) = self.staged.remove(&unit) else { return };
+        for (message, map) in staged.iter().filter(|_| committed) {
+            self.add(*message, map);
+        }
+    }
+
+    /// A connection has ended, and its units with it.
+    pub(crate) fn end_connection(&mut self, connection: ConnectionId) {
+        self.staged.retain(|(of, _), _| *of != connection);
+    }
+
+    /// Follows a message to where it goes, or forgets it when it is gone.
+    pub(crate) fn follow(&mut self, fact: &Fact) {
+        match fact {
+            Fact::Got { sequence, .. } | Fact::Expired { sequence, .. } => _ = self.take(*sequence),
+            Fact::Moved { sequence, new_sequence, .. } => {
+                if let Some(map) = self.take(*sequence) {
+                    self.put(*new_sequence, map);
+                }
+            }
+            // What is cleared or deleted goes by age: no other message gets its sequence.
+            Fact::Put { .. }
+            | Fact::BackedOut { .. }
+            | Fact::BodyChunk { .. }
+            | Fact::Abandoned { .. }
+            | Fact::Defined { .. }
+            | Fact::Deleted { .. }
+            | Fact::Undefined { .. }
+            | Fact::Cleared { .. }
+            | Fact::Committed { .. } => {}
+        }
+    }
+
+    fn take(&mut self, message: MessageSequence) -> Option<Bytes> {
+        let (age, map) = self.messages.remove(&message)?;
+        self.by_age.remove(&age);
+        Some(map)
+    }
+
+    fn put(&mut self, message: MessageSequence, map: Bytes) {
+        if self.messages.len() >= limits::ANNOTATED_MESSAGES_MAX
+            && let Some((_, oldest)) = self.by_age.pop_first()
+        {
+            self.messages.remove(&oldest);
+            self.forgotten += 1;
+        }
+        self.next_age += 1;
+        self.by_age.insert(self.next_age, message);
+        self.messages.insert(message, (self.next_age, map));
+    }
+}
+
+/// Both maps; what `added` says counts.
+fn merged(before: &Map, added: &Map) -> Map {
+    let stays = |key: &Value<'_>| key.as_str().is_none_or(|key| added.get(key).is_none());
+    let kept = before.iter().filter(|(key, _)| stays(key));
+    kept.chain(added.iter())
+        .fold(Map::default(), |whole, (key, value)| whole.with_entry(key, value))
+}
+
+fn encoded(map: &Map) -> Bytes {
+    let mut out = BytesMut::new();
+    map.encode(&mut out);
+    out.freeze()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(entries: &[(&str, &str)]) -> Map {
+        entries.iter().fold(Map::default(), |map, (key, value)| map.with(key, Value::String(value)))
+    }
+
+    fn known(annotated: &Annotated, message: u64) -> Option<Map> {
+        let bytes = annotated.of(MessageSequence(message))?;
+        Some(Map::decode(&mut Reader::new(&bytes)).unwrap())
+    }
+
+    #[test]
+    fn what_was_said_last_counts_and_the_rest_stays() {
+        let mut annotated = Annotated::default();
+        annotated.add(MessageSequence(1), &map(&[("a", "1"), ("b", "1")]));
+        annotated.add(MessageSequence(1), &map(&[("b", "2"), ("c", "2")]));
+        let wanted = map(&[("a", "1"), ("b", "2"), ("c", "2")]);
+        assert_eq!(known(&annotated, 1), Some(wanted));
+        let long = "x".repeat(limits::MODIFIED_ANNOTATIONS_BYTES_MAX - 50);
+        annotated.add(MessageSequence(1), &map(&[("d", &long)]));
+        annotated.add(MessageSequence(1), &map(&[("e", &long)]));
+        assert_eq!(known(&annotated, 1), Some(map(&[("e", &long)])), "no more than the bound");
+    }
+
+    #[test]
+    fn beyond_the_number_the_oldest_go_and_are_counted() {
+        let mut annotated = Annotated::default();
+        let max = limits::ANNOTATED_MESSAGES_MAX as u64;
+        (0..=max).for_each(|number| annotated.add(MessageSequence(number), &map(&[("a", "1")])));
+        assert_eq!((known(&annotated, 0), annotated.forgotten()), (None, 1));
+        assert!(known(&annotated, 1).is_some() && known(&annotated, max).is_some());
+        assert_eq!(annotated.messages.len(), annotated.by_age.len());
+    }
+}

@@ -1,0 +1,88 @@
+//! Message annotations of `modified` (AMQP 3.4.4): merged into those of the message for its next
+//! delivery.
+
+use towline_amqp::codec::{Map, Value};
+use towline_amqp::types::{DeliveryState, Outcome, condition};
+
+use crate::rig::{Got, Rig};
+use crate::text::message;
+
+fn annotated(name: &str, value: &str, failed: bool) -> DeliveryState {
+    let annotations = Map::default().with(name, Value::String(value));
+    DeliveryState::Modified {
+        delivery_failed: failed,
+        undeliverable_here: false,
+        annotations: Some(Box::new(annotations)),
+    }
+}
+
+#[test]
+fn annotations_of_modified_are_merged_into_the_next_delivery_and_follow_to_the_dead_letter_queue() {
+    let mut rig = Rig::new();
+    rig.define("DLQ");
+    rig.mqsc("DEFINE QLOCAL(Q) BOTHRESH(2) BOQNAME(DLQ)");
+    let mut client = rig.connect();
+    let sender = rig.sender(&mut client, "Q");
+    rig.send(&mut client, sender, 1, message("one").durable());
+    let receiver = rig.receiver(&mut client, "Q");
+    for (round, name) in ["x-opt-a", "x-opt-b"].into_iter().enumerate() {
+        rig.credit(&mut client, receiver, 1);
+        let got = rig.received_whole(&mut client);
+        assert_eq!(got[0].annotation("x-opt-a").is_some(), round == 1);
+        let state = annotated(name, &format!("said {round}"), true);
+        rig.settle(&mut client, got[0].delivery, state);
+    }
+    let dead = rig.receiver(&mut client, "DLQ");
+    rig.credit(&mut client, dead, 1);
+    let got = rig.received_whole(&mut client);
+    assert_eq!(got[0].annotation("x-opt-a").as_deref(), Some("said 0"));
+    assert_eq!(got[0].annotation("x-opt-b").as_deref(), Some("said 1"));
+    assert_eq!(got[0].body(), "one");
+}
+
+#[test]
+fn annotations_in_a_unit_of_work_count_when_it_commits() {
+    let mut rig = Rig::new();
+    rig.define("Q");
+    let mut client = rig.connect();
+    let sender = rig.sender(&mut client, "Q");
+    let receiver = rig.receiver(&mut client, "Q");
+    rig.send(&mut client, sender, 1, message("one"));
+    for fail in [true, false] {
+        let unit = rig.declare(&mut client);
+        rig.credit(&mut client, receiver, 1);
+        let got = rig.received_whole(&mut client);
+        assert_eq!(got[0].annotation("x-opt-a"), None, "the first unit was rolled back");
+        let DeliveryState::Modified { annotations, .. } = annotated("x-opt-a", "kept", false)
+        else {
+            unreachable!("a modified state")
+        };
+        let outcome =
+            Outcome::Modified { delivery_failed: false, undeliverable_here: false, annotations };
+        let state = DeliveryState::Transactional { txn_id: unit, outcome: Some(outcome) };
+        rig.settle(&mut client, got[0].delivery, state);
+        rig.discharge(&mut client, &unit, fail);
+    }
+    rig.credit(&mut client, receiver, 1);
+    let got = rig.received_whole(&mut client);
+    assert_eq!(got[0].annotation("x-opt-a").as_deref(), Some("kept"));
+}
+
+#[test]
+fn annotations_that_are_too_long_detach_the_link_and_say_so() {
+    let mut rig = Rig::new();
+    rig.define("Q");
+    let mut client = rig.connect();
+    let sender = rig.sender(&mut client, "Q");
+    rig.send(&mut client, sender, 1, message("one"));
+    let receiver = rig.receiver(&mut client, "Q");
+    rig.credit(&mut client, receiver, 1);
+    let got = rig.received_whole(&mut client);
+    let long = "x".repeat(towline_types::limits::MODIFIED_ANNOTATIONS_BYTES_MAX);
+    rig.settle(&mut client, got[0].delivery, annotated("x-opt-a", &long, false));
+    let why = rig.detached(&mut client, receiver).expect("a detach");
+    assert_eq!(why, condition::RESOURCE_LIMIT_EXCEEDED.to_string());
+    let again = rig.receiver(&mut client, "Q");
+    rig.credit(&mut client, again, 1);
+    assert_eq!(rig.received(&mut client), [Got::text("one")], "the message is there");
+}
