@@ -27,7 +27,7 @@ fn array(element: u8) -> Vec<u8> {
 /// A composite whose fields are null but for one.
 fn composite(code: u8, field: u8, value: &[u8]) -> Vec<u8> {
     let fields = [&vec![0x40; usize::from(field)][..], value].concat();
-    let size = u8::try_from(fields.len() + 1).unwrap();
+    let size = u8::try_from(fields.len() + 1).unwrap_or(u8::MAX);
     [&[0, 0x53, code, 0xc0, size, field + 1][..], &fields].concat()
 }
 
