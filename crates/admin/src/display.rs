@@ -368,6 +368,7 @@ fn status(row: &QueueStatusRow<'_>, id: Id) -> Option<Shown> {
         Id::LastGetTime => text(&time(row.last_get_at)),
         Id::Puts => number(row.puts),
         Id::Gets => number(row.gets),
+        Id::Damaged => number(row.damaged),
         _ => None,
     }
 }

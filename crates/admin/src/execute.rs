@@ -43,11 +43,11 @@ pub fn execute(target: &mut dyn Target, command: Command) -> Reply {
         }
         Command::Delete(delete) => {
             let name = delete.name.clone();
-            changed(&catalogue::QUEUE_DELETED, &name, target.delete(delete))
+            removed(&catalogue::QUEUE_DELETED, &name, target.delete(delete))
         }
         Command::Clear(clear) => {
             let name = clear.name.clone();
-            changed(&catalogue::QUEUE_CLEARED, &name, target.clear(clear))
+            removed(&catalogue::QUEUE_CLEARED, &name, target.clear(clear))
         }
         Command::Move(order) => {
             let (from, to) = (order.name.clone(), order.to.clone());
@@ -139,6 +139,17 @@ fn changed(entry: &Entry, name: &str, result: Result<(), Refusal>) -> Reply {
         Ok(()) => reply(Outcome::Done, vec![entry.message(&[name])]),
         Err(refusal) => reply(Outcome::Failed, vec![catalogue::of_refusal(&refusal)]),
     }
+}
+
+/// The reply to a command that removes messages, so many damaged ones among them.
+fn removed(entry: &Entry, name: &str, result: Result<u64, Refusal>) -> Reply {
+    let damaged = result.as_ref().copied().unwrap_or_default();
+    let mut reply = changed(entry, name, result.map(drop));
+    if damaged > 0 {
+        let message = catalogue::DAMAGED_DROPPED.message(&[&damaged.to_string(), name]);
+        reply.messages.push(message);
+    }
+    reply
 }
 
 fn shown(target: &dyn Target, display: &Display) -> Reply {

@@ -63,16 +63,17 @@ pub trait Target {
     /// # Errors
     /// When the queue manager cannot keep the change.
     fn alter_queue_manager(&mut self, changes: QueueManagerChanges) -> Result<(), Refusal>;
-    /// DELETE.
+    /// DELETE. Yields how many damaged messages, which a repair could have brought back, go with it, as
+    /// far as that is known.
     ///
     /// # Errors
     /// Among others `UnknownQueue`, `WrongType`, `ObjectOpen`, `NotEmpty`.
-    fn delete(&mut self, command: Delete) -> Result<(), Refusal>;
-    /// CLEAR QLOCAL.
+    fn delete(&mut self, command: Delete) -> Result<u64, Refusal>;
+    /// CLEAR QLOCAL. Yields the same.
     ///
     /// # Errors
     /// Among others `UnknownQueue`, `WrongType`, `ObjectOpen`, `Uncommitted`.
-    fn clear(&mut self, command: Clear) -> Result<(), Refusal>;
+    fn clear(&mut self, command: Clear) -> Result<u64, Refusal>;
     /// MOVE QLOCAL.
     ///
     /// # Errors
@@ -142,6 +143,8 @@ pub struct QueueStatusRow<'a> {
     pub puts: u64,
     /// GETS since start.
     pub gets: u64,
+    /// DAMAGED: messages put to it that could not be read, since start.
+    pub damaged: u64,
 }
 
 /// DISPLAY CONN of one connection.

@@ -221,6 +221,10 @@ pub(crate) struct Run {
     /// over. All of them need this option and the same configuration; see 'towline disktest --locks'
     #[arg(long)]
     pub(crate) standby: bool,
+    /// Start although extents of the log with live messages are missing (TWL2060E): those messages are
+    /// set aside as damaged when their turn comes
+    #[arg(long)]
+    pub(crate) without_missing_extents: bool,
     /// Microseconds added to each sync of the log, for experiments
     #[arg(long, value_name = "N", default_value_t = 0, hide = true)]
     pub(crate) log_sync_delay_us: u64,

@@ -9,6 +9,7 @@ use towline_log::backup::CheckReport;
 use towline_log::offline::{self, Casualties, Filter, Item, VerifyReport};
 use towline_log::{Finding, LogError};
 use towline_server::backup::check_images;
+use towline_server::lacking::{self, Lacking};
 use towline_types::Lsn;
 
 use crate::arguments::{Log, LogPlace};
@@ -22,7 +23,7 @@ pub(crate) fn run(command: &Log) -> Result<(), Failure> {
     match command {
         Log::Dump { place, from, to } => dump(place, from.as_deref(), to.as_deref()),
         Log::Verify { place } => verify(place),
-        Log::Repair { place, from } => repair::run(&folder(place)?, from, place.json),
+        Log::Repair { place, from } => repair::run(&place.data, &folder(place)?, from, place.json),
     }
 }
 
@@ -200,7 +201,13 @@ fn verify(place: &LogPlace) -> Result<(), Failure> {
         true => check_images(&place.data).map_err(Failure::failed)?,
         false => CheckReport::default(),
     };
-    let sound = report.is_sound() && pages.is_sound();
+    // The log itself does not say which messages live: that is known when it is read as a start does.
+    let lacking = match report.is_sound() && pages.is_sound() && report.last.is_some() {
+        true => lacking::look(&place.data),
+        false => Err("what was found keeps the log from being read as a start does".to_owned()),
+    };
+    let none_lacks = lacking.as_ref().is_ok_and(Lacking::is_empty) || lacking.is_err();
+    let sound = report.is_sound() && pages.is_sound() && none_lacks;
     if place.json {
         let position = |lsn: Option<Lsn>| lsn.map(|lsn| lsn.to_string());
         let findings: Vec<Value> = report.findings.iter().map(found).collect();
@@ -217,26 +224,51 @@ fn verify(place: &LogPlace) -> Result<(), Failure> {
             "bodies_unknown": report.bodies_unknown,
             "findings": findings,
             "page_findings": pages.findings,
+            "extents_missing": missing(&lacking),
         }))?;
     } else {
-        summary(&report, &pages, sound)?;
+        summary(&report, &pages, (sound, &lacking))?;
     }
     if sound { Ok(()) } else { Err(Failure::Silent) }
 }
 
-fn summary(report: &VerifyReport, checked: &CheckReport, sound: bool) -> Result<(), Failure> {
+/// Missing extents and their messages; null when it is not known.
+fn missing(lacking: &Result<Lacking, String>) -> Value {
+    let Ok(lacking) = lacking else { return Value::Null };
+    let extents = lacking.extents().map(|(extent, messages)| {
+        json!({ "file": format!("extent-{extent:016x}"), "extent": extent, "messages": messages })
+    });
+    extents.collect()
+}
+
+fn summary(
+    report: &VerifyReport,
+    checked: &CheckReport,
+    (sound, lacking): (bool, &Result<Lacking, String>),
+) -> Result<(), Failure> {
     for finding in &report.findings {
         show::line(&format!("! {finding}"))?;
     }
     for finding in &checked.findings {
         show::line(&format!("! {finding}"))?;
     }
+    match lacking {
+        Ok(lacking) if lacking.is_empty() => {}
+        Ok(lacking) => {
+            let messages = lacking.messages();
+            show::line(&format!("! missing, with {messages} live messages in them: {lacking}"))?;
+        }
+        Err(why) if report.last.is_some() => {
+            show::line(&format!("Not checked, whether messages lie in missing extents: {why}"))?;
+        }
+        Err(_) => {}
+    }
     let VerifyReport { batches, records, images, .. } = report;
     if let (Some(first), Some(last)) = (report.first, report.last) {
         show::line(&format!("{batches} batches, {records} records, from {first} to {last}"))?;
     }
     show::line(&format!("{images} images; the newest one has {} pages", checked.pages))?;
-    if !report.is_sound() {
+    if !sound {
         show::line("'towline log repair' can bring it back from a backup or another instance.")?;
     }
     if report.batches_damaged > 0 {

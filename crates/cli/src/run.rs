@@ -28,6 +28,7 @@ pub(crate) fn run(arguments: &Run) -> Result<(), Failure> {
         auto_define: arguments.auto_define.clone(),
         log_sync_delay: Duration::from_micros(arguments.log_sync_delay_us),
         standby: arguments.standby,
+        without_missing_extents: arguments.without_missing_extents,
         program: program(),
     };
     towline_server::run(&told).map_err(Failure::failed)

@@ -290,8 +290,7 @@ impl QueueManager {
     }
 
     /// Chunks of bodies that no put refers to yet.
-    #[cfg(test)]
-    pub(crate) fn bodies_in_progress(&self) -> impl Iterator<Item = BodyLocation> {
+    pub fn bodies_in_progress(&self) -> impl Iterator<Item = BodyLocation> {
         self.ahead.locations()
     }
 

@@ -1,4 +1,5 @@
-//! Bringing back what is damaged in a log at rest, from a backup or from the log of another instance.
+//! Bringing back what is damaged in a log at rest, from a backup or from the log of another instance;
+//! in `running`, one batch of a log that runs.
 //!
 //! Not here: cutting a torn tail (`recover`), images and pages (they are made anew from the log).
 //!
@@ -44,18 +45,19 @@ pub struct MendReport {
     pub bytes: u64,
 }
 
-/// Mends the log in `folder`, which no process uses, from another log folder.
+/// Mends the log in `folder`, which no process uses, from another log folder. Of extents that are
+/// missing before the oldest one that is there, those from the oldest `wanted` one on are brought back.
 ///
 /// # Errors
 /// [`LogError`]: one of them cannot be read, is of another log, or a write failed.
 pub fn mend_from_log(
     folder: &Path,
-    from: &Path,
+    (from, wanted): (&Path, &[u64]),
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<MendReport, LogError> {
     let target: Arc<dyn Disk> = Arc::new(LinuxDisk::open(folder)?);
     let source: Arc<dyn Disk> = Arc::new(LinuxDisk::read_only(from)?);
-    mend(&target, &source, progress)
+    mend(&target, (&source, wanted), progress)
 }
 
 /// Mends the log in `folder`, which no process uses, from the newest point of a backup.
@@ -64,12 +66,12 @@ pub fn mend_from_log(
 /// As [`mend_from_log`]; the backup cannot be read.
 pub fn mend_from_backup(
     folder: &Path,
-    from: &Path,
+    (from, wanted): (&Path, &[u64]),
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<MendReport, BackupError> {
     let source = Backup::look(from)?.newest_log()?;
     let target: Arc<dyn Disk> = Arc::new(LinuxDisk::open(folder)?);
-    Ok(mend(&target, &source, progress)?)
+    Ok(mend(&target, (&source, wanted), progress)?)
 }
 
 /// [`mend_from_log`] of any disks.
@@ -78,7 +80,7 @@ pub fn mend_from_backup(
 /// As [`mend_from_log`].
 pub fn mend(
     target: &Arc<dyn Disk>,
-    source: &Arc<dyn Disk>,
+    (source, wanted): (&Arc<dyn Disk>, &[u64]),
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<MendReport, LogError> {
     let empty = || LogError::Options { what: "there is no log to take from" };
@@ -88,7 +90,7 @@ pub fn mend(
     let identity = from.identity();
     let mut report = MendReport::default();
     let mut mender = Mender { target, from: &from, identity, report: &mut report };
-    mender.extents()?;
+    mender.extents(wanted)?;
     let folder = Folder::list(target.as_ref())?;
     let Some(mut files) = Files::of(target, &folder)? else { return Ok(report) };
     match files.check(target.as_ref(), ..) {
@@ -124,12 +126,14 @@ struct Proven {
 
 impl Mender<'_> {
     /// Brings back extents that are gone, and headers of extents that are damaged.
-    fn extents(&mut self) -> Result<(), LogError> {
+    fn extents(&mut self, wanted: &[u64]) -> Result<(), LogError> {
         let folder = Folder::list(self.target.as_ref())?;
         let (Some(&first), Some(&last)) = (folder.extents.first(), folder.extents.last()) else {
             return Ok(());
         };
-        for sequence in first..=last {
+        // And those between, so that there is no gap.
+        let oldest = wanted.iter().copied().min().map_or(first, |wanted| wanted.min(first));
+        for sequence in oldest..=last {
             let what = if folder.extents.contains(&sequence) {
                 if !self.header_is_damaged(sequence)? {
                     continue;
@@ -185,19 +189,34 @@ impl Mender<'_> {
         file.sync_data()
     }
 
-    /// Whether the source's extent goes between its neighbours here.
+    /// Whether the source's extent goes between its neighbours here. Where those are missing too, the
+    /// source has what lies between: each batch names the one before it.
     fn continues(&self, sequence: u64) -> bool {
-        let here = |sequence| self.target.open(&extent_name(sequence)).ok();
-        let ends = |file: Arc<dyn DiskFile>, sequence| self.ends(file.as_ref(), sequence);
-        let Some((first, last)) =
-            self.from.file(sequence).ok().and_then(|file| ends(file, sequence))
-        else {
+        let Some((first, mut last)) = self.ends_there(sequence) else { return false };
+        let before = sequence.checked_sub(1).and_then(|before| self.ends_here(before));
+        if before.is_some_and(|(_, before)| before.checksum != first.previous) {
             return false;
-        };
-        let before = sequence.checked_sub(1).and_then(|it| ends(here(it)?, it));
-        let behind = here(sequence + 1).and_then(|file| ends(file, sequence + 1));
-        before.is_some_and(|(_, before)| before.checksum == first.previous)
-            && behind.is_some_and(|(behind, _)| behind.previous == last.checksum)
+        }
+        for next in sequence + 1..=self.from.last() {
+            if let Some((behind, _)) = self.ends_here(next) {
+                return behind.previous == last.checksum;
+            }
+            match self.ends_there(next) {
+                Some((behind, end)) if behind.previous == last.checksum => last = end,
+                Some(_) | None => return false,
+            }
+        }
+        false
+    }
+
+    /// The first and the last whole batch of an extent in this log.
+    fn ends_here(&self, sequence: u64) -> Option<(BatchHeader, BatchHeader)> {
+        self.ends(self.target.open(&extent_name(sequence)).ok()?.as_ref(), sequence)
+    }
+
+    /// The same in the source.
+    fn ends_there(&self, sequence: u64) -> Option<(BatchHeader, BatchHeader)> {
+        self.ends(self.from.file(sequence).ok()?.as_ref(), sequence)
     }
 
     /// The first and the last whole batch of an extent.
@@ -352,35 +371,61 @@ impl Mender<'_> {
             file.read_at(block.bytes_mut(), place.offset).ok()?;
             BatchHeader::decode(block.bytes())
         });
-        let here = |header: &BatchHeader| {
-            (header.lsn, header.index, header.term) == (there.lsn, index, there.term)
-                && header.payload_bytes == there.payload_bytes
-                && header.previous == link.checksum
-                && header.sum(sum) == header.checksum
-                && named.is_none_or(|named| named == header.checksum)
-        };
-        let rebuilt = || {
-            let named = named?;
-            let tries = [BATCH_VERSION, VERSION_WITHOUT_CHECKS].into_iter();
-            let mut tries = tries.flat_map(|version| {
-                (0..UNSYNCED_TRIED).map(move |unsynced| BatchHeader {
-                    version,
-                    unsynced,
-                    previous: link.checksum,
-                    checksum: named,
-                    ..*there
-                })
-            });
-            tries.find(|header| here(header))
-        };
+        let around = Around { previous: Some(link.checksum), named };
         // The source's own header is believed when the chain goes through it.
-        let header = own.filter(&here).or_else(|| Some(*there).filter(&here)).or_else(rebuilt)?;
+        let as_there = Some(*there).filter(|there| around.fits(there, there, sum));
+        let header = proven(own, there, sum, around).or(as_there)?;
         let mut bytes = Aligned::with_capacity(BATCH_HEADER_BYTES + payload.len());
         bytes.append_to().extend_from_slice(&header.encode());
         bytes.append_to().extend_from_slice(payload);
         bytes.pad();
         Some(Proven { header, bytes })
     }
+}
+
+/// What the neighbours of a batch say of it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Around {
+    /// Checksum of the batch before it.
+    previous: Option<u32>,
+    /// Its own checksum, as the batch behind it says.
+    named: Option<u32>,
+}
+
+impl Around {
+    /// Whether `header` can be that of a batch like the one `there`, whose payload has this sum.
+    fn fits(&self, header: &BatchHeader, there: &BatchHeader, sum: u32) -> bool {
+        (header.lsn, header.index, header.term) == (there.lsn, there.index, there.term)
+            && header.payload_bytes == there.payload_bytes
+            && self.previous.is_none_or(|previous| previous == header.previous)
+            && header.sum(sum) == header.checksum
+            && self.named.is_none_or(|named| named == header.checksum)
+    }
+}
+
+/// The header with which a payload of that sum stood here: what is left of it, or, when its checksum
+/// is named by the batch behind it, the one that has this checksum.
+fn proven(
+    own: Option<BatchHeader>,
+    there: &BatchHeader,
+    sum: u32,
+    around: Around,
+) -> Option<BatchHeader> {
+    let rebuilt = || {
+        let (named, previous) = (around.named?, around.previous?);
+        let tries = [BATCH_VERSION, VERSION_WITHOUT_CHECKS].into_iter();
+        let mut tries = tries.flat_map(|version| {
+            (0..UNSYNCED_TRIED).map(move |unsynced| BatchHeader {
+                version,
+                unsynced,
+                previous,
+                checksum: named,
+                ..*there
+            })
+        });
+        tries.find(|header| around.fits(header, there, sum))
+    };
+    own.filter(|own| around.fits(own, there, sum)).or_else(rebuilt)
 }
 
 /// Header and payload at a place of an extent, whatever they are worth.
@@ -397,5 +442,9 @@ fn read(file: &dyn DiskFile, place: Place, extent_bytes: u64) -> Option<(BatchHe
     Some((header, payload))
 }
 
+mod running;
 #[cfg(test)]
 mod tests;
+
+pub use running::{Mended, NotMended};
+pub(crate) use running::{batch_over, mend_batch};

@@ -67,6 +67,8 @@ pub struct Recovery {
     tail: Option<Tail>,
     /// A repair or a sync failed: what is on the disk is not known, and trying again proves nothing.
     failed: bool,
+    /// See [`Recovery::look_only`].
+    looks_only: bool,
 }
 
 /// Where the log goes on.
@@ -214,6 +216,7 @@ impl Recovery {
             seen: Seen::default(),
             tail: None,
             failed: false,
+            looks_only: false,
         };
         recovery.check_covered()?;
         recovery.opened = began.elapsed();
@@ -297,6 +300,23 @@ impl Recovery {
         self.options.extent_bytes
     }
 
+    /// Whether the file of an extent was there when the log was opened, whatever is in it.
+    #[must_use]
+    pub fn has_extent(&self, sequence: u64) -> bool {
+        self.files.is_there(sequence)
+    }
+
+    /// The oldest extent that is there.
+    #[must_use]
+    pub fn oldest_extent(&self) -> u64 {
+        self.files.below.keys().next().copied().unwrap_or_else(|| self.files.first())
+    }
+
+    /// Replay will only look: it cuts nothing off and syncs nothing. The log cannot be started then.
+    pub fn look_only(&mut self) {
+        self.looks_only = true;
+    }
+
     /// [`Recovery::replay_from`] the image, telling nobody how far it is.
     ///
     /// # Errors
@@ -376,7 +396,10 @@ impl Recovery {
         };
         report.judging = began.elapsed();
         let began = Instant::now();
-        let repaired = self.repair(first, place, &ghosts);
+        let repaired = match self.looks_only {
+            true => Ok(0),
+            false => self.repair(first, place, &ghosts),
+        };
         self.failed = repaired.is_err();
         report.syncs = repaired.map_err(ReplayError::Log)?;
         report.syncing = began.elapsed();

@@ -12,6 +12,7 @@ use towline_admin::target::{
 use towline_core::{ConnectionId, Decision, Moved, QueueManager, Refusal};
 use towline_types::Time;
 
+use crate::damaged::DamagedMessages;
 use crate::instance::{Chore, ChoreTicket, Connected, Instance, Outbound, Routed};
 use crate::journal::Journal;
 use crate::request::{AdminReply, Response};
@@ -65,6 +66,7 @@ impl Instance {
             now,
             rules: &mut self.rules,
             connections: &self.connections,
+            damaged: &self.damaged,
             decisions: Vec::new(),
             stopped: Vec::new(),
         };
@@ -120,6 +122,7 @@ struct Administered<'a> {
     now: Time,
     rules: &'a mut QueueManager,
     connections: &'a HashMap<ConnectionId, Connected>,
+    damaged: &'a DamagedMessages,
     /// One for each command that changed something.
     decisions: Vec<Decision>,
     /// Connections to be closed.
@@ -127,6 +130,10 @@ struct Administered<'a> {
 }
 
 impl Administered<'_> {
+    fn damaged_in(&self, name: &str) -> u64 {
+        self.rules.damaged_in(name, &|queue, sequence| self.damaged.has(queue, sequence))
+    }
+
     fn change(
         &mut self,
         decide: impl FnOnce(&mut QueueManager, &mut Decision) -> Result<(), Refusal>,
@@ -174,6 +181,7 @@ impl Target for Administered<'_> {
                 last_get_at: status.last_get_at,
                 puts: status.totals.puts,
                 gets: status.totals.gets,
+                damaged: self.damaged.in_queue(status.queue),
             });
         }
     }
@@ -244,14 +252,17 @@ impl Target for Administered<'_> {
         self.change(|rules, out| rules.alter_queue_manager(&changes, out))
     }
 
-    fn delete(&mut self, command: mqsc::Delete) -> Result<(), Refusal> {
+    fn delete(&mut self, command: mqsc::Delete) -> Result<u64, Refusal> {
         let (now, mqsc::Delete { name, object, purge }) = (self.now, command);
-        self.change(|rules, out| rules.delete(now, &name, object, purge, out))
+        let damaged = if purge { self.damaged_in(&name) } else { 0 };
+        self.change(|rules, out| rules.delete(now, &name, object, purge, out))?;
+        Ok(damaged)
     }
 
-    fn clear(&mut self, command: mqsc::Clear) -> Result<(), Refusal> {
-        let now = self.now;
-        self.change(|rules, out| rules.clear(now, &command.name, out))
+    fn clear(&mut self, command: mqsc::Clear) -> Result<u64, Refusal> {
+        let (now, damaged) = (self.now, self.damaged_in(&command.name));
+        self.change(|rules, out| rules.clear(now, &command.name, out))?;
+        Ok(damaged)
     }
 
     fn move_messages(&mut self, command: mqsc::Move) -> Result<Moved, Refusal> {

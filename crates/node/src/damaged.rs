@@ -49,6 +49,11 @@ impl DamagedMessages {
         Some(DamagedMessage { queue, place: found.place.clone(), moved })
     }
 
+    /// Whether a message was found to be damaged where it is.
+    pub(crate) fn has(&self, queue: QueueId, sequence: MessageSequence) -> bool {
+        self.known.contains(&(queue, sequence))
+    }
+
     /// How many were found in a queue.
     pub(crate) fn in_queue(&self, queue: QueueId) -> u64 {
         self.counts.get(&queue).copied().unwrap_or(0)

@@ -80,6 +80,22 @@ impl LiveExtents {
         self.live.first_key_value().map(|(extent, _)| Lsn(extent * self.extent_bytes))
     }
 
+    /// Each extent with live bodies and how many, but for those bodies `but`.
+    pub(crate) fn bodies_without(
+        &self,
+        but: impl Iterator<Item = BodyLocation>,
+    ) -> BTreeMap<u64, u64> {
+        let mut bodies: BTreeMap<u64, u64> =
+            self.live.iter().map(|(extent, live)| (*extent, live.bodies)).collect();
+        for location in but {
+            if let Some(count) = bodies.get_mut(&(location.lsn.0 / self.extent_bytes)) {
+                *count = count.saturating_sub(1);
+            }
+        }
+        bodies.retain(|_, count| *count > 0);
+        bodies
+    }
+
     /// Live bytes in all extents.
     pub(crate) fn bytes(&self) -> u64 {
         self.live.values().map(|live| live.bytes).sum()
@@ -103,6 +119,10 @@ mod tests {
         live.stored(first);
         live.stored(second);
         assert_eq!(live.oldest(), Some(Lsn(1_000)));
+        let all = live.bodies_without(std::iter::empty());
+        assert_eq!(all.into_iter().collect::<Vec<_>>(), [(1, 1), (3, 1)]);
+        let some = live.bodies_without(std::iter::once(second));
+        assert_eq!(some.into_iter().collect::<Vec<_>>(), [(1, 1)]);
         live.removed(first);
         assert_eq!(live.oldest(), Some(Lsn(3_000)));
         live.removed(second);

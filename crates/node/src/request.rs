@@ -110,6 +110,8 @@ pub enum Request {
         limit: u64,
         /// Use up at once what cannot be served.
         drain: bool,
+        /// Number of this word on the consumer's credit; each is higher than the one before.
+        flow: u64,
     },
     /// The outcome of a delivery.
     Settle {
@@ -219,6 +221,16 @@ pub enum Response {
     Drained {
         /// Which.
         consumer: ConsumerId,
+        /// The last word on its credit that was heard before.
+        flow: u64,
+    },
+    /// More was dispatched to a consumer than it may be sent by its last word on credit. What was,
+    /// stands before this.
+    Withdrawn {
+        /// Which.
+        consumer: ConsumerId,
+        /// That word.
+        flow: u64,
     },
     /// The instance closed a consumer.
     ConsumerClosed {

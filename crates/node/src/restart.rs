@@ -5,6 +5,7 @@
 //! pages are damaged (or the image is of version 1) the messages are found in the log, which is
 //! replayed from its oldest extent on.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use bytes::Bytes;
@@ -144,6 +145,14 @@ impl Restart {
     /// The instance, for eviction while a long log is replayed.
     pub fn instance(&mut self) -> &mut Instance {
         &mut self.instance
+    }
+
+    /// The extents that hold messages, and how many bodies or parts of large ones each holds: without
+    /// any one of them a message cannot be read. What open units of work have in the log does not
+    /// count: it goes with the restart.
+    #[must_use]
+    pub fn live_extents(&self) -> BTreeMap<u64, u64> {
+        self.instance.live.bodies_without(self.instance.rules.bodies_in_progress())
     }
 
     /// Takes the next record of the log, whose first byte is at `lsn`. `read` reads a page; `None`

@@ -28,6 +28,7 @@ mod housekeeping;
 mod identity;
 mod images;
 mod journal;
+pub mod lacking;
 mod link;
 mod logging;
 mod name;

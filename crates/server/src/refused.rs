@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use towline_admin::catalogue::{
     CONFIGURATION_REFUSED, ENVIRONMENT_REFUSED, FOLDER_IN_USE, LISTEN_FAILED, LOG_DAMAGED,
-    NEWER_FORMAT, OTHER_NAME, RESTORE_UNFINISHED, START_FAILED, SYSTEM_REFUSED, TLS_REFUSED,
+    MESSAGES_MISSING, NEWER_FORMAT, OTHER_NAME, RESTORE_UNFINISHED, START_FAILED, SYSTEM_REFUSED,
+    TLS_REFUSED,
 };
 use towline_admin::reply::Message;
 use towline_log::LogError;
@@ -72,6 +73,9 @@ impl RunError {
             }
             RunError::Start { error: StartError::Log(LogError::Damaged(finding)), .. } => {
                 LOG_DAMAGED.message(&[&finding.to_string()])
+            }
+            RunError::Start { error: StartError::Lacking(lacking), .. } => {
+                MESSAGES_MISSING.message(&[&lacking.messages().to_string(), &lacking.to_string()])
             }
             RunError::Start {
                 error: StartError::Log(LogError::Version { file, found, supported }),

@@ -18,19 +18,19 @@ use crate::identity::Doorman;
 use crate::images::Images;
 use crate::logging::log;
 use crate::net::{
-    Admission, IoThreads, ListenerKind, Listening, LocalAccess, bind_floating, server_settings,
+    Admission, IoThreads, ListenerKind, Listening, LocalAccess, bind_floating, drain,
+    server_settings,
 };
 use crate::refused::RunError;
 use crate::reload::{self, Reload};
 use crate::signals::{Event, Signals};
+use crate::start::Wishes;
 use crate::{
     clerk, defaults, descriptors, fetcher, hint, housekeeping, logging, pager, shared_folder, start,
 };
 
 /// How long a quiescing queue manager waits for open units of work.
 const QUIESCE_MAX: Duration = Duration::from_secs(10);
-/// How long it waits for connections to close after it told them to.
-pub(crate) const GOODBYE_MAX: Duration = Duration::from_secs(2);
 
 /// What `towline run` was told.
 #[derive(Clone, Debug)]
@@ -51,8 +51,16 @@ pub struct RunArgs {
     pub standby: bool,
     /// Added to each sync of the log, for experiments.
     pub log_sync_delay: Duration,
+    /// Start although extents with live messages are gone: they are set aside when their turn comes.
+    pub without_missing_extents: bool,
     /// How this program was called, for the commands to try that are printed after `ready`.
     pub program: String,
+}
+
+impl RunArgs {
+    pub(crate) fn wishes(&self) -> Wishes {
+        Wishes { sync_delay: self.log_sync_delay, without_missing: self.without_missing_extents }
+    }
 }
 
 /// What the process as a whole has, whichever way it serves.
@@ -105,7 +113,7 @@ pub fn run(args: &RunArgs) -> Result<(), RunError> {
     signals.starting(&args.name);
     let home = shared_folder::enter(args, &mut config)?;
     let start::Opened { door, fetches, page_requests, chores, images } =
-        start::open(&args.name, &home, &config, args.log_sync_delay, clock).map_err(|error| {
+        start::open(&args.name, &home, &config, args.wishes(), clock).map_err(|error| {
             RunError::Start {
                 name: args.name.as_str().into(),
                 data: args.data.as_path().into(),
@@ -264,7 +272,7 @@ async fn quiesce(door: &Arc<Door>, admission: &Arc<Admission>) -> bool {
     door.quiesce();
     let waited = wait_until(QUIESCE_MAX, || door.look(|instance| instance.units_open()) == 0).await;
     door.end();
-    wait_until(GOODBYE_MAX, || admission.connections() == 0).await;
+    drain(|| admission.connections()).await;
     waited
 }
 

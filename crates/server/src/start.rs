@@ -8,8 +8,8 @@ use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use towline_admin::catalogue::{
-    HOUSEKEEPING_FAILED, LOG_LEFT_OVER, MENDED, PAGE_WRITE_FAILED, REBUILDING, RECOVERY_ENDED,
-    RECOVERY_GOES_ON, STARTING, TAIL_CUT,
+    HOUSEKEEPING_FAILED, LOG_LEFT_OVER, MENDED, MESSAGES_GIVEN_UP, PAGE_WRITE_FAILED, REBUILDING,
+    RECOVERY_ENDED, RECOVERY_GOES_ON, STARTING, TAIL_CUT,
 };
 use towline_admin::status::RestartStatus;
 use towline_core::{AutoDefine, Limits, PageRequest, Pages as Trust};
@@ -26,6 +26,7 @@ use crate::config::Config;
 use crate::door::{Chores, Door};
 use crate::fetcher::Fetcher;
 use crate::images::{Images, Stand};
+use crate::lacking::Lacking;
 use crate::logging::log;
 use crate::pager::{self, Pager};
 use crate::shared_folder::{Home, Lease};
@@ -61,8 +62,19 @@ pub enum StartError {
         /// The name that it was to be started with.
         ours: String,
     },
+    /// Extents with live messages are gone.
+    Lacking(Lacking),
     /// The log's content does not fit together.
     Restart(RestartError),
+}
+
+/// What the one who starts it wants, beside the configuration.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Wishes {
+    /// Added to each sync of the log.
+    pub(crate) sync_delay: Duration,
+    /// Start although extents with live messages are gone.
+    pub(crate) without_missing: bool,
 }
 
 impl StartError {
@@ -88,6 +100,7 @@ impl std::fmt::Display for StartError {
             StartError::OtherName { theirs, ours } => {
                 write!(out, "it is that of queue manager '{theirs}', not of '{ours}'")
             }
+            StartError::Lacking(lacking) => write!(out, "{lacking}"),
             StartError::Restart(error) => write!(out, "{error}"),
         }
     }
@@ -112,11 +125,11 @@ pub(crate) fn open(
     name: &str,
     home: &Home,
     config: &Config,
-    sync_delay: Duration,
+    wishes: Wishes,
     clock: Clock,
 ) -> Result<Opened, StartError> {
     let new_id = LogId(u128::from_le_bytes(crate::random::bytes()));
-    let found = bring_back(name, home, config, sync_delay, (new_id, None))?;
+    let found = bring_back(name, home, config, wishes, (new_id, None))?;
     let Found { restart, recovery, pages, status, marker, tail, disk } = found;
     let instance = restart.finish(tail);
     let extent_bytes = recovery.extent_bytes();
@@ -199,7 +212,7 @@ pub(crate) fn bring_back(
     name: &str,
     home: &Home,
     config: &Config,
-    sync_delay: Duration,
+    wishes: Wishes,
     (new_id, known): (LogId, Option<u64>),
 ) -> Result<Found, StartError> {
     let (data, folder) = (home.data(), home.log_folder());
@@ -211,14 +224,15 @@ pub(crate) fn bring_back(
     home.check()?;
     crate::name::check(data, name)?;
     log(&STARTING, &[name, crate::identity::build(), &data.display().to_string()]);
-    let disk: Arc<dyn Disk> = if sync_delay.is_zero() {
+    let disk: Arc<dyn Disk> = if wishes.sync_delay.is_zero() {
         Arc::new(disk)
     } else {
-        Arc::new(DelayDisk::new(Arc::new(disk), sync_delay))
+        Arc::new(DelayDisk::new(Arc::new(disk), wishes.sync_delay))
     };
     let disk = home.guard(disk);
     let marker = home.rebuild_marker();
-    let back = Back { name, config, home, disk, marker: &marker, new_id, known };
+    let without_missing = wishes.without_missing;
+    let back = Back { name, config, home, disk, marker: &marker, new_id, known, without_missing };
     if marker.exists() {
         log(&REBUILDING, &["an earlier start, or run, found that pages cannot be used"]);
         return back.bring(Trust::Ignored);
@@ -249,6 +263,8 @@ struct Back<'a> {
     new_id: LogId,
     /// Of a member of a group: runs that end behind this batch are not applied.
     known: Option<u64>,
+    /// See [`Wishes`].
+    without_missing: bool,
 }
 
 impl Back<'_> {
@@ -307,10 +323,25 @@ impl Back<'_> {
             towline_log::ReplayError::Record { error, .. } => refused(error),
         })?;
         tell(&report, began.elapsed());
+        self.judge(Lacking::find(&restart, &recovery))?;
         let rebuilt = matches!(begin, Begin::Oldest);
         let status = restart_status(&report, rebuilt, image_made, began.elapsed());
         let (marker, tail) = (self.marker.to_owned(), report.tail);
         Ok(Found { restart, recovery, pages, status, marker, tail, disk })
+    }
+}
+
+impl Back<'_> {
+    /// Whether a start is allowed without the extents that are missing.
+    fn judge(&self, lacking: Lacking) -> Result<(), StartError> {
+        match (lacking.is_empty(), self.without_missing) {
+            (true, _) => Ok(()),
+            (false, true) => {
+                log(&MESSAGES_GIVEN_UP, &[&lacking.messages().to_string(), &lacking.to_string()]);
+                Ok(())
+            }
+            (false, false) => Err(StartError::Lacking(lacking)),
+        }
     }
 }
 

@@ -45,6 +45,9 @@ pub const UNITS_PER_CONNECTION_MAX: usize = 1_000;
 /// Messages that one consumer said are undeliverable to it and that are remembered; beyond it the
 /// oldest of them may come to it again. As many as a unit of work may have gets by default.
 pub const REFUSED_PER_CONSUMER_MAX: usize = 10_000;
+/// Bodies of one consumer that settles in advance which wait in memory until their get is durable;
+/// one more is taken while they are fewer bytes than this, the others wait without their bodies.
+pub const LEAVING_BYTES_MAX: usize = 1024 * 1024;
 /// A body longer than this goes to the log in chunks of this size.
 pub const BODY_CHUNK_BYTES: usize = 512 * 1024;
 

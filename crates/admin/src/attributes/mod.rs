@@ -118,6 +118,7 @@ pub enum AttributeId {
     Uncommitted,
     Puts,
     Gets,
+    Damaged,
     Container,
     Address,
     Sessions,

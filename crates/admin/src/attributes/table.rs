@@ -246,6 +246,8 @@ pub const ATTRIBUTES: &[Attribute] = &[
         "Puts and gets that are not committed or settled yet."),
     shown(Id::Puts, "PUTS", COUNT, STATUS, "Messages put since start."),
     shown(Id::Gets, "GETS", COUNT, STATUS, "Messages got since start."),
+    shown(Id::Damaged, "DAMAGED", COUNT, STATUS,
+        "Messages of the queue that could not be read since start (not of IBM MQ)."),
     shown(Id::Container, "APPLTAG", SHOWN_TEXT, CONNECTION_HANDLE,
         "Container id that the client gave."),
     shown(Id::Address, "CONNAME", SHOWN_TEXT, CONNECTION_HANDLE,

@@ -154,8 +154,8 @@ entries! {
          Commit more often, or give the log more room.";
     LOG_LEFT_OVER = "TWL2040W" "Older extents were left in the recovery log: {finding}.",
         "A call that was to give them back had failed. They are given back when no message in them \
-         lives; nothing is to be done. If extents were removed by hand, messages in those are gone: \
-         see TWL2014E.";
+         lives; nothing is to be done. If extents with live messages were removed by hand, TWL2060E \
+         follows.";
     LOG_EXTENT_REFUSED = "TWL2041E" "No further extent of the recovery log can be made: {reason}.",
         "It is tried again five times a second. What is ready is used first, then puts are refused. \
          Nothing acknowledged is lost. Look at the rights of the log folder and at the disk.";
@@ -168,6 +168,24 @@ entries! {
         "The disk does not give back what was written, and there is no dead-letter queue that can \
          take the message: name one (ALTER QMGR DEADQ) that exists, is PUT(ENABLED) and not full. \
          Each consumer that comes to the message is closed with an error. See the guide damaged-log.";
+
+    MESSAGES_MISSING = "TWL2060E" "Extents of the recovery log are missing, and {count} messages are in \
+                                   them: {extents}.",
+        "The number behind each extent is that of its messages, or parts of large ones. The files were \
+         removed by hand, or the file system lost them. The queue manager does not start rather than \
+         lose messages. Put the files back; or run 'towline log repair --from' a backup of this instance; \
+         in a group, 'towline instance replace' has the log copied anew. To give these messages up, \
+         start once with --without-missing-extents. See the guide damaged-log.";
+    MESSAGES_GIVEN_UP = "TWL2061W" "Started without {count} messages, whose extents of the recovery log \
+                                    are missing: {extents}.",
+        "--without-missing-extents was given. When the turn of such a message comes it is set aside as \
+         damaged (TWL2050E, TWL2051E). Start without the option from now on.";
+
+    DAMAGED_DROPPED = "TWL2062W" "{count} of the messages that were removed from queue '{queue}' are \
+                                  damaged ones.",
+        "CLEAR QLOCAL or DELETE QLOCAL PURGE removed messages whose content cannot be read, or notes of \
+         such messages (message-damaged). 'towline log repair' does not bring them back any more; a \
+         backup from before has them. What lies on pages, or was not read since the start, is not counted.";
 
     LOGIN_REFUSED = "TWL3003W" "Login from {address} as '{user}' with {mechanism} was refused.",
         "Wrong password, unknown user, or not welcome here without one. The client cannot see which \
@@ -290,6 +308,26 @@ entries! {
          elects no active instance meanwhile, start the others; see \"The group does not elect an \
          active instance\" in the guide on Native HA.";
 
+    GROUP_BATCH_REPAIRED = "TWL4221W" "A damaged batch of the recovery log was repaired: {file}, offset {offset} ({lsn}), with what instance '{instance}' has, {bytes} bytes.",
+        "The disk of this instance does not give back what was written. Nothing is lost, and clients \
+         noticed nothing but a short wait. Look at the disk: what happened once will happen again.";
+    GROUP_BATCH_REFUSED = "TWL4222W" "What instance '{instance}' gave for the damaged log at {lsn} was not used: {reason}.",
+        "Nothing was written. The next instance is asked. Its log may be damaged too, or what is left \
+         here is too little to prove that it is the same.";
+    GROUP_BATCH_LACKING = "TWL4223W" "Damage of the recovery log at {lsn} could not be repaired from the other instances: {reason}.",
+        "A message in it is set aside (TWL2050E). When an instance that has it is there again, \
+         reading the message, also from the dead-letter queue, repairs it; otherwise \
+         'towline log repair' does. See the guide damaged-log.";
+    GROUP_BATCH_GIVEN = "TWL4224I" "Instance '{instance}' was given the part of the log at {lsn}, which is damaged there.",
+        "It repairs its log with it. Look at its disk.";
+    GROUP_TERM_UNKNOWN = "TWL4230W" "This instance may have forgotten the newest term that it took part in, and takes part in nothing until it has heard from {instances}.",
+        "Its hard state (group-state) is lost, older than its log, or was kept for another log. With the \
+         leader of an older term it could acknowledge what the group has not committed; so all other \
+         instances must say their terms first, each on a new connection. Start those that are named, \
+         or mend the network. If one of them is gone for good, see \"The group does not elect an active \
+         instance\" in the guide on Native HA: towline instance force-vote ends the wait.";
+    GROUP_TERM_KNOWN = "TWL4231I" "All other instances have said their terms: this one takes part again, in term {term}.",
+        "It catches up, and votes when it has.";
 
     FLOATING_HELD = "TWL4301I" "The address {address} is on {interface} of this machine.",
         "This instance is active, and its neighbours are told. The address goes when the instance is \

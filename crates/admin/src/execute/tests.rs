@@ -83,6 +83,7 @@ impl Target for Fake {
                 last_get_at: None,
                 puts: 2,
                 gets: 1,
+                damaged: 3,
             });
         }
     }
@@ -183,14 +184,14 @@ impl Target for Fake {
         Ok(())
     }
 
-    fn delete(&mut self, command: Delete) -> Result<(), Refusal> {
+    fn delete(&mut self, command: Delete) -> Result<u64, Refusal> {
         self.local(&command.name)?;
         self.objects.remove(&command.name);
-        Ok(())
+        Ok(0)
     }
 
-    fn clear(&mut self, command: Clear) -> Result<(), Refusal> {
-        self.local(&command.name).map(|_| ())
+    fn clear(&mut self, command: Clear) -> Result<u64, Refusal> {
+        self.local(&command.name).map(|_| u64::from(command.name == "Q.DAMAGED") * 2)
     }
 }
 
@@ -360,4 +361,13 @@ fn like_takes_what_is_not_said_from_the_other() {
     run(&mut target, "ALTER QL(B) GET(DISABLED)");
     let queue = target.local("B").unwrap();
     assert_eq!((queue.attributes.depth_max, queue.attributes.get_enabled), (5, false));
+}
+
+#[test]
+fn clear_says_how_many_damaged_messages_it_dropped() {
+    let mut target = Fake::default();
+    let text = run(&mut target, "DEF QL(Q.DAMAGED)\nDEF QL(Q.WHOLE)\nCLEAR QL(Q.DAMAGED)");
+    assert!(text.contains("TWL8010I") && text.contains("TWL2062W: 2 of the messages"), "{text}");
+    let text = run(&mut target, "CLEAR QL(Q.WHOLE)\nDIS QS(Q.WHOLE) DAMAGED");
+    assert!(!text.contains("TWL2062W") && text.contains("DAMAGED(3)"), "{text}");
 }

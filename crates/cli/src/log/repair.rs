@@ -5,21 +5,27 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use towline_log::mend::{self, MendReport};
+use towline_server::lacking;
 
 use super::{failed, found};
 use crate::failure::Failure;
 use crate::{progress, show};
 
 /// Runs the command on the log in `folder`.
-pub(super) fn run(folder: &Path, from: &Path, json: bool) -> Result<(), Failure> {
+pub(super) fn run(data: &Path, folder: &Path, from: &Path, json: bool) -> Result<(), Failure> {
+    // What is damaged otherwise may keep this from being known; then it is after the repair.
+    let lacking = lacking::look(data).unwrap_or_default();
+    let wanted: Vec<u64> = lacking.extents().map(|(extent, _)| extent).collect();
     let bar = progress::byte_bar(json);
     let mut tell = |done, all| {
         bar.set_length(all);
         bar.set_position(done);
     };
     let report = match source_log(from)? {
-        Some(source) => mend::mend_from_log(folder, &source, &mut tell).map_err(failed(folder)),
-        None => mend::mend_from_backup(folder, from, &mut tell).map_err(Failure::failed),
+        Some(source) => {
+            mend::mend_from_log(folder, (&source, &wanted), &mut tell).map_err(failed(folder))
+        }
+        None => mend::mend_from_backup(folder, (from, &wanted), &mut tell).map_err(Failure::failed),
     };
     bar.finish_and_clear();
     let report = report?;

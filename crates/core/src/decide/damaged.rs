@@ -68,7 +68,7 @@ impl QueueManager {
         let moved = matches!(aside, SetAside::Moved { .. });
         let Some(id) = found.consumer else { return aside };
         let Some(consumer) = self.consumers.get(&id) else { return aside };
-        // Who settles in advance has lost it; a browser would show a list without it.
+        // A browser would show a list without it.
         let tell = !moved || consumer.browses();
         if tell {
             let place = found.place.clone();
@@ -103,9 +103,21 @@ impl QueueManager {
         (in_reach && !is_note).then_some(spot)
     }
 
-    /// Whether a consumer settles as it is sent: what it is sent is gone.
-    #[must_use]
-    pub fn is_presettled(&self, consumer: ConsumerId) -> bool {
-        self.consumers.get(&consumer).is_some_and(|consumer| consumer.presettled)
+    /// How many messages of a queue are known to be damaged: notes of messages that were set aside there,
+    /// and those that stay, which are `known` to the caller. Looks at all that are in memory.
+    pub fn damaged_in(&self, name: &str, known: &dyn Fn(QueueId, MessageSequence) -> bool) -> u64 {
+        let Ok(local) = self.catalogue.local(name) else { return 0 };
+        let Some(queue) = self.queues.get(&local.id) else { return 0 };
+        let is_note = |lane, sequence| {
+            let extra = queue.extra(Spot { lane, sequence });
+            extra.and_then(|it| it.dead_letter.as_ref()).map(|it| it.reason)
+                == Some(DeadLetterReason::Damaged)
+        };
+        let live = queue.iter().filter(|(_, entry)| entry.state != State::Gone);
+        let damaged = live.filter(|(lane, entry)| {
+            let sequence = entry.sequence;
+            known(local.id, MessageSequence(sequence)) || (entry.extra && is_note(*lane, sequence))
+        });
+        damaged.count() as u64
     }
 }

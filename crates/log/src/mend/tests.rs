@@ -25,7 +25,7 @@ fn written() -> MemoryDisk {
     memory
 }
 
-fn copy(disk: &MemoryDisk) -> MemoryDisk {
+pub(super) fn copy(disk: &MemoryDisk) -> MemoryDisk {
     MemoryDisk::with_files(disk.files())
 }
 
@@ -38,19 +38,19 @@ fn places(disk: &MemoryDisk) -> Vec<usize> {
 
 fn mended(target: &MemoryDisk, source: &MemoryDisk) -> MendReport {
     let disks: [Arc<dyn Disk>; 2] = [Arc::new(target.clone()), Arc::new(source.clone())];
-    mend(&disks[0], &disks[1], &mut |_, _| {}).unwrap()
+    mend(&disks[0], (&disks[1], &[]), &mut |_, _| {}).unwrap()
 }
 
-fn is_sound(disk: &MemoryDisk) -> bool {
+pub(super) fn is_sound(disk: &MemoryDisk) -> bool {
     verify_disk(&(Arc::new(disk.clone()) as Arc<dyn Disk>)).unwrap().is_sound()
 }
 
-fn extents(disk: &MemoryDisk) -> BTreeMap<String, Vec<u8>> {
+pub(super) fn extents(disk: &MemoryDisk) -> BTreeMap<String, Vec<u8>> {
     disk.files().into_iter().filter(|(name, _)| name.starts_with("extent-")).collect()
 }
 
 /// The same records in the same places under headers of their own, as another instance has them.
-fn other_instance(disk: &MemoryDisk) -> MemoryDisk {
+pub(super) fn other_instance(disk: &MemoryDisk) -> MemoryDisk {
     let other = copy(disk);
     let mut previous = 0;
     for (name, bytes) in extents(disk) {
@@ -161,6 +161,39 @@ fn an_extent_that_is_gone_or_has_no_header_comes_back() {
 }
 
 #[test]
+fn neighbours_that_are_gone_come_back_together_and_older_ones_when_they_are_wanted() {
+    let original = written();
+    let without = |gone: &[u64]| {
+        let mut files = original.files();
+        gone.iter().for_each(|gone| drop(files.remove(&extent_name(*gone))));
+        MemoryDisk::with_files(files)
+    };
+    let target = without(&[1, 2]);
+    assert_eq!(mended(&target, &copy(&original)).mended.len(), 2);
+    assert!(extents(&target) == extents(&original));
+
+    let target = without(&[0, 1]);
+    let source: Arc<dyn Disk> = Arc::new(copy(&original));
+    let disk: Arc<dyn Disk> = Arc::new(target.clone());
+    mend(&disk, (&source, &[]), &mut |_, _| {}).unwrap();
+    assert_eq!(
+        extents(&target).len() + 2,
+        extents(&original).len(),
+        "they may have been given back"
+    );
+    let report = mend(&disk, (&source, &[0]), &mut |_, _| {}).unwrap();
+    assert_eq!((report.mended.len(), report.left.len()), (2, 0));
+    assert!(extents(&target) == extents(&original));
+
+    let target = without(&[0, 1]);
+    let disk: Arc<dyn Disk> = Arc::new(target.clone());
+    let other: Arc<dyn Disk> = Arc::new(other_instance(&original));
+    let report = mend(&disk, (&other, &[0]), &mut |_, _| {}).unwrap();
+    assert_eq!((report.mended.len(), report.left.len()), (0, 2));
+    assert!(!extents(&target).contains_key(&extent_name(1)));
+}
+
+#[test]
 fn another_log_is_no_source() {
     let original = written();
     let other = copy(&original);
@@ -176,5 +209,6 @@ fn another_log_is_no_source() {
     let target = copy(&original);
     target.change(&extent_name(1), |file| file[places(&original)[4] + 100] ^= 8);
     let disks: [Arc<dyn Disk>; 2] = [Arc::new(target.clone()), Arc::new(other)];
-    assert!(matches!(mend(&disks[0], &disks[1], &mut |_, _| {}), Err(LogError::OtherLog { .. })));
+    let wrong = mend(&disks[0], (&disks[1], &[]), &mut |_, _| {});
+    assert!(matches!(wrong, Err(LogError::OtherLog { .. })));
 }

@@ -183,6 +183,11 @@ impl Files {
         first
     }
 
+    /// Whether the file of an extent is there.
+    pub(crate) fn is_there(&self, sequence: u64) -> bool {
+        self.lengths.contains_key(&sequence) || self.below.contains_key(&sequence)
+    }
+
     /// Which extents there are.
     fn coverage(&self) -> Coverage {
         Coverage::of(self.below.keys().chain(self.lengths.keys()).copied(), self.needed)

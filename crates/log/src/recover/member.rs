@@ -114,6 +114,16 @@ impl Recovery {
         (self.seen.fed, self.seen.stream.clone())
     }
 
+    /// Whether replay read batches that it did not yield: what they take away is still there.
+    ///
+    /// # Panics
+    /// Before replay.
+    #[must_use]
+    pub fn held_back(&self) -> bool {
+        assert!(self.tail.is_some(), "what was held back is known after replay");
+        self.seen.known.last().is_some_and(|last| last.index > self.seen.fed)
+    }
+
     /// Places of the batches that replay read, in order, and the batch behind which it began: with
     /// index and term 0 and no place at the beginning of a log. When what is before the first batch
     /// is not known (reading began at the oldest extent, or with an image of format version 1), that

@@ -143,6 +143,7 @@ impl Recovery {
         listener: Arc<dyn Listener>,
         begins: Begins,
     ) -> Result<Shared, LogError> {
+        assert!(!self.looks_only, "a log that was only looked at is not whole on the disk");
         let known = self.seen.take();
         let tail = self.tail.as_ref();
         assert!(tail.is_some(), "a log is started after replay");

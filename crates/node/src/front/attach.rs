@@ -14,6 +14,7 @@ use towline_types::limits;
 
 use super::admin::NOT_AUTHORIZED;
 use super::links::{LinkUse, Opening};
+use super::supply::Settling;
 use super::{Front, NOBODY, dynamic, error, refused, topics};
 use crate::request::{ConsumerOpened, LinkToken, ProducerOpened, Request, Terminus};
 
@@ -238,11 +239,16 @@ impl Front {
                     .as_deref()
                     .is_some_and(|source| source.distribution_mode == Some(DistributionMode::Copy));
                 let asked = attached.sender_settle_mode;
-                let settled = asked == SenderSettleMode::Settled || browse;
-                self.links.set_consumer(token, consumer, settled);
-                self.nodes.attached(&attached, &address);
                 // A browser settles nothing, whatever it asked for.
-                let mode = if settled { SenderSettleMode::Settled } else { asked };
+                let (settling, mode) = match asked {
+                    _ if browse => (Settling::Browsed, SenderSettleMode::Settled),
+                    SenderSettleMode::Settled => (Settling::InAdvance, asked),
+                    SenderSettleMode::Unsettled | SenderSettleMode::Mixed => {
+                        (Settling::ByPeer, asked)
+                    }
+                };
+                self.links.set_consumer(token, consumer, settling);
+                self.nodes.attached(&attached, &address);
                 self.accept_consumer(&attached, &address, mode);
                 if let Some(flow) = flow {
                     self.flow(flow, requests);

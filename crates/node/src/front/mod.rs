@@ -13,6 +13,7 @@ mod links;
 mod message;
 mod redirect;
 mod refused;
+mod supply;
 mod topics;
 mod transfer;
 
@@ -85,6 +86,8 @@ pub struct Front {
     units: HashMap<UnitId, OpenUnit>,
     admin_replies: VecDeque<Outgoing>,
     admin_correlations: HashMap<u64, String>,
+    /// Consumers with something that waits for credit, for the window, or for the log.
+    supplies_waiting: VecDeque<LinkId>,
     /// Header sections are cut from here, many to one allocation.
     prefixes: BytesMut,
 }
@@ -146,6 +149,7 @@ impl Front {
             units: HashMap::new(),
             admin_replies: VecDeque::new(),
             admin_correlations: HashMap::new(),
+            supplies_waiting: VecDeque::new(),
             prefixes: BytesMut::new(),
         }
     }
@@ -249,7 +253,7 @@ impl Front {
         self.machine.take_output(output, bytes_max);
     }
 
-    /// Carries out one response. `body` is the content of a [`Response::Deliver`].
+    /// Carries out one response that was admitted. `body` is the content of a [`Response::Deliver`].
     pub fn respond(
         &mut self,
         now: Time,
@@ -262,11 +266,14 @@ impl Front {
                 self.put_answered(token, unit, result, requests);
             }
             Response::Connected { entered } => self.connected(now, entered, requests),
-            Response::Deliver(delivery) => self.deliver(now, &delivery, body),
-            Response::Settled { link, sequence, unit, outcome, result } => {
-                self.settled(link, sequence, (outcome, unit), result, requests);
+            Response::Deliver(delivery) => {
+                self.deliver(now, delivery, body.unwrap_or_default(), requests);
             }
-            Response::Drained { consumer } => self.drained(consumer),
+            Response::Settled { link, sequence, unit, outcome, result } => {
+                self.settled(now, link, sequence, (outcome, unit), result, requests);
+            }
+            Response::Drained { consumer, flow } => self.drained(consumer, flow),
+            Response::Withdrawn { consumer, flow } => self.withdrawn(consumer, flow, requests),
             Response::ProducerOpened { link, result } => {
                 self.producer_opened(link, result, requests);
             }

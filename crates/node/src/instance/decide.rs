@@ -53,7 +53,9 @@ impl Instance {
                     Settlement { consumer, sequence, outcome, unit, settled, reply_wanted };
                 self.settle(caller, settlement, link, out);
             }
-            Request::Credit { consumer, limit, drain } => self.credit(consumer, limit, drain),
+            Request::Credit { consumer, limit, drain, flow } => {
+                self.credit(consumer, limit, (drain, flow), out);
+            }
             Request::Declare { token } => {
                 let result = self.declare(caller);
                 self.answer(caller, Response::Declared { token, result }, out);
@@ -191,10 +193,21 @@ impl Instance {
         }
     }
 
-    fn credit(&mut self, consumer: ConsumerId, limit: u64, drain: bool) {
-        if let Some(known) = self.consumers.get(&consumer) {
-            let credit = limit.saturating_sub(known.dispatched);
-            self.rules.set_credit(consumer, u32::try_from(credit).unwrap_or(u32::MAX), drain);
+    fn credit(
+        &mut self,
+        consumer: ConsumerId,
+        limit: u64,
+        (drain, flow): (bool, u64),
+        out: &mut Outbound,
+    ) {
+        let Some(known) = self.consumers.get_mut(&consumer) else { return };
+        known.flow = flow;
+        let (connection, beyond) = (known.connection, limit < known.dispatched);
+        let credit = limit.saturating_sub(known.dispatched);
+        self.rules.set_credit(consumer, u32::try_from(credit).unwrap_or(u32::MAX), drain);
+        if beyond {
+            let response = Response::Withdrawn { consumer, flow };
+            out.routed.push(Routed { connection, response });
         }
     }
 
@@ -338,7 +351,7 @@ impl Instance {
         let (now, connection) = (caller.now, caller.connection);
         let (consumer, _) = self.rules.open_get(now, connection, &spec, &mut self.decision)?;
         self.carry_out_for(caller, None, out);
-        self.consumers.insert(consumer, Consumer { connection, dispatched: 0, dynamic });
+        self.consumers.insert(consumer, Consumer { connection, dispatched: 0, flow: 0, dynamic });
         self.holdings.consumers.insert(connection, consumer);
         Ok(ConsumerOpened { consumer, address: spec.queue })
     }

@@ -10,7 +10,6 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 use bytes::BytesMut;
 use rustls::pki_types::{PrivateKeyDer, ServerName};
@@ -58,7 +57,7 @@ impl Bench {
             "QM1",
             &Home::single(folder.path()),
             &config,
-            Duration::ZERO,
+            start::Wishes::default(),
             Clock::start(),
         );
         let door = opened.unwrap().door;

@@ -303,7 +303,7 @@ fn the_active_serves_a_relayed_client_as_one_of_its_own_plain_or_tls() {
         "QM1",
         &crate::shared_folder::Home::single(&data),
         &config,
-        Duration::ZERO,
+        crate::start::Wishes::default(),
         clock,
     )
     .unwrap();
