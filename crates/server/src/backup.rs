@@ -171,7 +171,7 @@ pub(crate) fn running(
         full: request.full,
         keep_points: request.keep_images,
         queue_manager: Some(name.to_owned()),
-        now: door.clock().now(),
+        now: door.clock().wall(),
     };
     let extent_bytes = door.extent_bytes();
     let mut progress = |progress: Progress| {

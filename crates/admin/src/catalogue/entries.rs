@@ -82,6 +82,10 @@ entries! {
                                restart.",
         "Only [users] file and administrators, [backup] and [logging] can change while the queue \
          manager runs.";
+    CLOCK_STEPPED = "TWL1050W" "The clock of the machine was set by {seconds} s: {direction}.",
+        "Stamps, and what expires, follow it at once: set forward it may have let messages expire, set back \
+         it keeps them longer. Time-outs, ages of units of work and elections do not see it. Look \
+         after the time service of the machine.";
     STANDING_BY = "TWL1060I" "Queue manager '{name}' stands by: {holder} is active.",
         "Several processes share the data folder. This one waits, with its listeners closed, until the \
          active one ends, is killed, or is not heard of for longer than its lease.";

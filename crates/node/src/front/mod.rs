@@ -85,6 +85,8 @@ pub struct Front {
     admin_correlations: HashMap<u64, String>,
     /// Header sections are cut from here, many to one allocation.
     prefixes: BytesMut,
+    /// See [`Front::set_ahead`].
+    ahead_us: i64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,7 +146,14 @@ impl Front {
             admin_replies: VecDeque::new(),
             admin_correlations: HashMap::new(),
             prefixes: BytesMut::new(),
+            ahead_us: 0,
         }
+    }
+
+    /// By how many microseconds the time of day is ahead of the time that is given here: it counts for
+    /// what expires.
+    pub fn set_ahead(&mut self, ahead_us: i64) {
+        self.ahead_us = ahead_us;
     }
 
     /// One that cannot be served: it logs in as everywhere, and is given the reason and closed then, with a
