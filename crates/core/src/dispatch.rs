@@ -3,12 +3,12 @@
 //! Plain consumers stand in a ring and take what is first, in turn. A consumer with a filter looks
 //! from its own cursor on, a consumer with a key asks the index; both look only when something may
 //! have changed for them. One call examines a bounded number of messages and says whether it must
-//! be called again. Nothing here is logged, except gets of consumers that settle in advance.
+//! be called again. Nothing here is logged: a persistent message for a consumer that settles in
+//! advance is held like any other, until its connection settles it.
 
 use towline_types::Time;
 
 use crate::effect::{Delivery, Effect, Outputs};
-use crate::fact::Fact;
 use crate::hash::FastMap;
 use crate::party::{Consumer, Cursor, Holding};
 use crate::queue::{Attention, Away, BLOCKS_AHEAD, Queue, Rank, Search, Spot, State};
@@ -413,12 +413,7 @@ impl Service<'_> {
             if let Some(body) = self.queue.body(spot) {
                 delivery.body = body;
             }
-            if consumer.browses() {
-                // It stays as it is.
-            } else if consumer.presettled {
-                self.queue.set_state(spot, State::Leaving);
-                self.outputs.facts.push(Fact::Got { queue: self.id, sequence });
-            } else {
+            if !consumer.browses() {
                 self.queue.set_state(spot, State::Held);
                 let holding = Holding { lane: spot.lane, failed: false };
                 consumer.held.insert(spot.sequence, holding);

@@ -11,8 +11,8 @@ use towline_types::{BodyLocation, Time};
 /// What one call yields. The caller owns and reuses it.
 #[derive(Debug, Default)]
 pub struct Outputs {
-    /// Facts that nobody asked for and nobody waits for (expiry, backout counts, gets of settled
-    /// deliveries): logged lazily, then applied like all others. Each is a run of its own.
+    /// Facts that nobody asked for and nobody waits for (expiry, backout counts): logged lazily, then
+    /// applied like all others. Each is a run of its own.
     pub facts: Vec<Fact>,
     /// What to do.
     pub effects: Vec<Effect>,

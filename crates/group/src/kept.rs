@@ -4,7 +4,8 @@
 //!   0   8  magic "TOWLINEG"
 //!   8   2  format version (this place and the checksum's never move)
 //!   10  1  1: may vote
-//!   11  5  zero
+//!   11  1  1: the term is the newest that it took part in; also when it may vote
+//!   12  4  zero
 //!   16  8  term
 //!   24  8  member voted for in this term; 0: none
 //!   32  8  committed: index of a batch known to be committed
@@ -24,13 +25,16 @@ const SUMMED_BYTES: usize = 60;
 /// What a member must not forget.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kept {
-    /// The newest term that it took part in.
+    /// The newest term that it took part in, if `knows_term`.
     pub term: u64,
     /// Whom it voted for in that term.
     pub vote: Option<MemberId>,
     /// Whether its log is known to hold all that it ever acknowledged. Not so for one whose disk
     /// was lost, until it has caught up: a group must not be talked into forgetting.
     pub may_vote: bool,
+    /// Whether it may not have taken part in a newer term than `term`. Without a hard state that is
+    /// not known, nor with an older copy of one: see `newest_term`.
+    pub knows_term: bool,
     /// A batch known to be committed: up to there a restart need not ask the group, and a log without
     /// it is not the log that made the promises. Any value that was once true stays true; it need not
     /// be the newest, nor synced.
@@ -47,10 +51,11 @@ impl Kept {
     #[must_use]
     pub fn encode(&self) -> [u8; Kept::BYTES] {
         let mut bytes = [0; Kept::BYTES];
-        let fields: [(usize, &[u8]); 7] = [
+        let fields: [(usize, &[u8]); 8] = [
             (0, MAGIC),
             (8, &VERSION.to_le_bytes()),
             (10, &[u8::from(self.may_vote)]),
+            (11, &[u8::from(self.knows_term)]),
             (16, &self.term.to_le_bytes()),
             (24, &self.vote.map_or(0, |member| member.0).to_le_bytes()),
             (32, &self.committed.to_le_bytes()),
@@ -80,6 +85,7 @@ impl Kept {
             term: u64::from_le_bytes(take(bytes, 16)?),
             vote: (vote != 0).then_some(MemberId(vote)),
             may_vote: take::<1>(bytes, 10)? == [1],
+            knows_term: take::<1>(bytes, 11)? == [1],
             committed: u64::from_le_bytes(take(bytes, 32)?),
             committed_end: Lsn(u64::from_le_bytes(take(bytes, 40)?)),
         })
@@ -113,6 +119,7 @@ mod tests {
             term: 7,
             vote: Some(MemberId(3)),
             may_vote: true,
+            knows_term: true,
             committed: 12,
             committed_end: Lsn(8_300),
         };

@@ -28,3 +28,9 @@ pub use wire::{Message, WireError};
 /// Names a member: never 0, the same for all members.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MemberId(pub u64);
+
+impl MemberId {
+    /// Named in the place of a vote that was given, or may have been, when it is not known to which
+    /// member: no member has this name, so that none is given the vote of that term again.
+    pub const NONE_OF_THEM: MemberId = MemberId(u64::MAX);
+}

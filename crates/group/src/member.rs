@@ -10,9 +10,11 @@
 //!
 //! Invariants: what a follower acknowledges is durable; nothing is sent for a vote that is not kept; the
 //! library's log and the log on disk have the same batches in the same places; a member that may have
-//! forgotten what it acknowledged neither votes nor asks for votes.
+//! forgotten what it acknowledged neither votes nor asks for votes; one that may have forgotten in which
+//! term it did so says nothing before it has learned that (`newest_term`).
 
 mod input;
+mod newest_term;
 mod out;
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -111,8 +113,16 @@ pub enum Input {
     Tick,
     /// A member says something.
     Message(Message),
-    /// The connection to a member stands; the newest index of its log, as it said.
-    PeerOpened(MemberId, u64),
+    /// A connection to a member stands, and was opened since this process began; what the member said
+    /// of itself with it.
+    PeerOpened {
+        /// Which.
+        peer: MemberId,
+        /// The newest index of its log.
+        last_index: u64,
+        /// Its term, which was durable when it said so.
+        term: u64,
+    },
     /// The connection from a member ended: its process may be gone.
     PeerClosed(MemberId),
     /// The log closed a batch that this leader made.
@@ -184,6 +194,8 @@ pub struct Member {
     options: Options,
     election: Election,
     kept: Kept,
+    /// The newest term that each of the others told this process with a connection.
+    terms_told: HashMap<MemberId, u64>,
     /// What must be durable before this member may vote, once it is known: an index that a leader
     /// said was committed, and the leader's term.
     catch_up_to: Option<(u64, u64)>,
@@ -226,16 +238,9 @@ impl Member {
     /// When the library refuses the options: they were checked with the configuration.
     #[must_use]
     pub fn new(options: Options, kept: Kept, held: Held, now: Time) -> Member {
-        let has_noted = held.has(&kept);
+        let kept = kept.at_start(&options, &held);
         let table = Table::new(held.base, held.places);
         let (base, last) = (table.base(), table.last());
-        let kept = Kept {
-            // A log without what was once known to be committed has lost something.
-            may_vote: kept.may_vote && has_noted,
-            term: kept.term.max(last.term),
-            vote: if kept.term >= last.term { kept.vote } else { None },
-            ..kept
-        };
         let committed = held.applied.min(last.index).max(base.index);
         let ticks = |time: Duration| {
             let ticks = time.as_micros() / options.tick.as_micros().max(1);
@@ -283,6 +288,7 @@ impl Member {
             election: Election::new(options.seed ^ options.id.0.rotate_left(32)),
             options,
             kept,
+            terms_told: HashMap::new(),
             catch_up_to: None,
             agreed: (0, 0),
             awaiting: VecDeque::new(),

@@ -28,6 +28,9 @@ pub struct Progress {
     pub is_in_sync: bool,
     /// Whether it takes part in elections.
     pub may_vote: bool,
+    /// Without these it does not know the newest term that it took part in: it takes part in nothing
+    /// before each of them has said which term is its own.
+    pub unheard: Vec<MemberId>,
     /// The others; known exactly to the leader only.
     pub peers: Vec<PeerProgress>,
 }
@@ -71,6 +74,7 @@ impl Member {
             is_in_sync: self.may_vote()
                 && (leads || (raft.leader_id != 0 && self.durable >= raft.raft_log.committed)),
             may_vote: self.may_vote(),
+            unheard: self.unheard(),
             peers,
         }
     }

@@ -18,6 +18,7 @@ pub use crate::extents::Space;
 use crate::format::{BATCH_HEADER_BYTES, LogId};
 use crate::hold::{self, Hold};
 use crate::mark::Mark;
+use crate::mend::{self, Mended, NotMended};
 use crate::overdue::Overdue;
 use crate::shared::{Opened, Phase, Shared, hold as lock};
 use crate::stats::Stats;
@@ -172,6 +173,27 @@ impl Log {
         bytes_max: usize,
     ) -> Result<Vec<Batch>, LogError> {
         member::read_batches(self.shared(), places, bytes_max)
+    }
+
+    /// The batch that covers `part` of the log, for another instance of the group that has it damaged:
+    /// header and payload as they are on the disk, checked. The part may be any: it is a peer's. Blocks.
+    ///
+    /// # Errors
+    /// [`LogError::Gone`] when it is not there, not durable, or no batch has such a part;
+    /// [`LogError::Damaged`] when it is damaged here too; [`LogError::Io`].
+    pub fn batch_over(&self, part: BodyLocation) -> Result<Bytes, LogError> {
+        mend::batch_over(self.shared(), part)
+    }
+
+    /// Writes a damaged batch again, in its place, durably: `came` is what another instance said to
+    /// [`Log::batch_over`] for the same part. It is believed only when it is proven to be what stood
+    /// here: by the header that is left, or by the batches around it. `None`: what stands here is
+    /// whole. Blocks, also while extents are let go or an image is written.
+    ///
+    /// # Errors
+    /// [`NotMended`]: nothing was written; but a write or a sync that failed ends the log.
+    pub fn mend_batch(&self, part: BodyLocation, came: &[u8]) -> Result<Option<Mended>, NotMended> {
+        mend::mend_batch(self.shared(), part, came)
     }
 
     /// Bytes appended and not yet durable: the signal for back-pressure. Reads one atomic.

@@ -1,4 +1,5 @@
-//! Bringing back what is damaged in a log at rest, from a backup or from the log of another instance.
+//! Bringing back what is damaged in a log at rest, from a backup or from the log of another instance;
+//! in `running`, one batch of a log that runs.
 //!
 //! Not here: cutting a torn tail (`recover`), images and pages (they are made anew from the log).
 //!
@@ -370,35 +371,61 @@ impl Mender<'_> {
             file.read_at(block.bytes_mut(), place.offset).ok()?;
             BatchHeader::decode(block.bytes())
         });
-        let here = |header: &BatchHeader| {
-            (header.lsn, header.index, header.term) == (there.lsn, index, there.term)
-                && header.payload_bytes == there.payload_bytes
-                && header.previous == link.checksum
-                && header.sum(sum) == header.checksum
-                && named.is_none_or(|named| named == header.checksum)
-        };
-        let rebuilt = || {
-            let named = named?;
-            let tries = [BATCH_VERSION, VERSION_WITHOUT_CHECKS].into_iter();
-            let mut tries = tries.flat_map(|version| {
-                (0..UNSYNCED_TRIED).map(move |unsynced| BatchHeader {
-                    version,
-                    unsynced,
-                    previous: link.checksum,
-                    checksum: named,
-                    ..*there
-                })
-            });
-            tries.find(|header| here(header))
-        };
+        let around = Around { previous: Some(link.checksum), named };
         // The source's own header is believed when the chain goes through it.
-        let header = own.filter(&here).or_else(|| Some(*there).filter(&here)).or_else(rebuilt)?;
+        let as_there = Some(*there).filter(|there| around.fits(there, there, sum));
+        let header = proven(own, there, sum, around).or(as_there)?;
         let mut bytes = Aligned::with_capacity(BATCH_HEADER_BYTES + payload.len());
         bytes.append_to().extend_from_slice(&header.encode());
         bytes.append_to().extend_from_slice(payload);
         bytes.pad();
         Some(Proven { header, bytes })
     }
+}
+
+/// What the neighbours of a batch say of it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Around {
+    /// Checksum of the batch before it.
+    previous: Option<u32>,
+    /// Its own checksum, as the batch behind it says.
+    named: Option<u32>,
+}
+
+impl Around {
+    /// Whether `header` can be that of a batch like the one `there`, whose payload has this sum.
+    fn fits(&self, header: &BatchHeader, there: &BatchHeader, sum: u32) -> bool {
+        (header.lsn, header.index, header.term) == (there.lsn, there.index, there.term)
+            && header.payload_bytes == there.payload_bytes
+            && self.previous.is_none_or(|previous| previous == header.previous)
+            && header.sum(sum) == header.checksum
+            && self.named.is_none_or(|named| named == header.checksum)
+    }
+}
+
+/// The header with which a payload of that sum stood here: what is left of it, or, when its checksum
+/// is named by the batch behind it, the one that has this checksum.
+fn proven(
+    own: Option<BatchHeader>,
+    there: &BatchHeader,
+    sum: u32,
+    around: Around,
+) -> Option<BatchHeader> {
+    let rebuilt = || {
+        let (named, previous) = (around.named?, around.previous?);
+        let tries = [BATCH_VERSION, VERSION_WITHOUT_CHECKS].into_iter();
+        let mut tries = tries.flat_map(|version| {
+            (0..UNSYNCED_TRIED).map(move |unsynced| BatchHeader {
+                version,
+                unsynced,
+                previous,
+                checksum: named,
+                ..*there
+            })
+        });
+        tries.find(|header| around.fits(header, there, sum))
+    };
+    own.filter(|own| around.fits(own, there, sum)).or_else(rebuilt)
 }
 
 /// Header and payload at a place of an extent, whatever they are worth.
@@ -415,5 +442,9 @@ fn read(file: &dyn DiskFile, place: Place, extent_bytes: u64) -> Option<(BatchHe
     Some((header, payload))
 }
 
+mod running;
 #[cfg(test)]
 mod tests;
+
+pub use running::{Mended, NotMended};
+pub(crate) use running::{batch_over, mend_batch};

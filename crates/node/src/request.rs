@@ -20,8 +20,16 @@ pub struct ProducerId(pub u64);
 pub enum Terminus {
     /// A queue, an alias, or a name that a rule may define on first use.
     Queue(String),
-    /// A new queue made from the model queue of this name (AMQP dynamic nodes).
-    Dynamic(String),
+    /// A new queue (AMQP dynamic nodes).
+    Dynamic {
+        /// Made from the model queue of this name.
+        model: String,
+        /// Only this connection consumes from it.
+        private: bool,
+    },
+    /// The queue of this name that was made for a link of this connection, and kept when that was
+    /// detached: it goes with the link that is asked for now.
+    Kept(String),
 }
 
 /// One thing that a connection asks for. `token`s come back in the [`Response`].
@@ -35,7 +43,7 @@ pub enum Request {
         user: Option<String>,
         /// From where.
         address: String,
-        /// It wants to be the only one of its container id, and waits for the answer.
+        /// It wants to be the only one of its container id.
         sole: bool,
     },
     /// Attach a link on which messages arrive.
@@ -49,6 +57,8 @@ pub enum Request {
     CloseProducer {
         /// Which.
         producer: ProducerId,
+        /// That queue stays: the link was detached, and may come back.
+        keep_queue: bool,
     },
     /// Put a message.
     Put {
@@ -84,6 +94,13 @@ pub enum Request {
         consumer: ConsumerId,
         /// It broke (the backout counts rise), rather than being closed in order.
         lost: bool,
+        /// As in `CloseProducer`.
+        keep_queue: bool,
+    },
+    /// A queue that was kept goes: its link can come back no more.
+    DropKept {
+        /// Its name.
+        queue: String,
     },
     /// Messages that this consumer may be sent, counted over the consumer's whole life.
     Credit {
@@ -93,6 +110,8 @@ pub enum Request {
         limit: u64,
         /// Use up at once what cannot be served.
         drain: bool,
+        /// Number of this word on the consumer's credit; each is higher than the one before.
+        flow: u64,
     },
     /// The outcome of a delivery.
     Settle {
@@ -155,10 +174,10 @@ pub enum PutTo {
 /// One thing that a connection is told.
 #[derive(Debug)]
 pub enum Response {
-    /// Answers a `Connected` that wanted to be the only one.
+    /// Answers `Connected`.
     Connected {
-        /// False: another connection has its container id.
-        sole: bool,
+        /// False: another connection has its container id, and one of the two is to be the only one.
+        entered: bool,
     },
     /// Answers `OpenProducer`.
     ProducerOpened {
@@ -202,6 +221,16 @@ pub enum Response {
     Drained {
         /// Which.
         consumer: ConsumerId,
+        /// The last word on its credit that was heard before.
+        flow: u64,
+    },
+    /// More was dispatched to a consumer than it may be sent by its last word on credit. What was,
+    /// stands before this.
+    Withdrawn {
+        /// Which.
+        consumer: ConsumerId,
+        /// That word.
+        flow: u64,
     },
     /// The instance closed a consumer.
     ConsumerClosed {
@@ -278,7 +307,8 @@ impl fmt::Display for Terminus {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Terminus::Queue(name) => write!(out, "queue '{name}'"),
-            Terminus::Dynamic(model) => write!(out, "a queue made from model '{model}'"),
+            Terminus::Dynamic { model, .. } => write!(out, "a queue made from model '{model}'"),
+            Terminus::Kept(name) => write!(out, "dynamic queue '{name}'"),
         }
     }
 }

@@ -4,6 +4,8 @@ use towline_core::Body;
 use towline_log::{Log, LogError};
 use towline_types::{BodyLocation, Payload};
 
+use crate::door::Door;
+
 /// The content when no disk has to be waited for.
 pub(crate) fn resident(log: &Log, body: &Body) -> Option<Payload> {
     match body {
@@ -23,6 +25,26 @@ pub(crate) fn read(log: &Log, body: &Body) -> Result<Payload, LogError> {
         Body::Log(location) => log.read(*location).map(Payload::from),
         Body::Chunks(chunks) => collect(chunks, |location| log.read(location)),
         Body::Announced { .. } => Ok(Payload::Empty),
+    }
+}
+
+/// The content; what is damaged is fetched from another instance of the group before. Waits for both.
+pub(crate) fn read_or_fetch(door: &Door, log: &Log, body: &Body) -> Result<Payload, LogError> {
+    let found = read(log, body);
+    match (&found, door.repairs()) {
+        (Err(error), Some(repairs)) if error.is_damage() && repairs.wait_for(parts(body)) => {
+            read(log, body)
+        }
+        _ => found,
+    }
+}
+
+/// Where in the log the content is.
+pub(crate) fn parts(body: &Body) -> Vec<BodyLocation> {
+    match body {
+        Body::Log(location) => vec![*location],
+        Body::Chunks(chunks) => chunks.to_vec(),
+        Body::Memory(_) | Body::Incoming(_) | Body::Announced { .. } => Vec::new(),
     }
 }
 

@@ -23,6 +23,7 @@ use towline_types::{Lsn, Payload, Time};
 use crate::clerk::Clerk;
 use crate::clock::Clock;
 use crate::fetcher::Fetcher;
+use crate::group::Repairs;
 use crate::images::Taken;
 use crate::journal::LogJournal;
 use crate::logging::log;
@@ -38,6 +39,8 @@ pub(crate) struct Door {
     log: OnceLock<Log>,
     chores: Chores,
     surroundings: Surroundings,
+    /// In a group: what is damaged in the log is fetched from another instance.
+    repairs: OnceLock<Arc<Repairs>>,
     clock: Clock,
     halted: AtomicBool,
     /// Up to where the log is durable, as its writers said.
@@ -93,6 +96,7 @@ impl Door {
             log,
             chores,
             surroundings,
+            repairs: OnceLock::new(),
             clock,
             halted,
             durable_upto: AtomicU64::new(0),
@@ -149,6 +153,16 @@ impl Door {
     /// Has the status show the group.
     pub(crate) fn set_group(&self, group: Arc<dyn GroupView>) {
         assert!(self.surroundings.group.set(group).is_ok(), "a group is known once");
+    }
+
+    /// Has damaged batches fetched from the other instances of the group.
+    pub(crate) fn set_repairs(&self, repairs: Arc<Repairs>) {
+        assert!(self.repairs.set(repairs).is_ok(), "a group is known once");
+    }
+
+    /// Who fetches damaged batches; an instance that is alone has none.
+    pub(crate) fn repairs(&self) -> Option<&Arc<Repairs>> {
+        self.repairs.get()
     }
 
     fn running_log(&self) -> &Log {

@@ -42,27 +42,47 @@ pub(crate) fn start(receiver: Receiver<Fetch>, door: Arc<Door>) -> std::io::Resu
     std::thread::Builder::new().name("fetch".into()).spawn(move || {
         let log = door.log();
         for fetch in receiver {
-            let mut read = read_front(&log, &fetch.body);
-            if read.is_err() {
-                // It may have been logged again meanwhile: once more, where it is now.
-                match door.look(|instance| instance.body_of_fetch(fetch.ticket)) {
-                    Some(body) if body != fetch.body => {
-                        read = read_front(&log, &body);
-                    }
-                    Some(_) | None => {}
+            let ticket = fetch.ticket;
+            let (body, read) = look(&door, &log, &fetch);
+            match (read, door.repairs()) {
+                // Other fetches need not wait for the other instances.
+                (Err(error), Some(repairs)) if error.is_damage() => {
+                    let (door, log) = (Arc::clone(&door), log.clone());
+                    let again = move || answer(&door, ticket, look(&door, &log, &fetch).1);
+                    repairs.ask(bodies::parts(&body), Box::new(move |_| again()));
                 }
+                (read, _) => answer(&door, ticket, read),
             }
-            let content = match read {
-                Ok(content) => Some(content),
-                Err(error) => {
-                    let FetchTicket { queue, sequence } = fetch.ticket;
-                    door.unreadable((queue, sequence), None, &error);
-                    None
-                }
-            };
-            door.content(fetch.ticket, content);
         }
     })
+}
+
+/// Reads what is asked for, and says where it is now.
+fn look(door: &Door, log: &Log, fetch: &Fetch) -> (Body, Result<Payload, LogError>) {
+    let read = read_front(log, &fetch.body);
+    if read.is_err() {
+        // It may have been logged again meanwhile: once more, where it is now.
+        match door.look(|instance| instance.body_of_fetch(fetch.ticket)) {
+            Some(body) if body != fetch.body => {
+                let read = read_front(log, &body);
+                return (body, read);
+            }
+            Some(_) | None => {}
+        }
+    }
+    (fetch.body.clone(), read)
+}
+
+fn answer(door: &Door, ticket: FetchTicket, read: Result<Payload, LogError>) {
+    let content = match read {
+        Ok(content) => Some(content),
+        Err(error) => {
+            let FetchTicket { queue, sequence } = ticket;
+            door.unreadable((queue, sequence), None, &error);
+            None
+        }
+    };
+    door.content(ticket, content);
 }
 
 /// A selector looks at the sections in front: of a large body only the chunks that hold them are

@@ -130,7 +130,7 @@ fn carry(door: &Door, images: &Images, extent_bytes: u64) {
             if log.space() != Space::Ample {
                 return;
             }
-            match bodies::read(&log, &body) {
+            match bodies::read_or_fetch(door, &log, &body) {
                 Ok(content) => door.carry(queue, sequence, content),
                 Err(error) => {
                     door.unreadable((queue, sequence), None, &error);
@@ -202,16 +202,7 @@ pub(crate) async fn reclaim(door: Arc<Door>, images: Arc<Images>, policy: Policy
         match done.await {
             Ok((upto, taken)) => {
                 carried = upto;
-                match taken {
-                    Ok(now) => {
-                        complaint = Complaint::default();
-                        last = now;
-                    }
-                    Err(error) => {
-                        last.refused();
-                        complaint.tell(&error.to_string());
-                    }
-                }
+                last.came(taken, &mut complaint);
             }
             Err(error) => complaint.tell(&error.to_string()),
         }
@@ -228,7 +219,7 @@ pub(crate) struct Complaint {
 }
 
 impl Complaint {
-    pub(crate) fn tell(&mut self, why: &str) {
+    fn tell(&mut self, why: &str) {
         if self.is_due(Instant::now()) {
             say(&HOUSEKEEPING_FAILED, &[why]);
         }
@@ -264,9 +255,16 @@ pub(crate) struct LastImage {
 }
 
 impl LastImage {
-    /// An image, or letting extents go, was refused: it is tried again at the next look.
-    pub(crate) fn refused(&mut self) {
-        self.owes = true;
+    /// What became of a look at whether one is due. When an image, or letting extents go, was refused, that
+    /// is reported, and tried again at the next look.
+    pub(crate) fn came(&mut self, taken: Result<LastImage, LogError>, complaint: &mut Complaint) {
+        match taken {
+            Ok(now) => (*self, *complaint) = (now, Complaint::default()),
+            Err(error) => {
+                self.owes = true;
+                complaint.tell(&error.to_string());
+            }
+        }
     }
 
     /// As it is at the start of a process.
@@ -316,6 +314,17 @@ mod tests {
         let (mut complaint, began) = (Complaint::default(), Instant::now());
         let told = (0..1_800).filter(|at| complaint.is_due(began + Duration::from_secs(*at)));
         assert_eq!(told.collect::<Vec<u64>>(), [0, 600, 1_200]);
+    }
+
+    #[test]
+    fn what_was_refused_is_owed_until_it_succeeds_and_reported_anew_after_that() {
+        let mut complaint = Complaint::default();
+        let before = LastImage { at: Lsn(7), taken: Instant::now(), owes: false };
+        let mut last = before;
+        last.came(Err(LogError::Full), &mut complaint);
+        assert!(last.owes && last.at == before.at && complaint.told.is_some());
+        last.came(Ok(LastImage { at: Lsn(9), ..before }), &mut complaint);
+        assert!(!last.owes && last.at == Lsn(9) && complaint.told.is_none());
     }
 
     #[test]

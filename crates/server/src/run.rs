@@ -18,7 +18,8 @@ use crate::identity::Doorman;
 use crate::images::Images;
 use crate::logging::log;
 use crate::net::{
-    Admission, IoThreads, ListenerKind, Listening, LocalAccess, bind_floating, server_settings,
+    Admission, IoThreads, ListenerKind, Listening, LocalAccess, bind_floating, drain,
+    server_settings,
 };
 use crate::refused::RunError;
 use crate::reload::{self, Reload};
@@ -30,8 +31,6 @@ use crate::{
 
 /// How long a quiescing queue manager waits for open units of work.
 const QUIESCE_MAX: Duration = Duration::from_secs(10);
-/// How long it waits for connections to close after it told them to.
-pub(crate) const GOODBYE_MAX: Duration = Duration::from_secs(2);
 
 /// What `towline run` was told.
 #[derive(Clone, Debug)]
@@ -273,7 +272,7 @@ async fn quiesce(door: &Arc<Door>, admission: &Arc<Admission>) -> bool {
     door.quiesce();
     let waited = wait_until(QUIESCE_MAX, || door.look(|instance| instance.units_open()) == 0).await;
     door.end();
-    wait_until(GOODBYE_MAX, || admission.connections() == 0).await;
+    drain(|| admission.connections()).await;
     waited
 }
 

@@ -246,7 +246,7 @@ impl Client {
             Answer::Producer(Some(producer)) => connection.producer = Some(producer),
             Answer::Consumer(Some(consumer)) => {
                 connection.consumer = Some(consumer);
-                return vec![Request::Credit { consumer, limit: credit, drain: false }];
+                return vec![Request::Credit { consumer, limit: credit, drain: false, flow: 0 }];
             }
             Answer::Producer(None) | Answer::Consumer(None) => {
                 return vec![Request::Disconnect { lost: dice.chance(500) }];
@@ -380,7 +380,7 @@ impl Act<'_> {
 
     fn more_credit(&mut self, consumer: ConsumerId) -> Option<Request> {
         let limit = self.connection.settled + self.habits.credit;
-        Some(Request::Credit { consumer, limit, drain: false })
+        Some(Request::Credit { consumer, limit, drain: false, flow: 0 })
     }
 
     fn in_unit(

@@ -129,7 +129,7 @@ impl Disk {
     pub(crate) fn recover(&mut self, drawn: u64) {
         self.synced = self.last();
         if self.forgot() {
-            self.kept.may_vote = false;
+            self.kept = self.kept.forgotten();
         }
         self.incarnations = [drawn; 2];
     }
@@ -169,10 +169,12 @@ impl Disk {
         *self = Disk { kept, incarnations, synced, flight: None, rotten: false, ..log };
     }
 
-    /// Everything is gone, or (a damaged log) all but what the member kept.
+    /// Everything is gone, or (a log that is damaged, or is about to be replaced by a copy) all but what
+    /// the member kept.
     pub(crate) fn wipe(&mut self, keeps_term: bool) {
+        let Kept { term, vote, knows_term, .. } = self.kept.without_vote();
         let kept = match keeps_term {
-            true => Kept { term: self.kept.term, vote: self.kept.vote, ..Kept::default() },
+            true => Kept { term, vote, knows_term, ..Kept::default() },
             false => Kept::default(),
         };
         *self = Disk { kept, ..Disk::default() };
@@ -181,10 +183,12 @@ impl Disk {
     /// Takes over all of a leader's but what it kept.
     pub(crate) fn take_copy(&mut self, of: &Disk, kept_there: Kept, may_vote: bool) {
         let own = self.kept;
+        let knows_term = own.has_newest_term();
         *self = of.clone();
         (self.synced, self.flight, self.rotten) = (self.last(), None, false);
         let (committed, committed_end) = (kept_there.committed, kept_there.committed_end);
-        self.kept = Kept { committed, committed_end, may_vote: own.may_vote && may_vote, ..own };
+        let may_vote = own.may_vote && may_vote;
+        self.kept = Kept { committed, committed_end, may_vote, knows_term, ..own };
         // It came without a number.
         self.incarnations = [0; 2];
     }
@@ -283,8 +287,9 @@ mod tests {
             assert!(disk.forgot() && disk.kept.may_vote, "it does not know yet");
             disk.recover(3);
             assert!(!disk.kept.may_vote && !disk.forgot());
+            assert!(!disk.kept.has_newest_term(), "which of both is older is not known");
             disk.recover(4);
-            assert!(!disk.kept.may_vote, "nor after another start");
+            assert!(!disk.kept.may_vote && !disk.kept.knows_term, "nor after another start");
         }
     }
 

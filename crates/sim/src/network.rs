@@ -28,11 +28,12 @@ pub(crate) struct Link {
 #[derive(Clone, Debug)]
 pub(crate) enum Parcel {
     Message(Box<Message>),
-    /// The first on a connection, for this process: the newest index of the sender's log, whether it
-    /// is blank.
+    /// The first on a connection, for this process: the newest index of the sender's log, its term as
+    /// it is on its disk, whether it is blank.
     Hello {
         receiver: u64,
         last: u64,
+        term: u64,
         blank: bool,
     },
     /// The last on a connection.

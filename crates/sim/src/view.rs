@@ -87,7 +87,7 @@ pub(crate) fn browse(
         // A queue that is not there has no messages.
         let opened = opened.ok_or("a browser was not answered")?;
         if let Ok(consumer) = opened.map(|opened| opened.consumer) {
-            let credit = Request::Credit { consumer, limit: 1_000_000, drain: false };
+            let credit = Request::Credit { consumer, limit: 1_000_000, drain: false, flow: 0 };
             for response in viewer.ask(vec![credit])? {
                 if let Response::Deliver(delivery) = response {
                     rows.push(viewer.row(queue, &delivery)?);

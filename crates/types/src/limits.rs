@@ -45,6 +45,9 @@ pub const UNITS_PER_CONNECTION_MAX: usize = 1_000;
 /// Messages that one consumer said are undeliverable to it and that are remembered; beyond it the
 /// oldest of them may come to it again. As many as a unit of work may have gets by default.
 pub const REFUSED_PER_CONSUMER_MAX: usize = 10_000;
+/// Bodies of one consumer that settles in advance which wait in memory until their get is durable;
+/// one more is taken while they are fewer bytes than this, the others wait without their bodies.
+pub const LEAVING_BYTES_MAX: usize = 1024 * 1024;
 /// A body longer than this goes to the log in chunks of this size.
 pub const BODY_CHUNK_BYTES: usize = 512 * 1024;
 
@@ -70,6 +73,9 @@ pub const NESTING_DEPTH_MAX: usize = 32;
 pub const DELIVERY_TAG_BYTES_MAX: usize = 32;
 /// Unfinished multi-frame deliveries of one session.
 pub const DELIVERIES_UNFINISHED_MAX: usize = 256;
+/// Dynamic queues of one connection that wait for their detached links to come back; one more goes
+/// with its link.
+pub const QUEUES_KEPT_MAX: usize = 64;
 /// Longest selector text in bytes.
 pub const SELECTOR_BYTES_MAX: usize = 4_096;
 /// Nesting of one selector.

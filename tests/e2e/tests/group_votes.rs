@@ -10,7 +10,8 @@ use std::time::Duration;
 use towline_e2e::Try;
 use towline_e2e::chance::Chance;
 use towline_e2e::daemon::said;
-use towline_e2e::group::{Group, Instance, NAMES};
+use towline_e2e::group::{Design, Group, Instance, NAMES, THREE};
+use towline_e2e::lossy::mount::{Lossy, folder_on};
 use towline_e2e::peer::Peer;
 use towline_e2e::{place, require, wait};
 
@@ -131,6 +132,17 @@ fn nobody_is_elected(group: &Group, of: &[Instance]) -> Try {
     Ok(())
 }
 
+/// The status of an instance says that it waits to hear from this other one, and from no other.
+fn waits_for(group: &Group, at: Instance, missing: Instance) -> Try {
+    let status = group.status(at)?;
+    let rows = status["instances"].as_array().cloned().unwrap_or_default();
+    let own = rows.iter().find(|row| row["instance"] == NAMES[at]);
+    let reason = own.and_then(|row| row["reason"].as_str()).unwrap_or_default();
+    let wanted = format!("waits until it has heard from '{}'", NAMES[missing]);
+    require!(reason.ends_with(&wanted), "{}", group.explained(&format!("it says '{reason}'")));
+    Ok(())
+}
+
 /// One of the two that hold a message forgets it, the third never had it, the second is away.
 fn history(how: Forgets, active_forgets: bool, chance: &mut Chance) -> Try {
     let mut group = Group::formed()?;
@@ -168,10 +180,12 @@ fn history(how: Forgets, active_forgets: bool, chance: &mut Chance) -> Try {
     group.start(forgetful)?;
     group.start(stale)?;
     nobody_is_elected(&group, &[forgetful, stale])?;
+    waits_for(&group, forgetful, keeps)?;
     // Also not after a restart of the one that forgot: it is on its disk.
     group.kill(forgetful)?;
     group.start(forgetful)?;
     nobody_is_elected(&group, &[forgetful, stale])?;
+    waits_for(&group, forgetful, keeps)?;
     group.start(keeps)?;
     let served = group.until_whole()?;
     let mut peer = Peer::begun(group.address(served))?;
@@ -251,6 +265,51 @@ fn a_group_of_which_two_may_not_vote_is_brought_back_as_the_guide_says() -> Try 
     group.until_in_sync(2)?;
     runs(&group, lost, "replace", &[])?;
     group.start(lost)?;
+    group.until_whole()?;
+    Ok(())
+}
+
+#[test]
+fn a_term_and_a_vote_are_on_the_disk_before_any_other_instance_hears_of_them() -> Try {
+    let mut chance = Chance::announced("votes and power cuts");
+    let lossy = Lossy::mount(4 << 30)?;
+    let mut group = Group::plan(&Design::default())?;
+    let voter = chance.index(THREE.len());
+    group.site_mut(voter).data = folder_on(&lossy, "data")?;
+    for instance in THREE {
+        group.start(instance)?;
+    }
+    for round in 0..3 {
+        group.until_whole()?;
+        let active = (voter + 1 + round % 2) % 3;
+        group.make_active(active)?;
+        group.until_whole()?;
+        // One of the other two is elected, and only with the vote of both.
+        group.kill(active)?;
+        group.until_active(Some(active))?;
+        group.kill(voter)?;
+        let state = data(&group, voter).join("group-state");
+        let said = fs::read(&state)?;
+        lossy.cut_power(0, &mut chance);
+        require!(fs::read(&state)? == said, "round {round}: a write was not synced");
+        group.start(voter)?;
+        group.start(active)?;
+    }
+    // What an active instance found committed when it became active is noted durably: in a young group
+    // nothing else would show that a log is missing.
+    group.until_whole()?;
+    group.make_active(voter)?;
+    let note = data(&group, voter).join("group-committed");
+    let first = fs::read(&note).unwrap_or_default();
+    // It is the first one of an active instance that is synced; what changes later comes after that.
+    wait::until_true("another note", Duration::from_secs(20), || {
+        fs::read(&note).is_ok_and(|now| now != first)
+    })?;
+    group.kill(voter)?;
+    lossy.cut_power(0, &mut chance);
+    let note = fs::read(&note)?;
+    require!(note.windows(8).any(|bytes| bytes == b"TOWLINES"), "the note was not synced");
+    group.start(voter)?;
     group.until_whole()?;
     Ok(())
 }

@@ -317,6 +317,26 @@ entries! {
          elects no active instance meanwhile, start the others; see \"The group does not elect an \
          active instance\" in the guide on Native HA.";
 
+    GROUP_BATCH_REPAIRED = "TWL4221W" "A damaged batch of the recovery log was repaired: {file}, offset {offset} ({lsn}), with what instance '{instance}' has, {bytes} bytes.",
+        "The disk of this instance does not give back what was written. Nothing is lost, and clients \
+         noticed nothing but a short wait. Look at the disk: what happened once will happen again.";
+    GROUP_BATCH_REFUSED = "TWL4222W" "What instance '{instance}' gave for the damaged log at {lsn} was not used: {reason}.",
+        "Nothing was written. The next instance is asked. Its log may be damaged too, or what is left \
+         here is too little to prove that it is the same.";
+    GROUP_BATCH_LACKING = "TWL4223W" "Damage of the recovery log at {lsn} could not be repaired from the other instances: {reason}.",
+        "A message in it is set aside (TWL2050E). When an instance that has it is there again, \
+         reading the message, also from the dead-letter queue, repairs it; otherwise \
+         'towline log repair' does. See the guide damaged-log.";
+    GROUP_BATCH_GIVEN = "TWL4224I" "Instance '{instance}' was given the part of the log at {lsn}, which is damaged there.",
+        "It repairs its log with it. Look at its disk.";
+    GROUP_TERM_UNKNOWN = "TWL4230W" "This instance may have forgotten the newest term that it took part in, and takes part in nothing until it has heard from {instances}.",
+        "Its hard state (group-state) is lost, older than its log, or was kept for another log. With the \
+         leader of an older term it could acknowledge what the group has not committed; so all other \
+         instances must say their terms first, each on a new connection. Start those that are named, \
+         or mend the network. If one of them is gone for good, see \"The group does not elect an active \
+         instance\" in the guide on Native HA: towline instance force-vote ends the wait.";
+    GROUP_TERM_KNOWN = "TWL4231I" "All other instances have said their terms: this one takes part again, in term {term}.",
+        "It catches up, and votes when it has.";
 
     FLOATING_HELD = "TWL4301I" "The address {address} is on {interface} of this machine.",
         "This instance is active, and its neighbours are told. The address goes when the instance is \

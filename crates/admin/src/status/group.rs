@@ -37,6 +37,11 @@ pub struct GroupStatus {
     pub sync_overdue_ms: u64,
     /// The file that waits for it.
     pub sync_overdue_file: String,
+    /// Damaged batches of this instance's log that were repaired with what another instance had, since
+    /// the process started.
+    pub repaired_batches: u64,
+    /// How often a damaged batch was asked for, and no other instance had it.
+    pub unrepaired_batches: u64,
     /// One row for each instance, in the order of the configuration.
     pub instances: Vec<InstanceStatus>,
 }
@@ -92,7 +97,8 @@ pub struct InstanceStatus {
     pub sent_bytes: u64,
     /// See `sent_bytes`.
     pub sent_bytes_uncompressed: u64,
-    /// Why this one has no connection to it; empty: it has, or does not know.
+    /// Why this one has no connection to it, or, of this one, why it takes part in nothing; empty: neither,
+    /// or not known.
     pub reason: String,
 }
 

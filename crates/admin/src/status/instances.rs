@@ -52,6 +52,11 @@ pub(super) fn rows(text: &mut String, group: &GroupStatus) {
         let file = cut(&printable(&group.sync_overdue_file), 30);
         row(text, "Disk", &format!("sync overdue since {} ms: {file}", group.sync_overdue_ms));
     }
+    if (group.repaired_batches, group.unrepaired_batches) != (0, 0) {
+        let [done, left] = [group.repaired_batches, group.unrepaired_batches];
+        let what = format!("{done} batches from other instances, {left} times none had it");
+        row(text, "Repaired", &what);
+    }
     row(text, "QUORUM", &group.quorum());
     row(text, "GRPLSN", &cut(&printable(&group.group_lsn), 58));
 }
@@ -193,6 +198,8 @@ mod tests {
             serving: true,
             sync_overdue_ms: 0,
             sync_overdue_file: String::new(),
+            repaired_batches: 0,
+            unrepaired_batches: 0,
             instances: vec![
                 InstanceStatus { connected: false, ..instance("a", GroupRole::Active) },
                 instance("b", GroupRole::Replica),
@@ -311,6 +318,16 @@ c: it refused: log.extent_bytes is '67108864' at 'b' and '8388608' at 'c'
         let text = group_table(&hangs, NOW);
         assert!(text.contains("sync overdue since 2310 ms: extent-0000000000000038"), "{text}");
         assert!(text.contains(" sync overdue ") && text.contains(" log full "), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    }
+
+    #[test]
+    fn what_was_repaired_from_other_instances_is_shown_when_there_is_any() {
+        let mut repaired = group();
+        assert!(!group_table(&repaired, NOW).contains("Repaired"));
+        (repaired.repaired_batches, repaired.unrepaired_batches) = (1_000_000, 2);
+        let text = group_table(&repaired, NOW);
+        assert!(text.contains("batches from other instances, 2 times none had it"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     }
 }

@@ -92,6 +92,22 @@ impl Connection {
         }
     }
 
+    /// Our sending link: deliveries that would be on their way at once if they were given to
+    /// [`Connection::send`] now: the peer's credit, or nothing while its session window is closed or
+    /// another delivery waits for it. What is not given yet can still be taken back.
+    #[must_use]
+    pub fn sendable(&self, link: LinkId) -> u32 {
+        let session = self.sessions.get(usize::from(link.session));
+        session.map_or(0, |session| session.sendable(link))
+    }
+
+    /// Our sending link: what is left of the peer's credit, whether its window is open or not.
+    #[must_use]
+    pub fn sending_credit(&self, link: LinkId) -> u32 {
+        let session = self.sessions.get(usize::from(link.session));
+        session.map_or(0, |session| session.sending_credit(link))
+    }
+
     /// Our sending link: uses up the remaining credit without deliveries, and tells the peer.
     pub fn drained(&mut self, link: LinkId) {
         if let Some(session) = session_of(&mut self.sessions, link) {

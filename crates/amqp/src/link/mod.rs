@@ -102,6 +102,8 @@ pub(crate) struct Partial {
     pub(crate) bytes: u64,
     /// Of all frames so far, once they are more than the link takes: nothing is held then.
     pub(crate) dropped: u64,
+    /// The driver knows already that it is too long.
+    pub(crate) told: bool,
 }
 
 impl Sending {

@@ -64,7 +64,9 @@ fn with_entries<'k>(
     extra: &[(&'k str, Value<'_>)],
     key: impl Fn(&'k str) -> Value<'k>,
 ) -> Bytes {
-    let next = behind.iter().flatten().next().map_or(content.len(), |span| span.start as usize);
+    // The first in the message: a footer may stand before the body.
+    let next = behind.iter().flatten().map(|span| span.start as usize).min();
+    let next = next.unwrap_or(content.len());
     let range = place.map_or(next..next, Span::range);
     let mut items = BytesMut::new();
     let mut count = 0_u32;

@@ -246,6 +246,16 @@ fn application_properties_are_added_replaced_or_created() {
     assert!(with_application_properties(b"nonsense", &extra).is_err());
 }
 
+// Found by `a_message_that_was_checked_never_fails_later`.
+#[test]
+fn application_properties_are_added_before_a_footer_that_stands_before_the_body() {
+    let (footer, body) = (b"\x00\x53\x78\xc1\x05\x02\xa3\x01f\x40", b"\x00\x53\x77\xa1\x01x");
+    let extra = [("why", Value::String("x"))];
+    let changed = with_application_properties(&[&footer[..], body].concat(), &extra).unwrap();
+    let sections = Sections::scan_checked(&changed).expect("whole, and in an order that is taken");
+    assert_eq!(sections.application_property(&changed, "why"), Some(PropertyValue::Text("x")));
+}
+
 #[test]
 fn message_annotations_are_added_before_the_properties() {
     let properties = Properties { to: Some("queue"), ..Properties::default() };

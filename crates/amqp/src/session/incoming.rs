@@ -231,8 +231,9 @@ impl Receiving {
     }
 
     /// Adds a frame's payload to its delivery, which waits for `more` or is reported. What the link does
-    /// not take is counted and dropped, so that its end can be refused and the link stays; a
-    /// delivery without an end detaches the link.
+    /// not take is counted and dropped, so that its end can be refused and the link stays; one that
+    /// the sender settled has no outcome to wait for, and is reported at the frame that is too much.
+    /// A delivery without an end detaches the link.
     fn go_on(
         &mut self,
         id: LinkId,
@@ -247,18 +248,19 @@ impl Receiving {
             return Err(Violation::Link(id.index, error));
         }
         let too_long = self.is_too_long(total);
-        let partial = if too_long { partial.drop_all(total) } else { partial.with(payload) };
+        let mut partial = if too_long { partial.drop_all(total) } else { partial.with(payload) };
+        let bytes_max = self.message_bytes_max;
+        let report = too_long && !partial.told && (partial.settled || !more);
+        partial.told |= report;
+        let refused = report.then(|| {
+            let transfer = partial.event(id, Payload::Empty, partial.state.clone());
+            Event::TooLong(Box::new(TooLong { transfer, bytes: total, bytes_max }))
+        });
         if more {
             self.put_partial(Box::new(partial), unfinished)?;
-            return Ok(None);
+            return Ok(refused);
         }
-        let bytes_max = self.message_bytes_max;
-        let transfer = partial.finish(id);
-        Ok(Some(if too_long {
-            Event::TooLong(Box::new(TooLong { transfer, bytes: total, bytes_max }))
-        } else {
-            Event::Transfer(transfer)
-        }))
+        Ok(if too_long { refused } else { Some(Event::Transfer(partial.finish(id))) })
     }
 
     const fn is_too_long(&self, bytes: u64) -> bool {
@@ -299,6 +301,7 @@ fn first_frame(
         gathered: BytesMut::new(),
         bytes: 0,
         dropped: 0,
+        told: false,
     })
 }
 
@@ -370,7 +373,17 @@ impl Partial {
         self.into_event(link, payload)
     }
 
-    fn into_event(self, link: LinkId, payload: Payload) -> event::Transfer {
+    fn into_event(mut self, link: LinkId, payload: Payload) -> event::Transfer {
+        let state = self.state.take();
+        self.event(link, payload, state)
+    }
+
+    fn event(
+        &self,
+        link: LinkId,
+        payload: Payload,
+        state: Option<DeliveryState>,
+    ) -> event::Transfer {
         event::Transfer {
             link,
             delivery: IncomingId { link, delivery: self.delivery, settled: self.settled },
@@ -378,7 +391,7 @@ impl Partial {
             payload,
             settled: self.settled,
             message_format: self.message_format,
-            state: self.state,
+            state,
         }
     }
 }

@@ -44,6 +44,19 @@ impl Session {
         self.pump(output);
     }
 
+    /// See [`Connection::sendable`](crate::Connection::sendable).
+    pub(crate) fn sendable(&self, id: LinkId) -> u32 {
+        if self.window.is_open() && self.waiting.is_empty() { self.sending_credit(id) } else { 0 }
+    }
+
+    /// See [`Connection::sending_credit`](crate::Connection::sending_credit).
+    pub(crate) fn sending_credit(&self, id: LinkId) -> u32 {
+        match self.link(id).map(|link| &link.direction) {
+            Some(Direction::Sending(sending)) => sending.credit(),
+            Some(Direction::Receiving(_)) | None => 0,
+        }
+    }
+
     /// Writes what waits, as far as the peer's window allows.
     pub(super) fn pump(&mut self, output: &mut Output) {
         while self.window.is_open()

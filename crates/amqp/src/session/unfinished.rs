@@ -92,6 +92,7 @@ mod tests {
             gathered: BytesMut::new(),
             bytes,
             dropped: 0,
+            told: false,
         })
     }
 

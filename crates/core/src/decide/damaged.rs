@@ -68,7 +68,7 @@ impl QueueManager {
         let moved = matches!(aside, SetAside::Moved { .. });
         let Some(id) = found.consumer else { return aside };
         let Some(consumer) = self.consumers.get(&id) else { return aside };
-        // Who settles in advance has lost it; a browser would show a list without it.
+        // A browser would show a list without it.
         let tell = !moved || consumer.browses();
         if tell {
             let place = found.place.clone();
@@ -119,11 +119,5 @@ impl QueueManager {
             known(local.id, MessageSequence(sequence)) || (entry.extra && is_note(*lane, sequence))
         });
         damaged.count() as u64
-    }
-
-    /// Whether a consumer settles as it is sent: what it is sent is gone.
-    #[must_use]
-    pub fn is_presettled(&self, consumer: ConsumerId) -> bool {
-        self.consumers.get(&consumer).is_some_and(|consumer| consumer.presettled)
     }
 }

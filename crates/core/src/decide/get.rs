@@ -17,7 +17,7 @@ impl QueueManager {
     ///
     /// # Errors
     /// A bad or unknown name, GET(DISABLED) on the way, and for a consumer: another connection's
-    /// temporary queue, another consumer has the queue for itself, or this one wants it (or NOSHARE gives it) and others are there.
+    /// private queue, another consumer has the queue for itself, or this one wants it (or NOSHARE gives it) and others are there.
     pub fn open_get(
         &mut self,
         now: Time,
@@ -87,7 +87,7 @@ impl QueueManager {
             !attributes.shareable || spec.exclusive.unwrap_or(!attributes.default_shared);
         let queue = self.queues.get(&resolved.queue.id);
         let consumes = spec.mode == ConsumerMode::Consume;
-        let owner = queue.and_then(|queue| queue.owner);
+        let owner = queue.filter(|queue| queue.private).and_then(|queue| queue.owner);
         if consumes && owner.is_some_and(|owner| owner != connection) {
             return Err(Refusal::BelongsToOther(resolved.queue.name.clone()));
         }

@@ -74,8 +74,8 @@ impl QueueManager {
     }
 
     /// Makes a queue of the model's kind with a name of its own: the model's name and a suffix that
-    /// was never used before. TEMPDYN goes with the connection and is known at once; PERMDYN is
-    /// logged.
+    /// was never used before. TEMPDYN goes with the connection and is known at once, and when it is
+    /// `private` no other connection consumes from it; PERMDYN is logged.
     ///
     /// # Errors
     /// The model is unknown or is not a model.
@@ -83,7 +83,7 @@ impl QueueManager {
         &mut self,
         now: Time,
         connection: ConnectionId,
-        model: &str,
+        (model, private): (&str, bool),
         out: &mut Decision,
     ) -> Result<(String, QueueId), Refusal> {
         out.begin();
@@ -111,7 +111,8 @@ impl QueueManager {
         let definition = Definition::Local(queue);
         if model.kind == QueueKind::TemporaryDynamic {
             self.adopt(&definition);
-            self.queue_mut(id).owner = Some(connection);
+            let queue = self.queue_mut(id);
+            (queue.owner, queue.private) = (Some(connection), private);
             self.catalogue.apply(&name, Some(definition));
             self.connections.entry(connection).or_default().temporary.insert(id);
         } else {

@@ -88,6 +88,8 @@ pub(crate) struct Queue {
     pub(crate) changed: bool,
     /// The connection that a TEMPDYN queue belongs to.
     pub(crate) owner: Option<ConnectionId>,
+    /// Only its owner may consume from it.
+    pub(crate) private: bool,
     lanes: [Lane; LANES],
     /// Which lanes hold a message.
     occupied: u16,
@@ -130,6 +132,7 @@ impl Queue {
             deleting: false,
             changed: false,
             owner: None,
+            private: false,
             lanes: std::array::from_fn(|_| Lane::new(Arc::clone(census))),
             occupied: 0,
             index: None,

@@ -100,7 +100,7 @@ fn a_drained_consumer_is_told_when_there_is_nothing_more() {
 }
 
 #[test]
-fn settled_in_advance_means_gone_when_sent() {
+fn what_is_settled_in_advance_is_gone_with_its_delivery_or_held_until_it_is_got() {
     let mut rig = Rig::new();
     rig.define("Q");
     rig.put("Q", "a");
@@ -109,8 +109,12 @@ fn settled_in_advance_means_gone_when_sent() {
     let consumer = rig.open_get(&spec).unwrap();
     rig.core.set_credit(consumer, 10, false);
     rig.instant = false;
-    assert_eq!(rig.delivered(), ["a", "b"]);
-    assert_eq!(rig.depth("Q"), 1, "the persistent one goes with its fact");
+    let deliveries = rig.dispatch();
+    assert_eq!(deliveries.len(), 2);
+    assert_eq!(rig.depth("Q"), 1, "the persistent one is held");
+    assert_eq!(rig.restart(None, rig.log.len()).browse("Q"), ["b"]);
+    rig.settle(&deliveries[1], Outcome::Accepted);
+    assert_eq!(rig.depth("Q"), 1, "it goes with its fact");
     rig.sync();
     assert_eq!((rig.depth("Q"), rig.core.memory_bytes()), (0, 0));
     assert!(rig.stored.is_empty());

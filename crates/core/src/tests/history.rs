@@ -497,7 +497,7 @@ impl World {
     }
 
     fn dispatch(&mut self) {
-        let mut runs = self.rig.log.len();
+        let runs = self.rig.log.len();
         for delivery in self.rig.dispatch() {
             let id = number_of(&self.rig, &delivery);
             let (queue, credit, presettled) = self.credit.get_mut(&delivery.consumer).unwrap();
@@ -510,17 +510,13 @@ impl World {
             let seen = (delivery.persistent, delivery.priority, delivery.backout_count);
             assert_eq!(seen, (row.persistent, row.priority, row.count));
             row.at = At::Held;
-            match (presettled, row.persistent) {
-                (false, _) => self.unsettled.push((delivery, id)),
-                (true, false) => self.happen(vec![Later::Vanishes(id)]),
-                (true, true) => {
-                    row.at = At::Leaving;
-                    runs += 1;
-                    self.later.push_back((runs, vec![Later::Vanishes(id)]));
-                }
+            if presettled && !row.persistent {
+                self.happen(vec![Later::Vanishes(id)]);
+            } else {
+                self.unsettled.push((delivery, id));
             }
         }
-        assert_eq!(runs, self.rig.log.len(), "one record for each get settled in advance");
+        assert_eq!(runs, self.rig.log.len(), "a delivery is not logged");
         for (consumer, (queue, credit, _)) in &self.credit {
             let first = self.first_for(*consumer, *queue);
             assert!(*credit == 0 || first.is_none(), "nobody waits in vain");

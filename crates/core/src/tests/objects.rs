@@ -230,7 +230,7 @@ fn a_queue_is_defined_on_first_use_by_rule() {
 fn a_temporary_queue_that_is_defined_anew_or_altered_is_not_logged_and_keeps_its_owner() {
     let mut rig = Rig::new();
     define_model(&mut rig, "M", QueueKind::TemporaryDynamic);
-    let (name, _) = rig.core.open_dynamic(rig.now, CLIENT, "M", &mut rig.decision).unwrap();
+    let (name, _) = rig.core.open_dynamic(rig.now, CLIENT, ("M", true), &mut rig.decision).unwrap();
     rig.carry_out();
     let logged = rig.log.len();
     let changes = LocalChanges { depth_max: Some(7), ..LocalChanges::default() };
@@ -252,7 +252,8 @@ fn a_temporary_queue_goes_with_its_connection_and_is_never_logged() {
     define_model(&mut rig, "M", QueueKind::TemporaryDynamic);
     let logged = rig.log.len();
     let open = |rig: &mut Rig| {
-        let (name, _) = rig.core.open_dynamic(rig.now, CLIENT, "M", &mut rig.decision).unwrap();
+        let (name, _) =
+            rig.core.open_dynamic(rig.now, CLIENT, ("M", true), &mut rig.decision).unwrap();
         rig.carry_out();
         name
     };
@@ -286,7 +287,7 @@ fn puts_on_their_way_to_a_temporary_queue_vanish_with_it() {
     let mut rig = Rig::new();
     define_model(&mut rig, "M", QueueKind::TemporaryDynamic);
     rig.define("Q");
-    let (name, _) = rig.core.open_dynamic(rig.now, CLIENT, "M", &mut rig.decision).unwrap();
+    let (name, _) = rig.core.open_dynamic(rig.now, CLIENT, ("M", true), &mut rig.decision).unwrap();
     rig.carry_out();
     let target = rig.core.open_put(rig.now, OTHER, &name, &mut rig.decision).unwrap();
     let unit = rig.core.declare(rig.now, OTHER).unwrap();
@@ -305,7 +306,8 @@ fn puts_on_their_way_to_a_temporary_queue_vanish_with_it() {
 fn a_permanent_dynamic_queue_is_logged_and_can_be_deleted() {
     let mut rig = Rig::new();
     define_model(&mut rig, "M", QueueKind::PermanentDynamic);
-    let (name, id) = rig.core.open_dynamic(rig.now, CLIENT, "M", &mut rig.decision).unwrap();
+    let (name, id) =
+        rig.core.open_dynamic(rig.now, CLIENT, ("M", true), &mut rig.decision).unwrap();
     rig.carry_out();
     rig.put_persistent(&name, "a");
     rig.disconnect(CLIENT, true);

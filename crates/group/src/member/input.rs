@@ -14,13 +14,18 @@ impl Member {
         match input {
             Input::Tick => self.tick(),
             Input::Message(message) => self.message(message, out),
-            Input::PeerOpened(peer, last_index) => self.peer_opened(peer, last_index),
+            Input::PeerOpened { peer, last_index, term } => {
+                self.told_term(peer, term, out);
+                self.peer_opened(peer, last_index);
+            }
             Input::PeerClosed(peer) => self.peer_closed(peer),
             Input::Left(batch) => self.propose(batch),
             Input::Leading(place) => self.raw.mut_store().table.set_last(place),
             Input::Durable(upto) => self.make_durable(upto),
             Input::Fetched(id, batches) => self.fetched(id, batches),
             Input::Transfer(to) => self.raw.transfer_leader(to.0),
+            // That all are blank was said with the terms: it is known by now.
+            Input::Form if !self.kept.knows_term => {}
             Input::Form => self.allow_votes(out),
             Input::Seam(place) => {
                 assert!(place.index <= self.committed, "what is kept as committed is committed");
@@ -82,6 +87,10 @@ impl Member {
         if inner.to != self.options.id.0 || !self.peers.contains(&from) {
             return;
         }
+        if !self.kept.knows_term {
+            // An answer would count for a term that may be older than one it took part in.
+            return;
+        }
         self.heard.insert(from, self.now);
         self.gone.remove(&from);
         let last = self.last().index;
@@ -102,9 +111,10 @@ impl Member {
             MessageType::MsgHeartbeat if inner.commit > last => {
                 // The leader knows an acknowledgement of ours that our log does not know.
                 inner.commit = last;
-                self.kept.may_vote = false;
-                self.catch_up_to = None;
-                out.keep = Some(self.kept);
+                self.doubt(out);
+                if !self.kept.knows_term {
+                    return;
+                }
             }
             MessageType::MsgHeartbeat => {
                 // What its leader counts as acknowledged may have been so by another log, of which this
@@ -215,6 +225,7 @@ impl Member {
 
     fn allow_votes(&mut self, out: &mut Output) {
         if !self.kept.may_vote {
+            assert!(self.kept.knows_term, "a vote is of a term that is known");
             self.kept.may_vote = true;
             self.catch_up_to = None;
             out.keep = Some(self.kept);

@@ -1,5 +1,6 @@
 //! Three members over a network and logs made of vectors.
 
+mod newest_term;
 mod promises;
 mod rig;
 
@@ -260,7 +261,8 @@ fn a_reply_about_earlier_batches_waits_until_they_are_durable_even_if_later_ones
         heartbeat_timeout: TIMEOUT,
         seed: 1,
     };
-    let mut member = Member::new(options, Kept::default(), Held::default(), Time(1));
+    let kept = Kept { knows_term: true, ..Kept::default() };
+    let mut member = Member::new(options, kept, Held::default(), Time(1));
     let mut out = Output::default();
     member.step(Time(2), append(2, 1, (0, 0), 1..4), &mut out);
     // Asked whether it has the second: it has, but not on its disk.

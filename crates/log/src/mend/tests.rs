@@ -25,7 +25,7 @@ fn written() -> MemoryDisk {
     memory
 }
 
-fn copy(disk: &MemoryDisk) -> MemoryDisk {
+pub(super) fn copy(disk: &MemoryDisk) -> MemoryDisk {
     MemoryDisk::with_files(disk.files())
 }
 
@@ -41,16 +41,16 @@ fn mended(target: &MemoryDisk, source: &MemoryDisk) -> MendReport {
     mend(&disks[0], (&disks[1], &[]), &mut |_, _| {}).unwrap()
 }
 
-fn is_sound(disk: &MemoryDisk) -> bool {
+pub(super) fn is_sound(disk: &MemoryDisk) -> bool {
     verify_disk(&(Arc::new(disk.clone()) as Arc<dyn Disk>)).unwrap().is_sound()
 }
 
-fn extents(disk: &MemoryDisk) -> BTreeMap<String, Vec<u8>> {
+pub(super) fn extents(disk: &MemoryDisk) -> BTreeMap<String, Vec<u8>> {
     disk.files().into_iter().filter(|(name, _)| name.starts_with("extent-")).collect()
 }
 
 /// The same records in the same places under headers of their own, as another instance has them.
-fn other_instance(disk: &MemoryDisk) -> MemoryDisk {
+pub(super) fn other_instance(disk: &MemoryDisk) -> MemoryDisk {
     let other = copy(disk);
     let mut previous = 0;
     for (name, bytes) in extents(disk) {

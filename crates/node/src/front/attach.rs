@@ -14,6 +14,7 @@ use towline_types::limits;
 
 use super::admin::NOT_AUTHORIZED;
 use super::links::{LinkUse, Opening};
+use super::supply::Settling;
 use super::{Front, NOBODY, dynamic, error, refused, topics};
 use crate::request::{ConsumerOpened, LinkToken, ProducerOpened, Request, Terminus};
 
@@ -27,6 +28,9 @@ const SELECTOR_FILTER_CODE: u64 = 0x0000_468C_0000_0004;
 
 /// Characters of a refused selector that its refusal repeats.
 const SELECTOR_SHOWN_MAX: usize = 200;
+
+/// Capability of a node that only its own connection consumes from (AMQP JMS binding, 5.3).
+const TEMPORARY_QUEUE: &str = "temporary-queue";
 
 /// Where a link wants to go.
 enum Place {
@@ -90,7 +94,8 @@ impl Front {
             .source
             .as_deref()
             .is_none_or(|source| refused::knows_rejected(&source.outcomes));
-        match self.place(address, target.dynamic) {
+        let private = target.capabilities.contains(TEMPORARY_QUEUE);
+        match self.place(&attached, (address, target.dynamic), private) {
             Place::Terminus(terminus) => {
                 let used_for =
                     LinkUse::Opening(Box::new(Opening { attached: attached.clone(), flow: None }));
@@ -127,7 +132,8 @@ impl Front {
         if let Some(what) = topics::subscription(&attached, source) {
             return Err(topics::unsupported(what));
         }
-        match self.place(address, source.dynamic) {
+        let private = source.capabilities.contains(TEMPORARY_QUEUE);
+        match self.place(&attached, (address, source.dynamic), private) {
             Place::Terminus(terminus) => {
                 let selector = selector_of(&source.filter)?;
                 let browse = source.distribution_mode == Some(DistributionMode::Copy);
@@ -165,9 +171,17 @@ impl Front {
         Err(Error::new(condition::UNAUTHORIZED_ACCESS, NOT_AUTHORIZED))
     }
 
-    fn place(&self, address: Option<&str>, dynamic: bool) -> Place {
+    fn place(
+        &mut self,
+        attached: &Attached,
+        (address, dynamic): (Option<&str>, bool),
+        private: bool,
+    ) -> Place {
         match address {
-            _ if dynamic => Place::Terminus(Terminus::Dynamic(self.default_model.to_string())),
+            _ if dynamic => Place::Terminus(match self.nodes.comes_back(attached) {
+                Some(queue) => Terminus::Kept(queue),
+                None => Terminus::Dynamic { model: self.default_model.to_string(), private },
+            }),
             None | Some("") => Place::Anonymous,
             Some(ADMIN_ADDRESS) => Place::Admin,
             Some(address) => {
@@ -185,7 +199,7 @@ impl Front {
     ) {
         let Some(Opening { attached, .. }) = self.take_opening(token) else {
             if let Ok(ProducerOpened { producer, .. }) = result {
-                requests.push(Request::CloseProducer { producer });
+                requests.push(Request::CloseProducer { producer, keep_queue: false });
             }
             return;
         };
@@ -195,6 +209,7 @@ impl Front {
                     .source
                     .as_deref()
                     .is_none_or(|source| refused::knows_rejected(&source.outcomes));
+                self.nodes.attached(&attached, &address);
                 let credit = limits::PRODUCER_CREDIT;
                 let used_for = LinkUse::Producer { producer, credit, rejects, limit_of };
                 let message_bytes_max = message_bytes_max + limits::ENVELOPE_BYTES_MAX;
@@ -212,7 +227,8 @@ impl Front {
     ) {
         let Some(Opening { attached, flow }) = self.take_opening(token) else {
             if let Ok(ConsumerOpened { consumer, .. }) = result {
-                requests.push(Request::CloseConsumer { consumer, lost: false });
+                let (lost, keep_queue) = (false, false);
+                requests.push(Request::CloseConsumer { consumer, lost, keep_queue });
             }
             return;
         };
@@ -223,10 +239,16 @@ impl Front {
                     .as_deref()
                     .is_some_and(|source| source.distribution_mode == Some(DistributionMode::Copy));
                 let asked = attached.sender_settle_mode;
-                let settled = asked == SenderSettleMode::Settled || browse;
-                self.links.set_consumer(token, consumer, settled);
                 // A browser settles nothing, whatever it asked for.
-                let mode = if settled { SenderSettleMode::Settled } else { asked };
+                let (settling, mode) = match asked {
+                    _ if browse => (Settling::Browsed, SenderSettleMode::Settled),
+                    SenderSettleMode::Settled => (Settling::InAdvance, asked),
+                    SenderSettleMode::Unsettled | SenderSettleMode::Mixed => {
+                        (Settling::ByPeer, asked)
+                    }
+                };
+                self.links.set_consumer(token, consumer, settling);
+                self.nodes.attached(&attached, &address);
                 self.accept_consumer(&attached, &address, mode);
                 if let Some(flow) = flow {
                     self.flow(flow, requests);
@@ -316,14 +338,20 @@ impl Front {
         self.machine.accept_attach(attached.link, reply);
     }
 
-    /// The link is gone, by whoever's will.
+    /// The link is gone for good.
     pub(super) fn detached(&mut self, link: LinkId, requests: &mut Vec<Request>) {
+        self.link_gone(link, true, requests);
+    }
+
+    /// The link is gone, by whoever's will; unless `closed` it may come back.
+    pub(super) fn link_gone(&mut self, link: LinkId, closed: bool, requests: &mut Vec<Request>) {
+        let keep_queue = self.nodes.detached(link, closed);
         match self.links.remove(link) {
             Some(LinkUse::Producer { producer, .. }) => {
-                requests.push(Request::CloseProducer { producer });
+                requests.push(Request::CloseProducer { producer, keep_queue });
             }
             Some(LinkUse::Consumer { consumer, .. }) => {
-                requests.push(Request::CloseConsumer { consumer, lost: false });
+                requests.push(Request::CloseConsumer { consumer, lost: false, keep_queue });
             }
             Some(LinkUse::Coordinator { .. }) => {
                 // What was declared on it and is still open is rolled back (AMQP 4.3).
@@ -351,8 +379,10 @@ impl Front {
         reason: &Refusal,
         requests: &mut Vec<Request>,
     ) {
-        requests.push(Request::CloseConsumer { consumer, lost: false });
+        let (lost, keep_queue) = (false, false);
+        requests.push(Request::CloseConsumer { consumer, lost, keep_queue });
         if let Some(link) = self.link_of(consumer) {
+            self.nodes.detached(link, true);
             self.links.remove(link);
             self.machine.detach(link, true, Some(error::of_refusal(reason)));
         }

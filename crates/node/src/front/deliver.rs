@@ -4,7 +4,7 @@ use bytes::{Bytes, BytesMut};
 use towline_amqp::sections::{self, Header as AmqpHeader};
 use towline_amqp::types::{DeliveryState, TxnId};
 use towline_amqp::{Flow, LinkId, Outgoing};
-use towline_core::{ConsumerId, Delivery, MessageSequence, Outcome, Refusal, UnitId};
+use towline_core::{Delivery, MessageSequence, Outcome, Refusal, UnitId};
 use towline_types::{Payload, Time};
 
 use super::links::LinkUse;
@@ -17,16 +17,16 @@ const PREFIX_BYTES: usize = 8 * 1024;
 const HEADER_BYTES_MAX: usize = 64;
 
 impl Front {
-    /// Sends a message that the instance chose for one of our consumers.
-    pub(super) fn deliver(&mut self, now: Time, delivery: &Delivery, body: Option<Payload>) {
-        let Some(link) = self.link_of(delivery.consumer) else { return };
-        let Some(LinkUse::Consumer { presettled, .. }) =
-            self.links.get_mut(link).map(|link| &link.used_for)
-        else {
-            return;
-        };
-        let settled = *presettled;
-        let (message_format, content) = format::without_format(body.unwrap_or_default());
+    /// Writes a delivery; the machine can send it at once.
+    pub(super) fn send(
+        &mut self,
+        now: Time,
+        link: LinkId,
+        delivery: &Delivery,
+        body: Payload,
+        settled: bool,
+    ) {
+        let (message_format, content) = format::without_format(body);
         let content = match &delivery.dead_letter {
             None => content,
             Some(dead_letter) => message::with_dead_letter(&content, dead_letter),
@@ -38,25 +38,15 @@ impl Front {
 
     /// Sends a note in place of a message that was set aside because it cannot be read: `place` says
     /// what was found, and where.
-    pub fn deliver_note(&mut self, now: Time, delivery: &Delivery, place: &str) {
-        self.deliver(now, delivery, Some(message::note(delivery, place)));
-    }
-
-    /// A delivery cannot be sent: its message was gone before its content was read (another consumer
-    /// got what a browser was about to see, for example). The peer's credit for it is still there.
-    pub fn not_sent(&mut self, consumer: ConsumerId, requests: &mut Vec<Request>) {
-        let Some(link) = self.link_of(consumer) else { return };
-        let Some(LinkUse::Consumer { credit, .. }) =
-            self.links.get_mut(link).map(|link| &mut link.used_for)
-        else {
-            return;
-        };
-        credit.unsent += 1;
-        // A drain uses up what is left, with or without this one.
-        if !credit.drain {
-            let limit = credit.limit + credit.unsent;
-            requests.push(Request::Credit { consumer, limit, drain: false });
-        }
+    pub fn deliver_note(
+        &mut self,
+        now: Time,
+        delivery: Box<Delivery>,
+        place: &str,
+        requests: &mut Vec<Request>,
+    ) {
+        let note = message::note(&delivery, place);
+        self.deliver(now, delivery, note, requests);
     }
 
     fn header(&mut self, now: Time, delivery: &Delivery) -> Bytes {
@@ -82,15 +72,7 @@ impl Front {
     pub(super) fn flow(&mut self, flow: Flow, requests: &mut Vec<Request>) {
         let Some(link) = self.links.get_mut(flow.link) else { return };
         match &mut link.used_for {
-            LinkUse::Consumer { consumer, credit, .. } => {
-                credit.limit = flow.sends + u64::from(flow.credit);
-                credit.drain = flow.drain;
-                requests.push(Request::Credit {
-                    consumer: *consumer,
-                    limit: credit.limit + credit.unsent,
-                    drain: flow.drain,
-                });
-            }
+            LinkUse::Consumer { .. } => self.credit_moved(flow, requests),
             LinkUse::AdminReplies { credit } => {
                 *credit = flow.credit;
                 self.send_admin_replies();
@@ -108,12 +90,6 @@ impl Front {
             }
             LinkUse::Abandoned => {}
             LinkUse::Opening(opening) => opening.flow = Some(flow),
-        }
-    }
-
-    pub(super) fn drained(&mut self, consumer: ConsumerId) {
-        if let Some(link) = self.link_of(consumer) {
-            self.machine.drained(link);
         }
     }
 
@@ -201,6 +177,7 @@ impl Front {
     /// The instance settled a delivery whose outcome came unsettled, or refused an outcome.
     pub(super) fn settled(
         &mut self,
+        now: Time,
         token: LinkToken,
         sequence: MessageSequence,
         (outcome, unit): (Outcome, Option<UnitId>),
@@ -209,6 +186,7 @@ impl Front {
     ) {
         let Some(link) = self.links.by_token(token).map(|link| link.id) else { return };
         match result {
+            Ok(()) if self.left(now, link, sequence) => {}
             Ok(()) => {
                 let state = message::state_of(outcome, unit);
                 self.machine.settle_outgoing(link, sequence.0, Some(state));

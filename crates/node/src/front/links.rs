@@ -6,6 +6,7 @@ use slab::Slab;
 use towline_amqp::{Attached, Flow, LinkId, SessionId};
 use towline_core::ConsumerId;
 
+use super::supply::{Settling, Supply};
 use crate::request::{LinkToken, ProducerId};
 
 /// What a link is for.
@@ -37,10 +38,10 @@ pub(super) enum LinkUse {
     Consumer {
         /// The instance's name for it.
         consumer: ConsumerId,
-        /// Nothing is settled: a browser, or deliveries that are settled as they are sent.
-        presettled: bool,
-        /// What the peer lets us send.
-        credit: ConsumerCredit,
+        /// How its deliveries end.
+        settling: Settling,
+        /// What the peer lets us send, and what waits for it.
+        supply: Supply,
     },
     /// Units of work are declared and discharged.
     Coordinator {
@@ -59,17 +60,6 @@ pub(super) enum LinkUse {
         /// Deliveries that we may still send.
         credit: u32,
     },
-}
-
-/// What the peer of a consumer lets us send, and what of it came to nothing.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct ConsumerCredit {
-    /// Deliveries that may have been sent in all, by the peer's last flow.
-    pub(super) limit: u64,
-    /// Deliveries that the instance counts as sent and that never left: their message was gone.
-    pub(super) unsent: u64,
-    /// The last flow asked for a drain: what is left of its credit will be, or is, used up.
-    pub(super) drain: bool,
 }
 
 /// A link that the instance was asked about.
@@ -124,11 +114,11 @@ impl Links {
         &mut self,
         token: LinkToken,
         consumer: ConsumerId,
-        presettled: bool,
+        settling: Settling,
     ) {
         if let Some(link) = self.by_token(token) {
-            let credit = ConsumerCredit::default();
-            link.used_for = LinkUse::Consumer { consumer, presettled, credit };
+            let supply = Supply::default();
+            link.used_for = LinkUse::Consumer { consumer, settling, supply };
             if let Ok(slot) = usize::try_from(token.0) {
                 self.by_consumer.insert(consumer, slot);
             }

@@ -13,6 +13,7 @@ mod links;
 mod message;
 mod redirect;
 mod refused;
+mod supply;
 mod topics;
 mod transfer;
 
@@ -28,6 +29,7 @@ use towline_amqp::{Connection, Event, IncomingId, LinkId, Opened, Outgoing, Serv
 use towline_core::{ConsumerId, UnitId};
 use towline_types::{Payload, Time};
 
+use self::dynamic::Nodes;
 use self::links::Links;
 pub use self::redirect::Elsewhere;
 use crate::request::{Request, Response};
@@ -75,14 +77,17 @@ pub struct Front {
     logged_in: bool,
     /// The instance is asked whether the container id is free: nothing behind the open frame is
     /// looked at before it has answered.
-    asks_to_be_sole: bool,
+    entering: bool,
     ending: Option<Ending>,
     links: Links,
+    nodes: Nodes,
     in_flight: Slab<InFlight>,
     incoming_bytes: usize,
     units: HashMap<UnitId, OpenUnit>,
     admin_replies: VecDeque<Outgoing>,
     admin_correlations: HashMap<u64, String>,
+    /// Consumers with something that waits for credit, for the window, or for the log.
+    supplies_waiting: VecDeque<LinkId>,
     /// Header sections are cut from here, many to one allocation.
     prefixes: BytesMut,
     /// See [`Front::set_ahead`].
@@ -137,14 +142,16 @@ impl Front {
             unserved: None,
             user: None,
             logged_in: false,
-            asks_to_be_sole: false,
+            entering: false,
             ending: None,
             links: Links::default(),
+            nodes: Nodes::default(),
             in_flight: Slab::new(),
             incoming_bytes: 0,
             units: HashMap::new(),
             admin_replies: VecDeque::new(),
             admin_correlations: HashMap::new(),
+            supplies_waiting: VecDeque::new(),
             prefixes: BytesMut::new(),
             ahead_us: 0,
         }
@@ -255,7 +262,7 @@ impl Front {
         self.machine.take_output(output, bytes_max);
     }
 
-    /// Carries out one response. `body` is the content of a [`Response::Deliver`].
+    /// Carries out one response that was admitted. `body` is the content of a [`Response::Deliver`].
     pub fn respond(
         &mut self,
         now: Time,
@@ -267,12 +274,15 @@ impl Front {
             Response::Put { token, unit, result } => {
                 self.put_answered(token, unit, result, requests);
             }
-            Response::Connected { sole } => self.connected(now, sole, requests),
-            Response::Deliver(delivery) => self.deliver(now, &delivery, body),
-            Response::Settled { link, sequence, unit, outcome, result } => {
-                self.settled(link, sequence, (outcome, unit), result, requests);
+            Response::Connected { entered } => self.connected(now, entered, requests),
+            Response::Deliver(delivery) => {
+                self.deliver(now, delivery, body.unwrap_or_default(), requests);
             }
-            Response::Drained { consumer } => self.drained(consumer),
+            Response::Settled { link, sequence, unit, outcome, result } => {
+                self.settled(now, link, sequence, (outcome, unit), result, requests);
+            }
+            Response::Drained { consumer, flow } => self.drained(consumer, flow),
+            Response::Withdrawn { consumer, flow } => self.withdrawn(consumer, flow, requests),
             Response::ProducerOpened { link, result } => {
                 self.producer_opened(link, result, requests);
             }
@@ -304,7 +314,7 @@ impl Front {
     }
 
     fn take_events(&mut self, now: Time, requests: &mut Vec<Request>) {
-        while !self.asks_to_be_sole
+        while !self.entering
             && let Some(event) = self.machine.next_event()
         {
             self.take_event(now, event, requests);
@@ -322,17 +332,19 @@ impl Front {
             Event::Login(login) => self.login(&login),
             Event::Opened(opened) => self.opened(&opened, requests),
             Event::Attached(attached) => self.attached(*attached, requests),
-            Event::Detached { link, by_peer, .. } => {
+            Event::Detached { link, by_peer, closed, .. } => {
                 if !by_peer && self.links.is_producer(link) {
                     // A message that was too long, for example: it may have been part of any unit.
                     self.units.values_mut().for_each(|unit| unit.spoiled = true);
                 }
-                self.detached(link, requests);
+                self.link_gone(link, closed || !by_peer, requests);
             }
             Event::SessionEnded { session, .. } => {
                 for link in self.links.of_session(session) {
-                    self.detached(link, requests);
+                    self.link_gone(link, false, requests);
                 }
+                let queues = self.nodes.session_ended(session).into_iter();
+                requests.extend(queues.map(|queue| Request::DropKept { queue }));
             }
             Event::Closed { error, by_peer } => {
                 let orderly = error.is_none() && by_peer;
@@ -372,13 +384,9 @@ impl Front {
             self.ending.get_or_insert(Ending::Orderly);
             return;
         }
-        let sole = opened.desired_capabilities.contains(SOLE_CONNECTION);
-        self.asks_to_be_sole = sole;
-        if !sole {
-            self.machine.accept_open();
-        }
+        self.entering = true;
         requests.push(Request::Connected {
-            sole,
+            sole: opened.desired_capabilities.contains(SOLE_CONNECTION),
             container: opened.container_id.to_string(),
             user: opened.user.as_deref().map(str::to_owned),
             address: self.address.clone(),
@@ -387,14 +395,14 @@ impl Front {
 
     /// The instance knows whether another connection has the container id (AMQP JMS binding, 4.3.1;
     /// Enforcing Connection Uniqueness, 2.1).
-    fn connected(&mut self, now: Time, sole: bool, requests: &mut Vec<Request>) {
-        self.asks_to_be_sole = false;
-        if sole {
+    fn connected(&mut self, now: Time, entered: bool, requests: &mut Vec<Request>) {
+        self.entering = false;
+        if entered {
             self.machine.accept_open();
             return self.take_events(now, requests);
         }
-        let text = "another connection has this container id (JMS: client id), and this one asks to \
-                    be the only one";
+        let text = "another connection has this container id (JMS: client id), and one of the two \
+                    asks to be the only one";
         let mut error = Error::new(condition::INVALID_FIELD, text);
         error.fields = error.fields.with("invalid-field", Value::Symbol("container-id"));
         self.machine.close(Some(error));

@@ -59,7 +59,7 @@ mod tests {
 
     use super::*;
     use crate::front::{Front, FrontOptions, Logins};
-    use crate::request::Request;
+    use crate::request::{Request, Response};
 
     /// Lets everybody in, or nobody.
     struct Door(SaslCode);
@@ -118,9 +118,15 @@ mod tests {
         let login = Some(ClientLogin::Anonymous);
         let mut client = Connection::client(ClientOptions { login, ..client }, now);
         let (mut events, mut requests) = (Vec::new(), Vec::new());
+        let mut asked = false;
         for _ in 0..10 {
             let mut bytes = flush(|out| client.take_output(out, usize::MAX));
             front.receive(now, &mut bytes, &mut requests);
+            if !asked && !requests.is_empty() {
+                asked = true;
+                let free = Response::Connected { entered: true };
+                front.respond(now, free, None, &mut requests);
+            }
             let mut bytes = flush(|out| front.take_output(out, usize::MAX));
             client.receive(now, &mut bytes);
             events.extend(std::iter::from_fn(|| client.next_event()));

@@ -6,8 +6,12 @@
 //! | has it unsettled, knows `rejected`    | `rejected`; the link goes on                     |
 //! | does not know `rejected`              | a detach with the error                          |
 //! | settled it                            | a detach, where it could have known better, or   |
-//! |                                       | named the queue itself; else nothing: it asked   |
-//! |                                       | for no answer (a full queue, for example)        |
+//! |                                       | named the queue itself outside a unit of work;   |
+//! |                                       | else nothing: it asked for no answer (a full     |
+//! |                                       | queue, for example)                              |
+//!
+//! A unit of work that lost a message does not commit, so a sender that settled it there hears of it
+//! at the discharge, and keeps its link.
 //!
 //! On an anonymous link the error carries the delivery-tag: the peer may have sent to many queues
 //! (Anonymous Terminus for Message Routing, 2.2.2).
@@ -53,7 +57,7 @@ impl Front {
         if let Some(tag) = tag.filter(|_| anonymous) {
             error.fields = error.fields.with("delivery-tag", Value::Binary(tag.as_bytes()));
         }
-        let silent = delivery.is_settled() && !anonymous && !avoidable;
+        let silent = delivery.is_settled() && !avoidable && (!anonymous || unit.is_some());
         if silent || (!delivery.is_settled() && rejects) {
             return self.reject(delivery, unit, error);
         }
@@ -103,6 +107,10 @@ impl Front {
         };
         let text = format!("message of {bytes} bytes is longer than {limit}");
         let unit = message::unit_of(transfer.state.as_ref()).ok().flatten();
+        if delivery.is_settled() && unit.is_none() {
+            // It ends before its last frame, which might have named its unit.
+            self.units.values_mut().for_each(|unit| unit.spoiled = true);
+        }
         let refused = Refused { delivery, tag: Some(transfer.tag), unit, avoidable: true };
         self.refuse_message(refused, Error::new(condition::MESSAGE_SIZE_EXCEEDED, &text), requests);
     }

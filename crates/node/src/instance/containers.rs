@@ -1,33 +1,42 @@
 //! Container ids of open connections, so that one which wants to be the only one of its id can be
-//! (capability `sole-connection-for-container`; a JMS client id is a container id).
+//! (capability `sole-connection-for-container`; a JMS client id is a container id), and stays it: of
+//! the detection policies of Enforcing Connection Uniqueness this is the strong one, which is also
+//! what a client assumes that is not told which.
 //!
 //! It does not close anybody: the one that comes second goes. Invariant: an id is counted as often as
-//! it is open, whether or not its connections asked to be alone.
+//! it is open, whether or not its connections asked to be alone; one of them that did is alone.
 
 use std::collections::HashMap;
 
 #[derive(Debug, Default)]
 pub(super) struct Containers {
-    open: HashMap<String, u32>,
+    open: HashMap<String, Open>,
+}
+
+#[derive(Debug)]
+struct Open {
+    connections: u32,
+    /// Its connection asked to be the only one.
+    sole: bool,
 }
 
 impl Containers {
-    /// False, and nothing is counted, when it wants to be the only one and is not.
+    /// False, and nothing is counted, when it wants to be the only one and is not, or another one is.
     pub(super) fn enter(&mut self, container: &str, sole: bool) -> bool {
         match self.open.get_mut(container) {
-            Some(_) if sole => return false,
-            Some(count) => *count = count.saturating_add(1),
+            Some(open) if sole || open.sole => return false,
+            Some(open) => open.connections = open.connections.saturating_add(1),
             None => {
-                self.open.insert(container.to_owned(), 1);
+                self.open.insert(container.to_owned(), Open { connections: 1, sole });
             }
         }
         true
     }
 
     pub(super) fn leave(&mut self, container: &str) {
-        let Some(count) = self.open.get_mut(container) else { return };
-        *count -= 1;
-        if *count == 0 {
+        let Some(open) = self.open.get_mut(container) else { return };
+        open.connections -= 1;
+        if open.connections == 0 {
             self.open.remove(container);
         }
     }

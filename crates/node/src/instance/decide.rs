@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use towline_core::object::Definition;
 use towline_core::selector::{IndexKey, Selector};
 use towline_core::{
     ConnectionId, ConsumerId, ConsumerMode, ConsumerSpec, Filter, FilterKey, NewMessage, PutTarget,
@@ -52,7 +53,9 @@ impl Instance {
                     Settlement { consumer, sequence, outcome, unit, settled, reply_wanted };
                 self.settle(caller, settlement, link, out);
             }
-            Request::Credit { consumer, limit, drain } => self.credit(consumer, limit, drain),
+            Request::Credit { consumer, limit, drain, flow } => {
+                self.credit(consumer, limit, (drain, flow), out);
+            }
             Request::Declare { token } => {
                 let result = self.declare(caller);
                 self.answer(caller, Response::Declared { token, result }, out);
@@ -69,7 +72,9 @@ impl Instance {
                     out,
                 );
             }
-            Request::CloseProducer { producer } => self.close_producer(caller, producer, out),
+            Request::CloseProducer { producer, keep_queue } => {
+                self.close_producer(caller, producer, keep_queue, out);
+            }
             Request::OpenConsumer { link, terminus, browse, selector, presettled, exclusive } => {
                 let wanted = Wanted { terminus, browse, selector, presettled, exclusive };
                 let result = self.open_consumer(caller, wanted, out);
@@ -80,8 +85,13 @@ impl Instance {
                     out,
                 );
             }
-            Request::CloseConsumer { consumer, lost } => {
-                self.close_consumer(caller, consumer, lost, out);
+            Request::CloseConsumer { consumer, lost, keep_queue } => {
+                self.close_consumer(caller, consumer, (lost, keep_queue), out);
+            }
+            Request::DropKept { queue } => {
+                if let Ok(queue) = self.kept(&queue) {
+                    self.delete_dynamic(caller, queue, out);
+                }
             }
             Request::Admin { token, kind, text, owner } => {
                 let who = Asker { connection, token, owner };
@@ -93,9 +103,7 @@ impl Instance {
                     let connected = Connected { container, user, address };
                     self.connections.insert(connection, connected);
                 }
-                if sole {
-                    self.answer(caller, Response::Connected { sole: entered }, out);
-                }
+                self.answer(caller, Response::Connected { entered }, out);
             }
             Request::Disconnect { lost } => self.disconnect(caller, lost, out),
         }
@@ -185,10 +193,21 @@ impl Instance {
         }
     }
 
-    fn credit(&mut self, consumer: ConsumerId, limit: u64, drain: bool) {
-        if let Some(known) = self.consumers.get(&consumer) {
-            let credit = limit.saturating_sub(known.dispatched);
-            self.rules.set_credit(consumer, u32::try_from(credit).unwrap_or(u32::MAX), drain);
+    fn credit(
+        &mut self,
+        consumer: ConsumerId,
+        limit: u64,
+        (drain, flow): (bool, u64),
+        out: &mut Outbound,
+    ) {
+        let Some(known) = self.consumers.get_mut(&consumer) else { return };
+        known.flow = flow;
+        let (connection, beyond) = (known.connection, limit < known.dispatched);
+        let credit = limit.saturating_sub(known.dispatched);
+        self.rules.set_credit(consumer, u32::try_from(credit).unwrap_or(u32::MAX), drain);
+        if beyond {
+            let response = Response::Withdrawn { consumer, flow };
+            out.routed.push(Routed { connection, response });
         }
     }
 
@@ -241,7 +260,13 @@ impl Instance {
         }
         let (name, dynamic) = match terminus {
             Terminus::Queue(name) => (name.clone(), false),
-            Terminus::Dynamic(model) => (self.make_dynamic(caller, model, out)?.0, true),
+            Terminus::Dynamic { model, private } => {
+                (self.make_dynamic(caller, (model, *private), out)?.0, true)
+            }
+            Terminus::Kept(name) => {
+                self.kept(name)?;
+                (name.clone(), true)
+            }
         };
         let target = self.open_target(caller, &name, out)?;
         let message_bytes_max = target.message_bytes_max;
@@ -257,7 +282,7 @@ impl Instance {
     fn make_dynamic(
         &mut self,
         caller: &Caller<'_>,
-        model: &str,
+        model: (&str, bool),
         out: &mut Outbound,
     ) -> Result<(String, QueueId), Refusal> {
         let made =
@@ -266,11 +291,25 @@ impl Instance {
         Ok(made)
     }
 
-    fn close_producer(&mut self, caller: &Caller<'_>, producer: ProducerId, out: &mut Outbound) {
+    /// A dynamic queue that outlived its link, as long as nobody deleted it.
+    fn kept(&self, name: &str) -> Result<QueueId, Refusal> {
+        match self.rules.definition(name) {
+            Some(Definition::Local(queue)) => Ok(queue.id),
+            _ => Err(Refusal::UnknownQueue(name.to_owned())),
+        }
+    }
+
+    fn close_producer(
+        &mut self,
+        caller: &Caller<'_>,
+        producer: ProducerId,
+        keep_queue: bool,
+        out: &mut Outbound,
+    ) {
         if let Some(closed) = self.producers.try_remove(slot(producer)) {
             self.holdings.producers.remove(closed.connection, producer);
             self.rules.close_put(&closed.target);
-            if closed.dynamic {
+            if closed.dynamic && !keep_queue {
                 self.delete_dynamic(caller, closed.target.queue, out);
             }
         }
@@ -296,10 +335,11 @@ impl Instance {
         }
         let (queue, dynamic) = match &wanted.terminus {
             Terminus::Queue(name) => (name.clone(), None),
-            Terminus::Dynamic(model) => {
-                let (name, queue) = self.make_dynamic(caller, model, out)?;
+            Terminus::Dynamic { model, private } => {
+                let (name, queue) = self.make_dynamic(caller, (model, *private), out)?;
                 (name, Some(queue))
             }
+            Terminus::Kept(name) => (name.clone(), Some(self.kept(name)?)),
         };
         let spec = ConsumerSpec {
             queue,
@@ -311,7 +351,7 @@ impl Instance {
         let (now, connection) = (caller.now, caller.connection);
         let (consumer, _) = self.rules.open_get(now, connection, &spec, &mut self.decision)?;
         self.carry_out_for(caller, None, out);
-        self.consumers.insert(consumer, Consumer { connection, dispatched: 0, dynamic });
+        self.consumers.insert(consumer, Consumer { connection, dispatched: 0, flow: 0, dynamic });
         self.holdings.consumers.insert(connection, consumer);
         Ok(ConsumerOpened { consumer, address: spec.queue })
     }
@@ -320,14 +360,14 @@ impl Instance {
         &mut self,
         caller: &Caller<'_>,
         consumer: ConsumerId,
-        lost: bool,
+        (lost, keep_queue): (bool, bool),
         out: &mut Outbound,
     ) {
         if let Some(closed) = self.consumers.remove(&consumer) {
             self.holdings.consumers.remove(closed.connection, consumer);
             self.rules.close_get(caller.now, consumer, lost, &mut self.decision);
             self.carry_out_for(caller, None, out);
-            if let Some(queue) = closed.dynamic {
+            if let Some(queue) = closed.dynamic.filter(|_| !keep_queue) {
                 self.delete_dynamic(caller, queue, out);
             }
         }
@@ -336,10 +376,10 @@ impl Instance {
     fn disconnect(&mut self, caller: &Caller<'_>, lost: bool, out: &mut Outbound) {
         let connection = caller.connection;
         for consumer in self.holdings.consumers.take(connection) {
-            self.close_consumer(caller, consumer, lost, out);
+            self.close_consumer(caller, consumer, (lost, false), out);
         }
         for producer in self.holdings.producers.take(connection) {
-            self.close_producer(caller, producer, out);
+            self.close_producer(caller, producer, false, out);
         }
         self.rules.disconnect(caller.now, connection, lost, &mut self.decision);
         self.carry_out_for(caller, None, out);

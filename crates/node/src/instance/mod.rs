@@ -205,6 +205,8 @@ struct Consumer {
     connection: ConnectionId,
     /// Messages dispatched to it in all; its credit limit counts from the same zero.
     dispatched: u64,
+    /// The last word on its credit.
+    flow: u64,
     /// A queue that was made for this link and goes with it.
     dynamic: Option<QueueId>,
 }
@@ -322,12 +324,6 @@ impl Instance {
         self.carry_out(now, None, journal, out);
         out.damaged.extend(self.damaged.enter(found, &aside));
         out.aside = Some(aside);
-    }
-
-    /// Whether a consumer settles as it is sent.
-    #[must_use]
-    pub fn is_presettled(&self, consumer: ConsumerId) -> bool {
-        self.rules.is_presettled(consumer)
     }
 
     /// Everything before `tail` is in the queues already.
@@ -552,7 +548,8 @@ impl Instance {
                 return out.fetches.push(Fetch { ticket, body });
             }
             Effect::Drained { connection, consumer } => {
-                (connection, Response::Drained { consumer })
+                let flow = self.consumers.get(&consumer).map_or(0, |known| known.flow);
+                (connection, Response::Drained { consumer, flow })
             }
             // Its unsettled deliveries stay settleable until the connection closes it.
             Effect::ConsumerClosed { connection, consumer, reason } => {

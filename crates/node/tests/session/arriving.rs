@@ -168,6 +168,35 @@ fn what_an_anonymous_link_cannot_route_and_was_settled_detaches_it() {
     }
 }
 
+// Anonymous Terminus for Message Routing, 2.2.2: in a unit of work the discharge tells.
+#[test]
+fn what_cannot_be_routed_and_was_settled_in_a_unit_of_work_fails_its_commit_and_keeps_the_link() {
+    let mut rig = Rig::new();
+    rig.define("Q");
+    let mut client = rig.connect();
+    let sender = rig.anonymous_sender(&mut client);
+    let [unit, second] = [rig.declare(&mut client), rig.declare(&mut client)];
+    for (key, to, unit) in [(1, "Q", unit), (2, "NOWHERE", unit), (3, "NOWHERE", second)] {
+        let state = Some(DeliveryState::Transactional { txn_id: unit, outcome: None });
+        let lost = Outgoing { state, ..settled(directed(Some(to), None)) };
+        rig.send_raw(&mut client, sender, key, lost);
+    }
+    assert_eq!(Rig::ending(&client, sender), None);
+    let Some(DeliveryState::Rejected { error: Some(error) }) =
+        rig.discharge(&mut client, &unit, false)
+    else {
+        panic!("a commit without a message that was sent in it")
+    };
+    assert_eq!(error.condition, condition::TRANSACTION_ROLLBACK);
+    let accepted = ["amqp:accepted:list"];
+    let (link, outcome) = rig.discharge_knowing(&mut client, &second, &accepted);
+    assert_eq!(outcome, None, "the controller does not know `rejected`");
+    ends(&client, link, &condition::TRANSACTION_ROLLBACK);
+    let receiver = rig.receiver(&mut client, "Q");
+    rig.credit(&mut client, receiver, 5);
+    assert_eq!(rig.received(&mut client), []);
+}
+
 #[test]
 fn a_source_without_rejected_hears_of_a_refusal_by_the_end_of_its_link() {
     let mut rig = Rig::new();

@@ -1,9 +1,13 @@
 //! What connections and links ask for, and what they are promised.
 
-use towline_amqp::codec::{Map, OwnedValue, Value};
-use towline_amqp::types::{DistributionMode, LinkTarget, Role, Source, Target, condition};
+use towline_amqp::codec::{Map, OwnedValue, Reader, Value};
+use towline_amqp::types::{
+    DistributionMode, ExpiryPolicy, LinkTarget, Role, Source, Target, condition,
+};
+use towline_amqp::{AttachRequest, LinkId};
+use towline_types::limits;
 
-use super::rig::Rig;
+use super::rig::{Client, Rig};
 use super::text::message;
 
 // AMQP JMS binding: a client id is a container id, and a connection that asks to be its only one is.
@@ -45,6 +49,23 @@ fn a_connection_that_does_not_ask_to_be_alone_is_let_in_and_counts() {
     assert_eq!(Rig::closing(&sole), None);
 }
 
+// Enforcing Connection Uniqueness: strong detection.
+#[test]
+fn a_connection_that_does_not_ask_to_be_alone_is_refused_beside_one_that_did() {
+    let mut rig = Rig::new();
+    let sole = rig.connect_as("client", true);
+    let second = rig.connect_as("client", false);
+    let error = Rig::closing(&second).expect("a refusal");
+    assert_eq!(error.condition, condition::INVALID_FIELD);
+    assert_eq!(error.fields.get("invalid-field"), Some(Value::Symbol("container-id")));
+    let denied = Rig::open_properties(&second).get("amqp:connection-establishment-failed");
+    assert_eq!(denied, Some(Value::Bool(true)));
+    rig.lose(second);
+    rig.lose(sole);
+    let [third, fourth] = [rig.connect_as("client", false), rig.connect_as("client", false)];
+    assert_eq!((Rig::closing(&third), Rig::closing(&fourth)), (None, None));
+}
+
 fn described(descriptor: Value<'_>, value: Value<'_>) -> Map {
     let policy = OwnedValue::described(descriptor, value);
     Map::default().with("lifetime-policy", policy.view()).with("x-colour", Value::String("red"))
@@ -52,6 +73,11 @@ fn described(descriptor: Value<'_>, value: Value<'_>) -> Map {
 
 fn dynamic(wishes: Map) -> Source {
     Source { dynamic: true, dynamic_node_properties: wishes, ..Source::default() }
+}
+
+fn address_of(client: &Client, receiver: LinkId) -> String {
+    let source = Rig::answer(client, receiver).source.as_deref().expect("a source");
+    source.address.as_deref().expect("an address").to_owned()
 }
 
 fn rig_with_model() -> Rig {
@@ -117,6 +143,30 @@ fn a_lifetime_that_is_none_refuses_the_link() {
     }
 }
 
+// 3.5.9: supported-dist-modes is a symbol, or several.
+#[test]
+fn distribution_modes_of_another_type_refuse_the_link() {
+    let mut rig = rig_with_model();
+    let mut client = rig.connect();
+    let mut asked = |modes: Value<'_>| {
+        let wish = Map::default().with("supported-dist-modes", modes);
+        let target = Target { dynamic: true, dynamic_node_properties: wish, ..Target::default() };
+        let sender = rig.any_link(&mut client, Role::Sender, |request| {
+            request.target = Some(Box::new(LinkTarget::Target(target)));
+        });
+        Rig::ending(&client, sender).map(|error| error.condition)
+    };
+    for wrong in [Value::Uint(0), Value::String("move"), Value::Bool(true)] {
+        assert_eq!(asked(wrong), Some(condition::INVALID_FIELD));
+    }
+    assert_eq!(asked(Value::Symbol("move")), None);
+    let several =
+        OwnedValue::decode(&mut Reader::new(b"\xe0\x0c\x02\xa3\x04move\x04copy")).unwrap();
+    assert_eq!(asked(several.view()), None);
+    let numbers = OwnedValue::decode(&mut Reader::new(b"\xe0\x04\x02\x50\x00\x01")).unwrap();
+    assert_eq!(asked(numbers.view()), Some(condition::INVALID_FIELD));
+}
+
 #[test]
 fn a_node_that_is_not_dynamic_promises_no_lifetime() {
     let mut rig = Rig::new();
@@ -139,7 +189,11 @@ fn a_node_that_is_not_dynamic_promises_no_lifetime() {
 fn another_connection_may_send_to_a_temporary_queue_and_look_but_not_consume() {
     let mut rig = rig_with_model();
     let mut owner = rig.connect();
-    let (_, address) = rig.dynamic_receiver(&mut owner);
+    let made = rig.any_link(&mut owner, Role::Receiver, |request| {
+        let capabilities = ["temporary-queue"].into_iter().collect();
+        request.source = Some(Box::new(Source { capabilities, ..dynamic(Map::default()) }));
+    });
+    let address = address_of(&owner, made);
     let mut other = rig.connect();
     let source = || Source { address: Some(address.as_str().into()), ..Source::default() };
     let receiver = rig.any_link(&mut other, Role::Receiver, |request| {
@@ -157,4 +211,125 @@ fn another_connection_may_send_to_a_temporary_queue_and_look_but_not_consume() {
     assert_eq!(rig.outcomes(&mut other).len(), 1);
     let own = rig.receiver(&mut owner, &address);
     assert_eq!(Rig::ending(&owner, own), None, "its own second consumer");
+}
+
+#[test]
+fn another_connection_may_consume_from_a_dynamic_queue_that_is_not_a_temporary_one() {
+    let mut rig = rig_with_model();
+    let mut owner = rig.connect();
+    let (made, address) = rig.dynamic_receiver(&mut owner);
+    let mut other = rig.connect();
+    let receiver = rig.receiver(&mut other, &address);
+    let sender = rig.sender(&mut other, &address);
+    rig.send(&mut other, sender, 1, message("shared"));
+    rig.credit(&mut other, receiver, 1);
+    assert_eq!(rig.received(&mut other).len(), 1);
+    rig.detach(&mut owner, made);
+    rig.exchange(&mut other);
+    let error = Rig::ending(&other, receiver).expect("its queue is gone");
+    assert_eq!(error.condition, condition::RESOURCE_DELETED);
+}
+
+fn named(name: &str, expiry_policy: ExpiryPolicy) -> impl FnOnce(&mut AttachRequest) {
+    let source = Source { expiry_policy, ..dynamic(Map::default()) };
+    let name = name.into();
+    |request| {
+        request.name = name;
+        request.source = Some(Box::new(source));
+    }
+}
+
+/// Attaches, detaches without closing, attaches again under the same name: both addresses.
+fn comes_back(rig: &mut Rig, client: &mut Client, expiry: ExpiryPolicy) -> [String; 2] {
+    let first = rig.any_link(client, Role::Receiver, named("link", expiry));
+    let made = address_of(client, first);
+    rig.suspend(client, first);
+    let second = rig.any_link(client, Role::Receiver, named("link", expiry));
+    let found = address_of(client, second);
+    rig.detach(client, second);
+    [made, found]
+}
+
+fn exists(rig: &mut Rig, queue: &str) -> bool {
+    let mut client = rig.connect();
+    let target = Target { address: Some(queue.into()), ..Target::default() };
+    let sender = rig.any_link(&mut client, Role::Sender, |request| {
+        request.target = Some(Box::new(LinkTarget::Target(target)));
+    });
+    let refused = Rig::ending(&client, sender).is_some();
+    rig.lose(client);
+    !refused
+}
+
+// 3.5.10: until the link that caused its creation ceases to exist; 3.5.6: when that is.
+#[test]
+fn a_link_that_is_detached_and_not_closed_finds_its_dynamic_queue_again() {
+    let mut rig = rig_with_model();
+    let mut client = rig.connect();
+    for expiry in [ExpiryPolicy::SessionEnd, ExpiryPolicy::ConnectionClose, ExpiryPolicy::Never] {
+        let [made, found] = comes_back(&mut rig, &mut client, expiry);
+        assert_eq!(made, found, "{expiry:?}");
+        assert!(!exists(&mut rig, &made), "it was closed at last");
+    }
+    let [made, found] = comes_back(&mut rig, &mut client, ExpiryPolicy::LinkDetach);
+    assert_ne!(made, found);
+}
+
+#[test]
+fn a_dynamic_queue_that_is_kept_holds_its_messages_and_another_link_gets_one_of_its_own() {
+    let mut rig = rig_with_model();
+    let mut client = rig.connect();
+    let first = rig.any_link(&mut client, Role::Receiver, named("a", ExpiryPolicy::SessionEnd));
+    let made = address_of(&client, first);
+    let sender = rig.sender(&mut client, &made);
+    rig.send(&mut client, sender, 1, message("one"));
+    rig.credit(&mut client, first, 1);
+    assert_eq!(rig.received(&mut client).len(), 1);
+    rig.suspend(&mut client, first);
+    rig.send(&mut client, sender, 2, message("two"));
+    let other = rig.any_link(&mut client, Role::Receiver, named("b", ExpiryPolicy::SessionEnd));
+    assert_ne!(address_of(&client, other), made);
+    let again = rig.any_link(&mut client, Role::Receiver, named("a", ExpiryPolicy::SessionEnd));
+    rig.credit(&mut client, again, 5);
+    assert_eq!(rig.received(&mut client).len(), 2, "what was not settled went back");
+}
+
+#[test]
+fn a_dynamic_queue_is_kept_until_its_session_or_its_connection_ends() {
+    for (expiry, after_session) in [
+        (ExpiryPolicy::SessionEnd, false),
+        (ExpiryPolicy::ConnectionClose, true),
+        (ExpiryPolicy::Never, true),
+    ] {
+        for suspended in [false, true] {
+            let mut rig = rig_with_model();
+            let mut client = rig.connect();
+            let link = rig.any_link(&mut client, Role::Receiver, named("link", expiry));
+            let made = address_of(&client, link);
+            if suspended {
+                rig.suspend(&mut client, link);
+                assert!(exists(&mut rig, &made));
+            }
+            rig.end_session(&mut client);
+            assert_eq!(exists(&mut rig, &made), after_session, "{expiry:?} {suspended}");
+            rig.lose(client);
+            assert!(!exists(&mut rig, &made));
+        }
+    }
+}
+
+#[test]
+fn dynamic_queues_that_are_kept_are_bounded() {
+    let mut rig = rig_with_model();
+    let mut client = rig.connect();
+    let mut made = Vec::new();
+    for number in 0..=limits::QUEUES_KEPT_MAX {
+        let name = format!("link {number}");
+        let link = rig.any_link(&mut client, Role::Receiver, named(&name, ExpiryPolicy::Never));
+        made.push(address_of(&client, link));
+        rig.suspend(&mut client, link);
+    }
+    let last = made.pop().unwrap();
+    assert!(made.iter().all(|queue| exists(&mut rig, queue)));
+    assert!(!exists(&mut rig, &last), "it went with its link");
 }

@@ -8,6 +8,7 @@ mod asking;
 mod log;
 mod rig;
 mod selection;
+mod supply;
 mod text;
 mod units;
 

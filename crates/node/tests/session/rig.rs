@@ -1,6 +1,7 @@
 //! The bench on which client and instance stand.
 
 mod raw;
+mod slow;
 mod units;
 
 use std::collections::VecDeque;
@@ -25,6 +26,7 @@ use towline_node::{
 };
 use towline_types::{Lsn, Payload, Time};
 
+pub(crate) use self::slow::Slow;
 use super::log::MemoryLog;
 use super::text::Text;
 
@@ -271,6 +273,7 @@ impl Rig {
                 false
             });
             for response in responses {
+                let Some(response) = client.front.admit(response) else { continue };
                 let body = match &response {
                     Response::Deliver(delivery) if self.vanishing > 0 => {
                         self.vanishing -= 1;

@@ -79,6 +79,7 @@ pub(crate) fn open_door(
     door.set_log(driver.log().clone());
     door.set_listeners(listeners);
     door.set_group(group);
+    door.set_repairs(Arc::clone(driver.repairs()));
     fetcher::start(fetches, Arc::clone(&door))?;
     pager::start(page_requests, Arc::clone(&door), opened.pages.clone())?;
     clerk::start(name, chores, &door, (&opened.images, reload))?;

@@ -8,9 +8,6 @@ use towline_group::{Kept, MemberId};
 use crate::config::{Config, GroupConfig};
 use crate::link::{INTERVAL, TIMEOUT, Terms};
 
-/// A member that is none, so that it never asks for a vote.
-const NOBODY: MemberId = MemberId(u64::MAX);
-
 /// The terms of this instance, whose log has extents of so many bytes.
 pub(super) fn terms(config: &Config, group: &GroupConfig, extent_bytes: u64) -> Terms {
     let mut terms = Terms::default();
@@ -40,7 +37,7 @@ pub(super) fn terms(config: &Config, group: &GroupConfig, extent_bytes: u64) -> 
 /// member. A vote in a term before the start is given to no member again, which costs at most one
 /// election.
 pub(super) fn of_process_before(kept: Kept) -> Kept {
-    Kept { vote: kept.vote.map(|_| NOBODY), ..kept }
+    Kept { vote: kept.vote.map(|_| MemberId::NONE_OF_THEM), ..kept }
 }
 
 #[cfg(test)]
@@ -51,7 +48,7 @@ mod tests {
     fn a_vote_of_the_process_before_counts_but_for_no_number() {
         let kept = Kept { term: 7, vote: Some(MemberId(1)), ..Kept::default() };
         let read = of_process_before(kept);
-        assert_eq!((read.term, read.vote), (7, Some(NOBODY)));
+        assert_eq!((read.term, read.vote), (7, Some(MemberId::NONE_OF_THEM)));
         assert_eq!(of_process_before(Kept { vote: None, ..kept }).vote, None);
     }
 }

@@ -24,11 +24,13 @@ use super::condition::Conditions;
 use super::holds::Holds;
 use super::kept_file::KeptFile;
 use super::life::Life;
+use super::repair::Repairs;
 use super::{KIND_CONSENSUS, Where, member_of, peer_of};
 use crate::clock::Clock;
 use crate::door::Door;
 use crate::link::{FrameBody, Links, Peer, Standing};
 use crate::logging::log as say;
+use keeping::Settled;
 
 /// See the module.
 pub(crate) struct Driver {
@@ -53,6 +55,7 @@ pub(crate) struct Driver {
     names: Vec<String>,
     notes: KeptFile,
     holds: Holds,
+    repairs: Arc<Repairs>,
     this: Peer,
     conditions: Conditions,
     disk: hanging::Disk,
@@ -96,6 +99,7 @@ struct Core {
     copies_from: Time,
     /// The newest term of a leader that was heard while its member hears nothing.
     heard_term: u64,
+    unheard: unheard::Wait,
 }
 
 impl Driver {
@@ -118,6 +122,7 @@ impl Driver {
             life: Life::Following,
             copies_from: Time::ZERO,
             heard_term: 0,
+            unheard: unheard::Wait::default(),
         };
         let (this, pictured) = (peer_of(core.member.id()), Mutex::new(core.member.progress()));
         Driver {
@@ -137,6 +142,7 @@ impl Driver {
             names,
             notes,
             holds: Holds::default(),
+            repairs: Arc::default(),
             this,
             conditions: Conditions::default(),
             disk: hanging::Disk::default(),
@@ -221,8 +227,10 @@ impl Driver {
 
     /// Where this instance is in the log, as peers are told.
     pub(crate) fn standing(&self) -> Standing {
-        let (last, blank) = self.look(|core| (core.member.last(), !core.member.may_vote()));
-        Standing { blank, last_index: last.index, last_term: last.term }
+        // What a step wants kept is on the disk before its lock is given back.
+        let (last, kept) = self.look(|core| (core.member.last(), core.member.kept()));
+        let Kept { may_vote, term, .. } = kept;
+        Standing { blank: !may_vote, last_index: last.index, last_term: last.term, term }
     }
 
     /// Where another instance was, as it said when it came; this instance as it is now.
@@ -236,6 +244,7 @@ impl Driver {
     /// Time passed.
     pub(crate) fn tick(&self) {
         self.step(Input::Tick);
+        self.tell_unheard();
     }
 
     /// Nothing happened, but it may be time for something.
@@ -256,17 +265,21 @@ impl Driver {
 
     /// A connection with a peer stands.
     pub(crate) fn opened(&self, peer: Peer, standing: Standing) {
-        let last_index = standing.last_index;
         let mut core = self.core.lock();
         if let Some(place) = core.standings.get_mut(peer) {
             *place = Some(standing);
         }
-        self.run(&mut core, Input::PeerOpened(member_of(peer), last_index));
+        self.tell_opened(&mut core, peer, standing);
         if self.nobody_has_a_log(&core) {
             self.run(&mut core, Input::Form);
         }
         drop(core);
         self.after();
+    }
+
+    fn tell_opened(&self, core: &mut MutexGuard<'_, Core>, peer: Peer, standing: Standing) {
+        let Standing { last_index, term, .. } = standing;
+        self.run(core, Input::PeerOpened { peer: member_of(peer), last_index, term });
     }
 
     /// A new group: all have said so, or that nothing is in their log.
@@ -323,6 +336,11 @@ impl Driver {
     /// What is kept for those that were brought a copy.
     pub(crate) fn holds(&self) -> &Holds {
         &self.holds
+    }
+
+    /// Damaged batches of this log, fetched from other instances.
+    pub(crate) fn repairs(&self) -> &Arc<Repairs> {
+        &self.repairs
     }
 
     /// In what condition the others say their disks are.
@@ -409,9 +427,7 @@ impl Driver {
     /// Carries out what the member said; yields what it must be told of that.
     fn carry_out(&self, core: &mut MutexGuard<'_, Core>) -> Option<Input> {
         let out = std::mem::take(&mut core.out);
-        if let Some(kept) = out.keep {
-            self.keep(core, &kept);
-        }
+        let settled = self.settle(core, out.keep);
         let lost = core.life.loses(&out);
         if !out.receive.is_empty()
             && !lost
@@ -425,7 +441,7 @@ impl Driver {
         }
         if !lost {
             // What it would acknowledge now is not in its log.
-            out.send.iter().for_each(|(to, message)| self.send(*to, message));
+            out.send.iter().for_each(|(to, message)| self.send(&settled, *to, message));
         }
         for order in out.fetch {
             // The thread ends with the process.
@@ -466,19 +482,7 @@ impl Driver {
         self.ends(core, Over::NoRoom);
     }
 
-    fn keep(&self, core: &Core, kept: &Kept) {
-        // While its log is about to be replaced, what comes to be kept (a newer term) must not say again that
-        // it may vote: it may stop when there is no log in either place.
-        let may_vote = kept.may_vote && core.life != Life::Copying;
-        let written = self.disk.keeping(|| core.kept_file.write(&Kept { may_vote, ..*kept }));
-        if let Err(error) = written {
-            // A vote that is not durable must not be given.
-            let error = LogError::io("keep the state of the group", "group-state", error);
-            Listener::failed(self, &error);
-        }
-    }
-
-    fn send(&self, to: MemberId, message: &Message) {
+    fn send(&self, _settled: &Settled, to: MemberId, message: &Message) {
         let Some(links) = self.links.get() else { return };
         let (head, parts) = message.encode();
         // What finds no place is lost as on any network: the algorithm repeats it.
@@ -560,6 +564,8 @@ impl Replicator for Driver {
 }
 
 mod hanging;
+mod keeping;
+mod unheard;
 mod waiting;
 
 #[cfg(test)]

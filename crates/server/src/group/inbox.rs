@@ -95,6 +95,8 @@ impl Inbox for GroupInbox {
             StreamPurpose::Status if self.view.get().is_some() => Ok(()),
             StreamPurpose::Status => Err("this instance is not ready yet".into()),
             StreamPurpose::Copy if self.driver.group().role == Role::Leader => Ok(()),
+            // Also of a replica: it has the same batches.
+            StreamPurpose::Batch => Ok(()),
             StreamPurpose::Relay { .. } | StreamPurpose::Copy => {
                 Err("this instance is not active".into())
             }
@@ -117,6 +119,7 @@ impl Inbox for GroupInbox {
             StreamPurpose::Copy => {
                 super::copy::give(Arc::clone(&self.opened), peer, stream);
             }
+            StreamPurpose::Batch => super::batch::give(Arc::clone(&self.driver), peer, stream),
         }
     }
 }

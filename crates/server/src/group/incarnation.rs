@@ -12,6 +12,10 @@
 //! Nothing is promised before the third step. A crash in between leaves C or N in the log folder, and
 //! both are named by `group-state`; any other number is that of another log, or of another hard state.
 //!
+//! A copy comes without a number, and the process that takes it says so beforehand in `group-state`
+//! ([`UNNUMBERED`] is the next one): the hard state is known to be the newest, and with it the term, though
+//! the copy gives no vote.
+//!
 //! ```text
 //! log/incarnation, 32 bytes, replaced whole
 //!   0   8  magic "TOWLINEI"
@@ -42,6 +46,8 @@ const VERSION: u16 = 1;
 const NUMBER_AT: usize = 16;
 const SUMMED_BYTES: usize = 28;
 const BYTES: usize = 32;
+/// Of a copy, which has no number, in the place of the log that is there; never drawn.
+const UNNUMBERED: u64 = u64::MAX;
 
 /// Whether the log in `data` is the one of this hard state.
 ///
@@ -64,7 +70,7 @@ fn read(data: &Path) -> std::io::Result<Option<u64>> {
 
 fn knows(mark: Mark, number: u64) -> bool {
     match number {
-        0 => mark.incarnation == 0,
+        0 => mark.incarnation == 0 || mark.next == UNNUMBERED,
         number => number == mark.incarnation || number == mark.next,
     }
 }
@@ -80,7 +86,7 @@ pub(super) fn renew(
     kept: &Kept,
     drawn: u64,
 ) -> std::io::Result<()> {
-    let next = drawn.max(1);
+    let next = drawn.clamp(1, UNNUMBERED - 1);
     let before = kept_file.mark();
     // After a crash behind the second step it is the next one of that start.
     let has = read(data)?.filter(|number| knows(before, *number));
@@ -89,6 +95,16 @@ pub(super) fn renew(
     write(&data.join(LOG), next)?;
     let starts = before.starts.saturating_add(1);
     kept_file.write_marked(kept, Mark { incarnation: next, next: 0, starts })
+}
+
+/// A copy is about to come in the place of the log: takes the vote away, durably. The hard state stays the
+/// newest there is, with the old log or with the copy.
+///
+/// # Errors
+/// What the disk said.
+pub(super) fn expect_copy(kept_file: &KeptFile, kept: &Kept) -> std::io::Result<()> {
+    let mark = kept_file.mark();
+    kept_file.write_marked(&kept.without_vote(), Mark { next: UNNUMBERED, ..mark })
 }
 
 /// Makes the log that is there the one of this hard state, whatever it was before: the vote in `kept`
@@ -102,7 +118,7 @@ pub(super) fn adopt(
     kept: &Kept,
     drawn: u64,
 ) -> std::io::Result<()> {
-    let next = drawn.max(1);
+    let next = drawn.clamp(1, UNNUMBERED - 1);
     let starts = kept_file.mark().starts;
     write(&data.join(LOG), next)?;
     kept_file.write_marked(kept, Mark { incarnation: next, next: 0, starts })
@@ -178,6 +194,35 @@ mod tests {
         assert!(!own(), "an older hard state");
         std::fs::remove_file(data.join("group-state")).unwrap();
         assert!(!own(), "no hard state");
+    }
+
+    #[test]
+    fn a_copy_leaves_the_hard_state_the_newest_and_an_older_log_in_its_place_does_not() {
+        let (folder, file) = folder();
+        let data = folder.path();
+        let own = || is_own(data, file.mark()).unwrap();
+        let kept = Kept { term: 3, may_vote: true, ..Kept::default() };
+        renew(data, &file, &kept, 31).unwrap();
+        let (number, older) = (data.join(LOG).join(NAME), data.join("older"));
+        copy(&number, &older);
+        renew(data, &file, &kept, 32).unwrap();
+        expect_copy(&file, &kept).unwrap();
+        assert_eq!(file.read(), Some(kept.without_vote()));
+        assert!(kept.without_vote().has_newest_term());
+        assert!(own(), "a crash before the copy is in its place");
+        let newest = std::fs::read(&number).unwrap();
+        copy(&older, &number);
+        assert!(!own(), "an older log");
+        std::fs::remove_file(&number).unwrap();
+        assert!(own(), "the copy, which has no number");
+        renew(data, &file, &kept, 33).unwrap();
+        std::fs::remove_file(&number).unwrap();
+        assert!(!own(), "a log that was emptied by hand, one start later");
+        std::fs::write(&number, newest).unwrap();
+        assert!(!own());
+        assert_eq!(file.mark().incarnation, 33);
+        renew(data, &file, &kept, UNNUMBERED).unwrap();
+        assert_ne!(file.mark().incarnation, UNNUMBERED, "it is never drawn");
     }
 
     #[test]

@@ -79,18 +79,22 @@ impl KeptFile {
     /// What is kept; `None` when there is nothing, or nothing that can be read: then it is not known
     /// what this member promised, and it must not promise anything before it has caught up.
     pub(crate) fn read(&self) -> Option<Kept> {
-        let read = |name| Some(decode(&std::fs::read(self.folder.join(name)).ok()?)?.kept);
-        let kept = read(NAME)?;
+        let kept = self.newest(NAME)?.kept;
         // Whatever was once known to be committed is so.
-        let note = read(NOTE).filter(|note| note.committed > kept.committed);
+        let note = self.newest(NOTE).map(|slot| slot.kept);
+        let note = note.filter(|note| note.committed > kept.committed);
         let Some(note) = note else { return Some(kept) };
         Some(Kept { committed: note.committed, committed_end: note.committed_end, ..kept })
     }
 
     /// For which log it was kept; all zero when nothing can be read, or no incarnation is known.
     pub(crate) fn mark(&self) -> Mark {
-        let bytes = std::fs::read(self.folder.join(NAME)).unwrap_or_default();
-        decode(&bytes).map(|slot| slot.mark).unwrap_or_default()
+        self.newest(NAME).map(|slot| slot.mark).unwrap_or_default()
+    }
+
+    /// What counts of one of the files.
+    fn newest(&self, name: &str) -> Option<Slot> {
+        decode(&std::fs::read(self.folder.join(name)).ok()?)
     }
 
     /// Makes room for the slots, durably, so that no vote waits for that. What is kept stays, and is

@@ -39,7 +39,11 @@ pub(super) fn why(driver: &Driver) -> String {
     }
     let seen: Vec<Seen<'_>> =
         driver.names().iter().enumerate().map(|(peer, name)| look(driver, peer, name)).collect();
-    in_words(&seen)
+    let text = in_words(&seen);
+    match driver.why_silent(&driver.group().unheard) {
+        silent if silent.is_empty() => text,
+        silent => format!("{text}; of this instance: {silent}"),
+    }
 }
 
 fn look<'a>(driver: &Driver, peer: Peer, name: &'a str) -> Seen<'a> {

@@ -4,7 +4,8 @@
 //! [`life`]: what its process is), [`replica`] (what is committed is applied), [`inbox`] (what the links
 //! bring), [`active`] (this instance serves clients), [`again`] (it does not any more: the process begins
 //! again), [`handed`] (its listening sockets), [`copy`] (a log that lags too far is replaced), [`holds`]
-//! (what is kept for it until it has caught up), [`switch`] and [`socket`] (what administrators ask for),
+//! (what is kept for it until it has caught up), [`repair`] and [`batch`] (a damaged batch is fetched from
+//! another instance), [`switch`] and [`socket`] (what administrators ask for),
 //! [`condition`] (disks that hang or are full), [`preferred`] (who shall be active), [`agreement`] (what the
 //! instances must have in common), [`missing`] (why no instance is active), [`elsewhere`] (where clients find
 //! it), [`status`],
@@ -16,6 +17,7 @@ mod active;
 mod again;
 mod agreement;
 mod applicable;
+mod batch;
 mod condition;
 mod copy;
 mod driver;
@@ -29,6 +31,7 @@ mod kept_file;
 mod life;
 mod missing;
 mod preferred;
+mod repair;
 mod replica;
 mod report;
 mod run;
@@ -39,6 +42,7 @@ mod swap;
 mod switch;
 mod vote;
 
+pub(crate) use repair::Repairs;
 pub use report::{Answer, Report, Stand, ask_group};
 pub(crate) use run::run;
 pub use vote::{HardState, force_vote, give_up_vote, hard_state};

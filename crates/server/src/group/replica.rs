@@ -17,6 +17,7 @@ use towline_types::{Batch, BatchPlace, Lsn, Time};
 
 use super::applicable::Applicable;
 use super::driver::{Driver, Seen};
+use super::repair;
 use crate::clock::Clock;
 use crate::housekeeping::{self, Complaint, Policy};
 use crate::images::{Images, Stand, Taken};
@@ -90,7 +91,7 @@ impl Replica {
             Applicable::Batches(batches) => batches,
             Applicable::Places(places) if places.is_empty() => return,
             Applicable::Places(places) => {
-                match self.driver.log().read_batches(&places, APPLIED_AT_ONCE_BYTES) {
+                match repair::read_batches(&self.driver, &places, APPLIED_AT_ONCE_BYTES) {
                     Ok(batches) => batches,
                     Err(error) => cannot_apply(&error.to_string()),
                 }
@@ -139,16 +140,8 @@ impl Replica {
             {
                 tracing::warn!(%error, "how far the log is committed cannot be written down");
             }
-            match housekeeping::image_if_due(self, images, policy, last) {
-                Ok(now) => {
-                    complaint = Complaint::default();
-                    last = now;
-                }
-                Err(error) => {
-                    last.refused();
-                    complaint.tell(&error.to_string());
-                }
-            }
+            let taken = housekeeping::image_if_due(self, images, policy, last);
+            last.came(taken, &mut complaint);
             forget_old_places(&self.driver);
         }
     }

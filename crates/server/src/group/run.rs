@@ -22,7 +22,8 @@ use super::socket::{self, GroupSocket};
 use super::start::{self, Opened};
 use super::status::View;
 use super::{
-    again, agreement, condition, copy, elsewhere, hanging, holds, missing, preferred, switch,
+    again, agreement, condition, copy, elsewhere, hanging, holds, missing, preferred, repair,
+    switch,
 };
 use crate::attempts::Attempts;
 use crate::clock::Clock;
@@ -33,12 +34,11 @@ use crate::housekeeping;
 use crate::link::relay::Reception;
 use crate::link::{self, LinkSettings, Links, Peer, StreamPurpose};
 use crate::logging::log as say;
-use crate::net::{Admission, ListenerKind, Listening};
+use crate::net::{Admission, ListenerKind, Listening, drain};
 use crate::refused::RunError;
 use crate::reload::{self, Reload};
 use crate::run::{
-    GOODBYE_MAX, LocalEvent, Process, RunArgs, listen, listen_locally, local_kind, until_stop,
-    wait_until, welcome,
+    LocalEvent, Process, RunArgs, listen, listen_locally, local_kind, until_stop, welcome,
 };
 use crate::signals::Signals;
 
@@ -324,12 +324,10 @@ impl Attending<'_> {
         self.goodbye().await;
     }
 
-    /// The connections were told to end: waits until all of them did, but not for ever. It keeps no client
-    /// else waiting: another instance is active.
+    /// The clients got their close: waits while connections end. Meanwhile no client is accepted here.
     async fn goodbye(&self) {
-        let ended = wait_until(GOODBYE_MAX, || self.admission.connections() == 0).await;
-        if !ended {
-            let left = self.admission.connections();
+        let left = drain(|| self.admission.connections()).await;
+        if left > 0 {
             tracing::info!(left, "connections that did not end in time are cut");
         }
     }
@@ -483,6 +481,8 @@ fn start_threads(
     spawn("group-disk", Box::new(move || condition::watch(&driver, longest)))?;
     let of_fetches = Arc::clone(opened);
     spawn("group-read", Box::new(move || start::serve_fetches(&of_fetches)))?;
+    let of_repairs = Arc::clone(&opened.driver);
+    spawn("group-repair", Box::new(move || repair::serve(&of_repairs)))?;
     let house = Arc::clone(opened);
     let policy = housekeeping::Policy::of(config, opened.extent_bytes);
     spawn("group-house", Box::new(move || house.replica.keep_house(&house.images, policy)))?;

@@ -16,6 +16,7 @@ use super::driver::Driver;
 use super::incarnation;
 use super::kept_file::KeptFile;
 use super::member_of;
+use super::repair;
 use super::replica::Replica;
 use super::swap;
 use crate::clock::Clock;
@@ -113,6 +114,7 @@ fn promised(
     kept_file: &KeptFile,
     read_back: impl Fn(u64) -> Result<Found, StartError>,
 ) -> Result<Promised, StartError> {
+    // Without any hard state that can be read, it is not known what was promised, nor in which term.
     let kept = of_process_before(kept_file.read().unwrap_or_default());
     let is_own = incarnation::is_own(data, kept_file.mark()).map_err(StartError::Folder)?;
     // While it may not vote, its note is owed, not had.
@@ -120,20 +122,28 @@ fn promised(
     let found = read_back(known)?;
     let held = held(&found);
     let has = held.has(&kept);
-    if !kept.may_vote || (is_own && has) {
-        return Ok(Promised { kept, held, found });
+    let judged = judged(kept, is_own, has);
+    if judged == kept || !kept.may_vote {
+        return Ok(Promised { kept: judged, held, found });
     }
     let (last, noted) = (held.last().index.to_string(), kept.committed.to_string());
     let what =
         if is_own { "an older copy of its log" } else { "another log, or another hard state" };
     say(&GROUP_LOG_FORGOT, &[what, &last, &noted]);
-    let kept = Kept { may_vote: false, ..kept };
+    let kept = judged;
     if known == 0 {
         return Ok(Promised { kept, held, found });
     }
     drop(found);
     let found = read_back(0)?;
     Ok(Promised { kept, held: self::held(&found), found })
+}
+
+/// What still counts of a hard state, beside this log. Which of both is an older one cannot be told, so
+/// neither the vote nor the term is believed; what is owed is.
+fn judged(kept: Kept, is_own: bool, has_noted: bool) -> Kept {
+    // While it has no vote it is known to lack what was noted.
+    if is_own && (has_noted || !kept.may_vote) { kept } else { kept.forgotten() }
 }
 
 fn held(found: &Found) -> Held {
@@ -171,7 +181,7 @@ pub(crate) fn serve_fetches(opened: &Opened) {
     let driver = &opened.driver;
     let Some(orders) = opened.fetches.lock().take() else { return };
     for FetchOrder { id, places } in orders {
-        let batches = driver.log().read_batches(&places, BYTES_MAX).unwrap_or_else(|error| {
+        let batches = repair::read_batches(driver, &places, BYTES_MAX).unwrap_or_else(|error| {
             tracing::warn!(%error, "batches for an instance that lags behind");
             Vec::new()
         });
@@ -182,6 +192,23 @@ pub(crate) fn serve_fetches(opened: &Opened) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn beside_another_log_neither_vote_nor_term_is_believed_and_without_a_vote_only_the_number_tells()
+     {
+        let voting = Kept { term: 7, may_vote: true, committed: 9, ..Kept::default() };
+        assert_eq!(judged(voting, true, true), voting);
+        for (is_own, has) in [(false, true), (true, false), (false, false)] {
+            let judged = judged(voting, is_own, has);
+            assert_eq!((judged.may_vote, judged.has_newest_term()), (false, false));
+            assert_eq!((judged.term, judged.committed), (7, 9), "what is owed stays");
+        }
+        // It took a copy, or ended before it had caught up.
+        let catches_up = voting.without_vote();
+        assert_eq!(judged(catches_up, true, false), catches_up);
+        assert!(!judged(catches_up, false, true).has_newest_term());
+        assert!(!judged(Kept::default(), true, true).has_newest_term(), "there is none");
+    }
 
     #[test]
     fn groups_of_other_names_have_other_logs() {

@@ -211,7 +211,7 @@ impl View {
             sent_bytes_uncompressed: link.sent_bytes,
             reason: match self.driver.links() {
                 Some(links) if peer != this => links.trouble(peer),
-                _ => String::new(),
+                _ => self.driver.why_silent(&progress.unheard),
             },
         }
     }
@@ -281,6 +281,8 @@ impl GroupView for View {
             serving: here || follows,
             sync_overdue_ms: condition::own(&self.driver).sync_overdue_ms,
             sync_overdue_file: overdue.map(|overdue| overdue.file).unwrap_or_default(),
+            repaired_batches: self.driver.repairs().repaired(),
+            unrepaired_batches: self.driver.repairs().lacking(),
             instances,
         }
     }

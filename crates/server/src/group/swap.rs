@@ -22,6 +22,7 @@ use std::path::{Path, PathBuf};
 
 use towline_log::LinuxDisk;
 
+use super::incarnation;
 use super::kept_file::KeptFile;
 use crate::start::{REBUILD_MARKER, StartError};
 
@@ -38,9 +39,7 @@ pub(super) const COPY: &str = "copy";
 /// What the system said: the log is as it was.
 pub(super) fn hand_in(data: &Path, made: &Path) -> std::io::Result<()> {
     let kept_file = KeptFile::of(data);
-    let mut kept = kept_file.read().unwrap_or_default();
-    kept.may_vote = false;
-    kept_file.write(&kept)?;
+    incarnation::expect_copy(&kept_file, &kept_file.read().unwrap_or_default())?;
     std::fs::rename(made.join(LOG), data.join(NEW))?;
     File::open(data)?.sync_all()
 }
@@ -158,6 +157,7 @@ mod tests {
         assert_eq!((which(data).as_str(), votes(data)), ("old", false));
         let kept = KeptFile::of(data).read().unwrap();
         assert_eq!((kept.term, kept.committed), (4, 9), "votes and what is owed stay");
+        assert!(kept.knows_term, "a copy takes no promise with it");
         settle(data).unwrap();
         assert_eq!((which(data).as_str(), votes(data)), ("new", false));
         assert!(!data.join(REBUILD_MARKER).exists(), "it was of the old log");

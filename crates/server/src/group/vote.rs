@@ -42,7 +42,8 @@ pub fn hard_state(data: &Path) -> std::io::Result<Option<HardState>> {
     Ok(kept_file.read().map(state))
 }
 
-/// Takes the vote away, durably: term, vote and what was known to be committed stay.
+/// Takes the vote away, durably, because the log is about to be set aside: what was known to be committed
+/// stays. Whether its term is the newest one is not known then: the next start asks the others.
 ///
 /// # Errors
 /// What the disk said.
@@ -50,12 +51,14 @@ pub fn give_up_vote(data: &Path) -> std::io::Result<()> {
     let kept_file = KeptFile::of(data);
     // Without a hard state that can be read there is no vote either.
     let Some(kept) = kept_file.read() else { return Ok(()) };
-    kept_file.write(&Kept { may_vote: false, ..kept })?;
+    // Also its term is not trusted: the operator may have put the whole folder back from a snapshot.
+    kept_file.write(&kept.forgotten())?;
     std::fs::File::open(data)?.sync_all()
 }
 
 /// Gives the vote back, durably, for the log that is there as it is: what was known to be committed
-/// beyond it is given up. Its term stays, or becomes `term` if that is newer.
+/// beyond it is given up. Its term stays, or becomes `term` if that is newer; it is taken for the newest
+/// one, so that the next start asks no other instance for it.
 ///
 /// # Errors
 /// What the disk said.
@@ -72,6 +75,7 @@ pub fn force_vote(data: &Path, term: u64) -> std::io::Result<()> {
         term: kept.term.max(term),
         vote: if newer { None } else { kept.vote },
         may_vote: true,
+        knows_term: true,
         committed: 0,
         committed_end: Lsn::ZERO,
     };
@@ -97,11 +101,13 @@ mod tests {
     #[test]
     fn a_vote_that_is_given_up_leaves_term_vote_and_what_is_owed() {
         let vote = Some(towline_group::MemberId(2));
-        let kept = Kept { term: 5, vote, may_vote: true, committed: 9, committed_end: Lsn(900) };
+        let (committed, committed_end) = (9, Lsn(900));
+        let kept =
+            Kept { term: 5, vote, may_vote: true, knows_term: true, committed, committed_end };
         let folder = with_state(&kept);
         give_up_vote(folder.path()).unwrap();
         let read = KeptFile::of(folder.path()).read().unwrap();
-        assert_eq!(read, Kept { may_vote: false, ..kept });
+        assert_eq!(read, kept.forgotten());
         let blank = tempfile::tempdir().unwrap();
         give_up_vote(blank.path()).unwrap();
         assert_eq!(hard_state(blank.path()).unwrap(), None, "there was none to give up");

@@ -9,7 +9,7 @@
 //!  12  2  length of what follows, at most 1008
 //!         (up to here the same in all versions; what follows is of version 2, and a later one may
 //!         only add to its end)
-//!  14  1  0 frames, 1 relay, 2 copy, 3 status; in an answer: 0 welcome, 1 refused
+//!  14  1  0 frames, 1 relay, 2 copy, 3 status, 4 batch; in an answer: 0 welcome, 1 refused
 //!         queue manager, group, instance, build: each one byte of length, then UTF-8
 //!      1  blank: 1 when the sender has no log
 //!      8  index of the last batch of its log
@@ -20,6 +20,8 @@
 //!  (not in a refusal)
 //!         1  number of terms; each of them: 1 byte, 1: must be equal; name and value, each one byte
 //!            of length, then UTF-8
+//!         8  newest term of consensus that the sender took part in, as it was on its disk when it
+//!            said so
 //! ```
 //!
 //! Who answers picks the newest version that both speak, and refuses when there is none; so does who
@@ -59,6 +61,9 @@ pub(crate) struct Standing {
     pub(crate) last_index: u64,
     /// Term of that batch.
     pub(crate) last_term: u64,
+    /// The newest term that it took part in, which was on its disk when it said so; not said in a
+    /// refusal.
+    pub(crate) term: u64,
 }
 
 /// What a peer said of itself.
@@ -88,6 +93,8 @@ pub(crate) enum StreamPurpose {
     Copy,
     /// How the other end is, as JSON: an operator asks in the name of an instance that does not run.
     Status,
+    /// One batch of the log that is damaged here; which one is said inside.
+    Batch,
 }
 
 /// What a connection is for, or the answer to that.
@@ -168,6 +175,7 @@ impl Hello {
             Matter::Stream(StreamPurpose::Relay { .. }) | Matter::Refused(_) => 1,
             Matter::Stream(StreamPurpose::Copy) => 2,
             Matter::Stream(StreamPurpose::Status) => 3,
+            Matter::Stream(StreamPurpose::Batch) => 4,
         });
         for text in [&self.queue_manager, &self.group, &self.instance, &self.build] {
             put_text(&mut body, text);
@@ -176,7 +184,9 @@ impl Hello {
         body.put_u64_le(self.standing.last_index);
         body.put_u64_le(self.standing.last_term);
         match &self.matter {
-            Matter::Frames | Matter::Stream(StreamPurpose::Copy | StreamPurpose::Status) => {}
+            Matter::Frames
+            | Matter::Stream(StreamPurpose::Copy | StreamPurpose::Status | StreamPurpose::Batch) => {
+            }
             Matter::Stream(StreamPurpose::Relay { listener, client }) => {
                 body.put_u16_le(*listener);
                 match client {
@@ -201,6 +211,7 @@ impl Hello {
         }
         if !matches!(self.matter, Matter::Refused(_)) {
             self.terms.encode(&mut body);
+            body.put_u64_le(self.standing.term);
         }
         let mut bytes = Vec::with_capacity(PRELUDE_BYTES + body.len());
         bytes.put_slice(MAGIC);
@@ -217,10 +228,11 @@ impl Hello {
         let tag = body.try_get_u8().ok()?;
         let [queue_manager, group, instance, build] =
             [text(body)?, text(body)?, text(body)?, text(body)?];
-        let standing = Standing {
+        let mut standing = Standing {
             blank: body.try_get_u8().ok()? != 0,
             last_index: body.try_get_u64_le().ok()?,
             last_term: body.try_get_u64_le().ok()?,
+            term: 0,
         };
         let matter = match (tag, answer) {
             (0, _) => Matter::Frames,
@@ -231,6 +243,7 @@ impl Hello {
             (1, false) => Matter::Stream(relay(body)?),
             (2, false) => Matter::Stream(StreamPurpose::Copy),
             (3, false) => Matter::Stream(StreamPurpose::Status),
+            (4, false) => Matter::Stream(StreamPurpose::Batch),
             (_, _) => return None,
         };
         let [oldest, newest] = versions;
@@ -238,6 +251,9 @@ impl Hello {
             Matter::Frames | Matter::Stream(_) => Terms::decode(body)?,
             Matter::Refused(_) => Terms::default(),
         };
+        if !matches!(matter, Matter::Refused(_)) {
+            standing.term = body.try_get_u64_le().ok()?;
+        }
         Some(Hello {
             oldest,
             newest,
@@ -323,19 +339,20 @@ mod tests {
     }
 
     fn hello(matter: Matter) -> Hello {
+        let (terms, term) = match &matter {
+            Matter::Refused(_) => (Terms::default(), 0),
+            Matter::Frames | Matter::Stream(_) => (terms(), 1 << 40),
+        };
         Hello {
             oldest: 2,
             newest: 2,
-            terms: match &matter {
-                Matter::Refused(_) => Terms::default(),
-                Matter::Frames | Matter::Stream(_) => terms(),
-            },
+            terms,
             matter,
             queue_manager: "QM1".into(),
             group: "G".into(),
             instance: "a".into(),
             build: "0.1.0".into(),
-            standing: Standing { blank: true, last_index: 7, last_term: u64::MAX },
+            standing: Standing { blank: true, last_index: 7, last_term: u64::MAX, term },
         }
     }
 
@@ -351,6 +368,7 @@ mod tests {
         for purpose in [
             StreamPurpose::Copy,
             StreamPurpose::Status,
+            StreamPurpose::Batch,
             client(None),
             client(Some(IpAddr::from([192, 0, 2, 1]))),
             client(Some("2001:db8::1".parse().unwrap())),

@@ -64,7 +64,7 @@ struct Recorder {
 impl Recorder {
     fn new(last_index: u64) -> Arc<Recorder> {
         Arc::new(Recorder {
-            standing: Standing { blank: last_index == 0, last_index, last_term: 1 },
+            standing: Standing { blank: last_index == 0, last_index, last_term: 1, term: 4 },
             told: Mutex::default(),
             streams: Mutex::default(),
             changed: Condvar::new(),

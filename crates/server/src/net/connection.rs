@@ -15,11 +15,12 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use towline_amqp::types::SaslCode;
 use towline_core::{Body, ConnectionId, DeadLetterReason, Delivery, Refusal, SetAside};
-use towline_log::Log;
+use towline_log::{Log, LogError};
 use towline_node::{Front, Request, Response};
 use towline_types::{Payload, Time};
 
@@ -70,7 +71,7 @@ pub(crate) struct Entrance {
 
 /// The answer to a login, when it comes.
 type LoginAnswer = Pin<Box<dyn Future<Output = SaslCode>>>;
-type BodyRead = JoinHandle<Result<Payload, towline_log::LogError>>;
+type BodyRead = JoinHandle<Result<Payload, LogError>>;
 
 /// The task of one connection.
 pub(crate) struct ConnectionTask<S> {
@@ -97,6 +98,8 @@ pub(crate) struct ConnectionTask<S> {
     output_bytes: usize,
     /// A body that is being read from the log; the responses behind it wait.
     reading: Option<(BodyRead, Response)>,
+    /// The other instances were asked for what is being read.
+    is_group_asked: bool,
     timer: Pin<Box<Sleep>>,
     timer_at: Time,
     end_of_input: bool,
@@ -137,6 +140,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             output: VecDeque::new(),
             output_bytes: 0,
             reading: None,
+            is_group_asked: false,
             timer: Box::pin(sleep_until(instant_of(clock, timer_at))),
             timer_at,
             end_of_input: false,
@@ -317,11 +321,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
                     continue;
                 }
             }
-            if self.responses.is_empty() {
-                self.outbox.take(&mut self.responses, context.waker());
+            let response = match self.front.next_held(now) {
+                held @ Some(_) => held,
+                None => {
+                    if self.responses.is_empty() {
+                        self.outbox.take(&mut self.responses, context.waker());
+                    }
+                    let Some(response) = self.responses.pop_front() else { return progress };
+                    self.front.admit(response)
+                }
+            };
+            if let Some(response) = response {
+                self.respond(now, response);
             }
-            let Some(response) = self.responses.pop_front() else { return progress };
-            self.respond(now, response);
             progress = true;
             self.take_output();
         }
@@ -332,6 +344,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             self.front.respond(now, response, None, &mut self.requests);
             return;
         };
+        self.is_group_asked = false;
         match bodies::resident(&self.log, &delivery.body) {
             Some(body) => self.front.respond(now, response, Some(body), &mut self.requests),
             None => {
@@ -347,25 +360,51 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         self.reading = Some((read, response));
     }
 
-    /// A body is not where it was: it may have been logged again meanwhile. When it really cannot be
-    /// read, the message is set aside, and its credit serves another one; when it cannot be set aside
-    /// the link ends with the reason. What was set aside before is delivered as a note.
-    fn read_elsewhere(&mut self, response: Response, error: &towline_log::LogError) {
+    /// Reads what is damaged here when another instance of the group was asked for it: on a thread of
+    /// its own, so that other clients' reads go on.
+    fn read_from_group(&self, body: &Body) -> Option<BodyRead> {
+        let repairs = self.door.repairs()?;
+        let (answer, answered) = oneshot::channel();
+        let (log, body, parts) = (self.log.clone(), body.clone(), bodies::parts(body));
+        let again = move |_| {
+            // The connection may be gone meanwhile.
+            answer.send(bodies::read(&log, &body)).ok();
+        };
+        repairs.ask(parts, Box::new(again));
+        let stopped = |_| Err(LogError::Stopped);
+        Some(tokio::spawn(async move { answered.await.unwrap_or_else(stopped) }))
+    }
+
+    /// A body is not where it was: it may have been logged again meanwhile. What is damaged is fetched
+    /// from another instance of the group. When it really cannot be read, the message is set aside,
+    /// and its credit serves another one; when it cannot be set aside the link ends with the reason.
+    /// What was set aside before is delivered as a note.
+    fn read_elsewhere(&mut self, response: Response, error: &LogError) {
         let Response::Deliver(mut delivery) = response else { return };
         let (queue, sequence) = (delivery.queue, delivery.sequence);
-        match self.door.look(|instance| instance.body_now(queue, sequence)) {
+        let now_at = self.door.look(|instance| instance.body_now(queue, sequence));
+        let stays = now_at.as_ref().is_some_and(|body| *body == delivery.body);
+        if error.is_damage()
+            && stays
+            && !std::mem::replace(&mut self.is_group_asked, true)
+            && let Some(read) = self.read_from_group(&delivery.body)
+        {
+            self.reading = Some((read, Response::Deliver(delivery)));
+            return;
+        }
+        match now_at {
             Some(body) if body != delivery.body => {
+                self.is_group_asked = false;
                 delivery.body = body.clone();
                 self.read(body, Response::Deliver(delivery));
             }
             Some(_) if is_note(&delivery) => {
                 let now = self.clock.now();
-                self.front.deliver_note(now, &delivery, &error.to_string());
+                let place = error.to_string();
+                self.front.deliver_note(now, delivery, &place, &mut self.requests);
             }
-            None if !self.door.look(|instance| instance.is_presettled(delivery.consumer)) => {
-                self.front.not_sent(delivery.consumer, &mut self.requests);
-            }
-            Some(_) | None => {
+            None => self.front.not_sent(delivery.consumer, &mut self.requests),
+            Some(_) => {
                 let consumer = delivery.consumer;
                 match self.door.unreadable((queue, sequence), Some(consumer), error) {
                     SetAside::Gone | SetAside::Moved { .. } => {

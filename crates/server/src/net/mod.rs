@@ -5,6 +5,7 @@ mod arrivals;
 mod away;
 mod comparing;
 mod connection;
+mod drain;
 mod listener;
 mod local;
 pub(crate) mod scratch;
@@ -16,6 +17,7 @@ pub(crate) use admission::{Admission, LOCAL_CONNECTIONS_MAX};
 pub(crate) use arrivals::Arrivals;
 pub(crate) use away::Away;
 pub(crate) use comparing::Comparing;
+pub(crate) use drain::drain;
 pub(crate) use listener::{
     Accepted, Acceptor, ClientSocket, IoThreads, ListenerKind, Listening, admit, bind_floating,
     called,

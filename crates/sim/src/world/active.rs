@@ -102,6 +102,7 @@ impl World {
             }
             Response::Connected { .. }
             | Response::Drained { .. }
+            | Response::Withdrawn { .. }
             | Response::ConsumerClosed { .. }
             | Response::UnitRolledBack { .. }
             | Response::Admin(_)

@@ -52,7 +52,10 @@ impl World {
         if self.nodes[node].disk.rotten {
             let keeps_term = self.dice.chance(500);
             tell!(self, "{node}: finds its log damaged and begins blank");
-            self.nodes[node].disk.wipe(keeps_term);
+            let disk = &mut self.nodes[node].disk;
+            disk.wipe(keeps_term);
+            // As after `towline instance replace`: whether it is the newest is the operator's word.
+            disk.kept = disk.kept.forgotten();
         }
         self.counts.starts += 1;
         self.processes += 1;
@@ -211,10 +214,13 @@ impl World {
             }
             let Some(number) = self.network.connect(self.now, (a, b)) else { continue };
             for (from, to) in [(a, at_b), (b, at_a)] {
-                let disk = &self.nodes[from].disk;
+                let there = &self.nodes[from];
+                let kept = there.process.as_ref().map_or(there.disk.kept, |it| it.member.kept());
                 let hello = Parcel::Hello {
                     receiver: to.process,
-                    last: disk.last(),
+                    last: there.disk.last(),
+                    // Whatever a member wants kept is on the simulated disk at once.
+                    term: kept.term,
                     blank: self.is_blank(from),
                 };
                 self.announce(Link { from, to: to.node, number }, hello);
@@ -242,12 +248,12 @@ impl World {
         let Some(at) = self.at(link.to) else { return };
         let peer = member_id(link.from);
         match parcel {
-            Parcel::Hello { receiver, last, blank } if receiver == at.process => {
+            Parcel::Hello { receiver, last, term, blank } if receiver == at.process => {
                 tell!(self, "{}: connection {} to {}", link.to, link.number, link.from);
                 if self.network.opened(link).is_some() {
                     self.input(at, Input::PeerClosed(peer));
                 }
-                self.input(at, Input::PeerOpened(peer, last));
+                self.input(at, Input::PeerOpened { peer, last_index: last, term });
                 if let Some(process) = self.process(at) {
                     process.blank_peers[link.from] = blank;
                     let blank_peers = process.blank_peers.iter().filter(|blank| **blank).count();

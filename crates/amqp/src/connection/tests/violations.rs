@@ -391,6 +391,24 @@ fn a_message_over_max_message_size_is_dropped_and_told_at_its_end() {
     peer.expect_nothing();
 }
 
+// One that the sender settled has no outcome to wait for.
+#[test]
+fn a_settled_message_over_max_message_size_is_told_at_the_frame_that_is_too_much_and_once() {
+    let (mut peer, _) = sending_peer(5);
+    let part = "x".repeat(4_000);
+    peer.send(&format!("transfer handle=0 delivery-id=0 tag=t settled more payload={part}"));
+    peer.send(&format!("transfer handle=0 more payload={part}"));
+    peer.no_event();
+    peer.send(&format!("transfer handle=0 more payload={part}"));
+    assert_eq!(too_long(&mut peer), 12_000);
+    peer.send("transfer handle=0 more payload=y");
+    peer.send("transfer handle=0 payload=z");
+    peer.no_event();
+    peer.send("transfer handle=0 delivery-id=1 tag=t payload=next");
+    assert_eq!(transfer(&mut peer).payload.len(), 4);
+    peer.expect_nothing();
+}
+
 #[test]
 fn a_message_without_an_end_detaches_the_link() {
     let (mut peer, _) = sending_peer(5);

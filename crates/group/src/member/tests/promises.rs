@@ -3,7 +3,7 @@
 use super::*;
 
 /// One member of three, with a log of so many batches of term 1.
-fn alone(kept: Kept, batches: u64) -> Member {
+pub(super) fn alone(kept: Kept, batches: u64) -> Member {
     let options = Options {
         id: id(0),
         voters: (0..3).map(id).collect(),
@@ -17,13 +17,13 @@ fn alone(kept: Kept, batches: u64) -> Member {
     Member::new(options, kept, held, Time(1))
 }
 
-fn place_of(index: u64, term: u64) -> BatchPlace {
+pub(super) fn place_of(index: u64, term: u64) -> BatchPlace {
     let lsn = Lsn(index * 4_096);
     BatchPlace { index, term, lsn, end: Lsn(lsn.0 + 40) }
 }
 
 /// A message to it that carries no batches.
-fn message(kind: MessageType, from: u64, term: u64, more: RaftMessage) -> Input {
+pub(super) fn message(kind: MessageType, from: u64, term: u64, more: RaftMessage) -> Input {
     let inner = RaftMessage { msg_type: kind, from, to: 1, term, ..more };
     Input::Message(Message { inner })
 }
@@ -38,7 +38,7 @@ fn answer_to_vote(member: &mut Member, from: u64) -> (Option<Kept>, Option<bool>
     (out.keep, answers.map(|it| !it.reject).last())
 }
 
-fn noted(committed: u64) -> Kept {
+pub(super) fn noted(committed: u64) -> Kept {
     let committed_end = place_of(committed, 1).end;
     Kept { term: 4, may_vote: true, committed, committed_end, ..Kept::default() }
 }
@@ -76,6 +76,25 @@ fn a_log_without_what_was_noted_as_committed_neither_votes_nor_asks_for_votes() 
 }
 
 #[test]
+fn a_member_that_knows_its_term_and_not_its_log_neither_votes_nor_asks_for_votes() {
+    let mut took_a_copy = alone(noted(3).without_vote(), 3);
+    let mut was_told = alone(noted(3).forgotten(), 3);
+    for peer in [2, 3] {
+        let opened = Input::PeerOpened { peer: MemberId(peer), last_index: 3, term: 4 };
+        was_told.step(Time(2), opened, &mut Output::default());
+    }
+    for member in [&mut took_a_copy, &mut was_told] {
+        assert!(member.knows_term());
+        assert_eq!(answer_to_vote(member, 2), (None, None));
+        let mut out = Output::default();
+        let asked = message(MessageType::MsgTimeoutNow, 2, 5, RaftMessage::default());
+        member.step(Time(20_000_000), asked, &mut out);
+        (0..200).for_each(|at| member.step(Time(30_000_000 + at * 50_000), Input::Tick, &mut out));
+        assert_eq!((member.role(), out.send.len()), (Role::Follower, 0));
+    }
+}
+
+#[test]
 fn a_heartbeat_that_shows_a_lost_acknowledgement_takes_the_vote_away_durably() {
     let mut member = alone(noted(3), 3);
     let mut out = Output::default();
@@ -94,7 +113,7 @@ fn a_heartbeat_that_shows_a_lost_acknowledgement_takes_the_vote_away_durably() {
 #[test]
 fn a_heartbeat_commits_nothing_in_a_log_that_its_sender_was_not_told_of() {
     // Five batches of an older log: the leader was told of as many, and they were others.
-    let owing = Kept { may_vote: false, ..noted(1) };
+    let owing = noted(1).without_vote();
     let mut member = alone(owing, 5);
     let mut out = Output::default();
     let of_four = RaftMessage { commit: 4, ..RaftMessage::default() };
@@ -120,7 +139,8 @@ fn what_a_member_acknowledged_on_an_earlier_connection_counts_no_more() {
     let last = trio.member(leader).last();
     assert_eq!(acknowledged(&trio), last.end);
     // As long as before, as it says: that may be another log.
-    trio.input(leader, Input::PeerOpened(id(peer), last.index));
+    let again = trio.opened(peer);
+    trio.input(leader, again);
     assert_eq!(acknowledged(&trio), Lsn::ZERO);
     trio.run(Duration::from_millis(20));
     assert_eq!(acknowledged(&trio), last.end, "it is asked at once");

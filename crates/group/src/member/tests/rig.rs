@@ -37,6 +37,8 @@ pub(super) struct Trio {
     net: BTreeMap<(Time, u64), (usize, Message)>,
     sent: u64,
     cut: [bool; 3],
+    /// Pairs between which there is neither a connection nor a message on its way.
+    parted: [[bool; 3]; 3],
     sync_us: [u64; 3],
     dice: u64,
     /// Every batch that any member ever saw committed, by index.
@@ -52,6 +54,7 @@ impl Trio {
             net: BTreeMap::new(),
             sent: 0,
             cut: [false; 3],
+            parted: [[false; 3]; 3],
             sync_us: [100; 3],
             dice: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
             seen: BTreeMap::new(),
@@ -95,14 +98,39 @@ impl Trio {
         }
         node.member = Some(Member::new(options, node.kept, held, self.now));
         (node.copy_from, node.leads, node.begins_again) = (None, false, false);
-        let last = node.log.len() as u64;
         for other in (0..3).filter(|other| *other != at) {
-            if self.nodes[other].member.is_some() {
-                self.input(other, Input::PeerOpened(id(at), last));
-                let theirs = self.nodes[other].log.len() as u64;
-                self.input(at, Input::PeerOpened(id(other), theirs));
-            }
+            self.connect(at, other);
         }
+    }
+
+    /// Both hear of a connection, when both live and it can be made.
+    fn connect(&mut self, a: usize, b: usize) {
+        if self.parted[a][b] || [a, b].iter().any(|at| self.nodes[*at].member.is_none()) {
+            return;
+        }
+        let said = [a, b].map(|at| self.opened(at));
+        for (to, input) in [b, a].into_iter().zip(said) {
+            self.input(to, input);
+        }
+    }
+
+    /// What a member says with a connection that it makes now.
+    pub(super) fn opened(&self, at: usize) -> Input {
+        let last_index = self.nodes[at].log.len() as u64;
+        Input::PeerOpened { peer: id(at), last_index, term: self.member(at).kept().term }
+    }
+
+    /// There is no connection between two, and none can be made; each learns that at once.
+    pub(super) fn part(&mut self, a: usize, b: usize) {
+        (self.parted[a][b], self.parted[b][a]) = (true, true);
+        self.input(a, Input::PeerClosed(id(b)));
+        self.input(b, Input::PeerClosed(id(a)));
+    }
+
+    /// They find each other again.
+    pub(super) fn meet(&mut self, a: usize, b: usize) {
+        (self.parted[a][b], self.parted[b][a]) = (false, false);
+        self.connect(a, b);
     }
 
     pub(super) fn kill(&mut self, at: usize) {
@@ -233,7 +261,8 @@ impl Trio {
             let delay = Duration::from_micros(20 + self.draw(300));
             self.sent += 1;
             let key = (self.now + delay, self.sent);
-            if !self.cut[at] && !self.cut[position(to)] {
+            let is_parted = self.parted[at][position(to)];
+            if !self.cut[at] && !self.cut[position(to)] && !is_parted {
                 self.net.insert(key, (position(to), message));
             }
         }
@@ -274,7 +303,9 @@ impl Trio {
                 return;
             }
             let (to, message) = entry.remove();
-            self.input(to, Input::Message(message));
+            if !self.parted[to][position(message.from())] {
+                self.input(to, Input::Message(message));
+            }
         }
     }
 

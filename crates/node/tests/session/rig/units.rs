@@ -58,6 +58,12 @@ impl Rig {
         self.exchange(client);
     }
 
+    /// The session of the client ends, and with it all links.
+    pub(crate) fn end_session(&mut self, client: &mut Client) {
+        client.machine.end(client.session, None);
+        self.exchange(client);
+    }
+
     /// Why the server detached the link, if it did.
     pub(crate) fn detached(&mut self, client: &mut Client, link: LinkId) -> Option<String> {
         super::refusal(client, link)

@@ -105,7 +105,7 @@ impl Driver {
         self.log().give_up();
     }
 
-    fn go_on(&self) {
+    pub(super) fn go_on(&self) {
         let mut core = self.core.lock();
         if core.life != Life::Stalled {
             return;
@@ -113,7 +113,13 @@ impl Driver {
         core.life.stalls(false);
         let durable = self.log().durable();
         self.run(&mut core, Input::Durable(durable));
-        // A connection may have come meanwhile, and the member has not heard of it.
+        // Connections may have come meanwhile, and the member has not heard of them.
+        let standings: Vec<_> = core.standings.iter().copied().enumerate().collect();
+        for (peer, standing) in standings {
+            if let Some(standing) = standing {
+                self.tell_opened(&mut core, peer, standing);
+            }
+        }
         if self.nobody_has_a_log(&core) {
             self.run(&mut core, Input::Form);
         }

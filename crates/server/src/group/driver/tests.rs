@@ -57,27 +57,78 @@ fn fill(disk: &Arc<dyn Disk>) {
 
 /// A member that is a group by itself, so that it is elected whenever it asks; and how it ends.
 fn alone(disk: &Arc<dyn Disk>, folder: &std::path::Path) -> (Arc<Driver>, Receiver<Over>) {
+    let kept = Kept { may_vote: true, ..Kept::default() };
+    one_of(&["a"], kept, disk, folder)
+}
+
+/// The first of these members.
+fn one_of(
+    names: &[&str],
+    kept: Kept,
+    disk: &Arc<dyn Disk>,
+    folder: &std::path::Path,
+) -> (Arc<Driver>, Receiver<Over>) {
     let recovery = recovered(disk);
     let (base, places) = recovery.places();
     let options = Options {
         id: MemberId(1),
-        voters: vec![MemberId(1)],
+        voters: (0..names.len()).map(member_of).collect(),
         tick: Duration::from_millis(10),
         heartbeat_interval: Duration::from_millis(50),
         heartbeat_timeout: Duration::from_millis(500),
         seed: 1,
     };
-    let kept = Kept { may_vote: true, ..Kept::default() };
     let clock = Clock::start();
     let member = Member::new(options, kept, Held { base, places, applied: 0 }, clock.now());
     let (orders, _) = channel();
     let kept_file = KeptFile::of(folder);
-    let driver = Arc::new(Driver::new(member, kept_file, clock, vec!["a".into()], orders));
+    let names = names.iter().map(|name| (*name).to_owned()).collect();
+    let driver = Arc::new(Driver::new(member, kept_file, clock, names, orders));
     let log = recovery.start_following(driver.clone(), driver.clone()).unwrap();
     driver.set_log(log);
     let (tell, told) = channel();
     driver.set_over(move |why| tell.send(why).unwrap());
     (driver, told)
+}
+
+fn said_to_be(last_index: u64, term: u64) -> Standing {
+    Standing { blank: false, last_index, last_term: 1, term }
+}
+
+#[test]
+fn an_instance_without_a_hard_state_waits_for_both_others_and_keeps_the_term_before_it_tells_it() {
+    let (disk, folder) =
+        (Arc::new(MemoryDisk::new()) as Arc<dyn Disk>, tempfile::tempdir().unwrap());
+    let (driver, _) = one_of(&["a", "b", "c"], Kept::default(), &disk, folder.path());
+    let silent = || driver.why_silent(&driver.group().unheard);
+    assert!(silent().ends_with("heard from 'b' and 'c'"), "{}", silent());
+    driver.opened(1, said_to_be(4, 11));
+    assert!(silent().ends_with("heard from 'c'"), "{}", silent());
+    assert_eq!((driver.standing().term, KeptFile::of(folder.path()).read()), (0, None));
+    // Its disk does not answer for a moment, and the member hears nothing meanwhile.
+    driver.core.lock().life.stalls(true);
+    driver.opened(2, said_to_be(4, 12));
+    assert!(!driver.group().unheard.is_empty());
+    driver.go_on();
+    assert_eq!((silent(), driver.standing().term), (String::new(), 12));
+    let kept = KeptFile::of(folder.path()).read().unwrap();
+    assert_eq!((kept.term, kept.knows_term, kept.may_vote), (12, true, false));
+    driver.log().shutdown();
+}
+
+#[test]
+fn a_new_group_forms_with_the_hellos_of_all_and_no_operator() {
+    let (disk, folder) =
+        (Arc::new(MemoryDisk::new()) as Arc<dyn Disk>, tempfile::tempdir().unwrap());
+    let (driver, _) = one_of(&["a", "b", "c"], Kept::default(), &disk, folder.path());
+    let blank = Standing { blank: true, ..Standing::default() };
+    driver.opened(1, blank);
+    assert!(driver.standing().blank);
+    driver.opened(2, blank);
+    assert!(!driver.standing().blank, "it votes");
+    let kept = KeptFile::of(folder.path()).read().unwrap();
+    assert!(kept.may_vote && kept.knows_term);
+    driver.log().shutdown();
 }
 
 #[test]

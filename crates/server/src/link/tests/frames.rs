@@ -20,7 +20,8 @@ fn an_instance_hears_where_its_peer_stands() {
     };
     for incoming in [false, true] {
         let of_peer = greeting(&of_a, incoming);
-        assert_eq!(of_peer.standing, Standing { blank: false, last_index: 1, last_term: 1 });
+        let standing = Standing { blank: false, last_index: 1, last_term: 1, term: 4 };
+        assert_eq!(of_peer.standing, standing);
         assert_eq!((of_peer.version, &*of_peer.build), (2, env!("CARGO_PKG_VERSION")));
         assert!(greeting(&of_b, incoming).standing.blank);
     }

@@ -1,0 +1,106 @@
+//! Which term is the newest that this member took part in, when it may have forgotten that.
+//!
+//! A member without the hard state of its last process (an empty disk, an older copy, another log than
+//! the one that it was kept for) may have voted, or acknowledged batches, in a term that it does not
+//! know any more. If it then helped the leader of an older term, which has not noticed yet that it was
+//! deposed, two leaders would commit different batches at one index. So it says nothing at all, to no
+//! member, before each of the others has told it its own term on a connection opened since this start;
+//! it takes the highest of them for its own, durably, and refuses older ones from then on.
+//!
+//! Why that is enough: what it promised in term T, it promised to the leader or a candidate of T. That
+//! is one of the others, had T on its disk before it asked, and is asked after the promise. Which one it
+//! was is not known, so all are asked. A crash before the term is durable leaves a member that asks again.
+//!
+//! Not here: when a hard state is not to be trusted (the driver says so with [`Kept::forgotten`]); how
+//! others tell it. Invariants: a member that does not know its term sends nothing, and does not vote.
+
+use super::{Held, Kept, Member, MemberId, Options, Output};
+
+impl Kept {
+    /// The same for a log that is replaced on purpose: the promises stand, but nothing bears them out.
+    #[must_use]
+    pub fn without_vote(self) -> Kept {
+        Kept { knows_term: self.has_newest_term(), may_vote: false, ..self }
+    }
+
+    /// The same when it may not be the newest that was kept: what was promised since is not known.
+    #[must_use]
+    pub fn forgotten(self) -> Kept {
+        Kept { knows_term: false, may_vote: false, ..self }
+    }
+
+    /// Whether `term` is the newest one that the member took part in.
+    #[must_use]
+    pub fn has_newest_term(&self) -> bool {
+        // What a version before this one kept says only that it votes.
+        self.knows_term || self.may_vote
+    }
+
+    /// What a member begins with that finds this log.
+    pub(super) fn at_start(self, options: &Options, held: &Held) -> Kept {
+        // A log without what was once known to be committed has lost something, or the hard state has.
+        let forgets = self.may_vote && !held.has(&self);
+        let kept = if forgets { self.forgotten() } else { self };
+        let is_alone = options.voters.iter().all(|voter| *voter == options.id);
+        let newest = held.last().term;
+        Kept {
+            knows_term: kept.has_newest_term() || is_alone,
+            term: kept.term.max(newest),
+            vote: if kept.term >= newest { kept.vote } else { None },
+            ..kept
+        }
+    }
+}
+
+impl Member {
+    /// Whether it knows the newest term that it took part in: it is silent until then.
+    #[must_use]
+    pub fn knows_term(&self) -> bool {
+        self.kept.knows_term
+    }
+
+    /// The members that must tell their terms before this one takes part; empty when it knows its own.
+    #[must_use]
+    pub fn unheard(&self) -> Vec<MemberId> {
+        if self.kept.knows_term {
+            return Vec::new();
+        }
+        let unheard = self.peers.iter().filter(|peer| !self.terms_told.contains_key(peer));
+        unheard.copied().collect()
+    }
+
+    /// A member told its term, on a connection that this process has seen open.
+    pub(super) fn told_term(&mut self, peer: MemberId, term: u64, out: &mut Output) {
+        if self.peers.contains(&peer) {
+            let newest = self.terms_told.entry(peer).or_default();
+            *newest = term.max(*newest);
+            self.adopt_term_if_told(out);
+        }
+    }
+
+    /// What came shows that something was forgotten: also a term, perhaps.
+    pub(super) fn doubt(&mut self, out: &mut Output) {
+        self.catch_up_to = None;
+        if self.kept.may_vote {
+            self.kept = self.kept.forgotten();
+            out.keep = Some(self.kept);
+            self.adopt_term_if_told(out);
+        }
+    }
+
+    fn adopt_term_if_told(&mut self, out: &mut Output) {
+        if self.kept.knows_term || !self.unheard().is_empty() {
+            return;
+        }
+        let newest = self.terms_told.values().copied().max().unwrap_or(0);
+        let raft = &mut self.raw.raft;
+        if newest > raft.term {
+            raft.become_follower(newest, 0);
+        }
+        // In that term it may have given its vote; in term 0 there was none to give.
+        raft.vote = if raft.term > 0 { MemberId::NONE_OF_THEM.0 } else { 0 };
+        let vote = (raft.vote != 0).then_some(MemberId::NONE_OF_THEM);
+        self.kept = Kept { term: raft.term, vote, knows_term: true, ..self.kept };
+        out.keep = Some(self.kept);
+    }
+}

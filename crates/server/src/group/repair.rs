@@ -1,0 +1,319 @@
+//! What is damaged in the log of this instance is fetched from another one, written in its place, and
+//! read again: before a message is set aside, before a replica gives up, before one that lags is let
+//! down.
+//!
+//! One thread (`group-repair`) does all of it, one batch after the other and one instance after the
+//! other, so this instance has at most one question under way, and no lock is held meanwhile: other
+//! clients, other queues and the group go on.
+//!
+//! Not here: the bytes of question and answer ([`super::batch`]); what is proven before anything is
+//! written (`towline_log::Log::mend_batch`).
+//!
+//! Invariants: each job is answered once, whatever becomes of it; a batch that no instance had is not
+//! asked for again before [`PAUSE`], an instance that was silent not before [`SILENCE`].
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use towline_admin::catalogue::{GROUP_BATCH_LACKING, GROUP_BATCH_REFUSED, GROUP_BATCH_REPAIRED};
+use towline_log::mend::NotMended;
+use towline_log::{Log, LogError};
+use towline_types::{Batch, BatchPlace, BodyLocation, Lsn};
+
+use super::batch::{self, Answer};
+use super::driver::Driver;
+use crate::link::Peer;
+use crate::logging::log as say;
+
+/// Before a batch that no instance had is asked for again.
+const PAUSE: Duration = Duration::from_secs(30);
+/// Before an instance is asked again that did not answer.
+const SILENCE: Duration = Duration::from_secs(10);
+/// Batches that no instance had and that are remembered; beyond that they may be asked for sooner.
+const LACKING_MAX: usize = 4_096;
+
+/// What is done when the others were asked: it hears whether anything was repaired.
+pub(crate) type Then = Box<dyn FnOnce(bool) + Send>;
+
+struct Job {
+    parts: Vec<BodyLocation>,
+    then: Then,
+}
+
+/// See the module.
+pub(crate) struct Repairs {
+    jobs: Sender<Job>,
+    waiting: Mutex<Option<Receiver<Job>>>,
+    /// Peers that are being given a batch.
+    asking: Mutex<Vec<Peer>>,
+    counts: Counts,
+}
+
+/// Since the start of this process.
+#[derive(Debug, Default)]
+struct Counts {
+    repaired: AtomicU64,
+    lacking: AtomicU64,
+}
+
+impl Default for Repairs {
+    fn default() -> Repairs {
+        let (jobs, waiting) = channel();
+        let (waiting, asking) = (Mutex::new(Some(waiting)), Mutex::default());
+        Repairs { jobs, waiting, asking, counts: Counts::default() }
+    }
+}
+
+impl Repairs {
+    /// Has the damaged ones among these parts of the log fetched; `then` is called on the thread that
+    /// does it, and must not wait for anything but this disk.
+    pub(crate) fn ask(&self, parts: Vec<BodyLocation>, then: Then) {
+        if let Err(job) = self.jobs.send(Job { parts, then }) {
+            // The thread ends with the process.
+            (job.0.then)(false);
+        }
+    }
+
+    /// The same, and waits. Yields whether anything was repaired.
+    pub(crate) fn wait_for(&self, parts: Vec<BodyLocation>) -> bool {
+        let (done, answer) = channel();
+        let then = move |repaired| {
+            done.send(repaired).ok();
+        };
+        self.ask(parts, Box::new(then));
+        answer.recv().unwrap_or(false)
+    }
+
+    /// Batches that were repaired with what another instance had.
+    pub(crate) fn repaired(&self) -> u64 {
+        self.counts.repaired.load(Ordering::Relaxed)
+    }
+
+    /// How often no other instance had a damaged batch.
+    pub(crate) fn lacking(&self) -> u64 {
+        self.counts.lacking.load(Ordering::Relaxed)
+    }
+
+    /// A peer is to be given a batch: one at a time, until what is yielded is dropped.
+    pub(super) fn begin_giving(&self, peer: Peer) -> Option<Giving<'_>> {
+        let mut asking = self.asking.lock();
+        if asking.contains(&peer) {
+            return None;
+        }
+        asking.push(peer);
+        Some(Giving { repairs: self, peer })
+    }
+}
+
+/// While it lives, a peer is being given a batch.
+pub(super) struct Giving<'a> {
+    repairs: &'a Repairs,
+    peer: Peer,
+}
+
+impl Drop for Giving<'_> {
+    fn drop(&mut self) {
+        self.repairs.asking.lock().retain(|asking| *asking != self.peer);
+    }
+}
+
+/// Repairs what is asked for, until the process ends.
+pub(super) fn serve(driver: &Arc<Driver>) {
+    let Some(jobs) = driver.repairs().waiting.lock().take() else { return };
+    let mut worker = Worker {
+        driver,
+        memory: Memory { lacking: HashMap::new(), silent: vec![None; driver.names().len()] },
+    };
+    for Job { parts, then } in jobs {
+        let mut repaired = false;
+        for part in parts {
+            repaired |= worker.bring(part);
+        }
+        then(repaired);
+    }
+}
+
+/// Reads batches; what is damaged is fetched and read again. Blocks.
+///
+/// # Errors
+/// As [`Log::read_batches`].
+pub(super) fn read_batches(
+    driver: &Driver,
+    places: &[BatchPlace],
+    bytes_max: usize,
+) -> Result<Vec<Batch>, LogError> {
+    let log: &Log = driver.log();
+    loop {
+        let read = log.read_batches(places, bytes_max);
+        match read {
+            Err(error) if error.is_damage() => {
+                let parts = places.iter().filter_map(part).collect();
+                // What was repaired is whole now, so this ends.
+                if !driver.repairs().wait_for(parts) {
+                    return Err(error);
+                }
+            }
+            read => return read,
+        }
+    }
+}
+
+fn part(place: &BatchPlace) -> Option<BodyLocation> {
+    let bytes = u32::try_from(place.end.0.checked_sub(place.lsn.0)?).ok()?;
+    Some(BodyLocation { lsn: place.lsn, bytes })
+}
+
+/// What was tried lately.
+struct Memory {
+    /// Positions of what no instance had.
+    lacking: HashMap<Lsn, Instant>,
+    /// When each peer was silent.
+    silent: Vec<Option<Instant>>,
+}
+
+struct Worker<'a> {
+    driver: &'a Arc<Driver>,
+    memory: Memory,
+}
+
+impl Worker<'_> {
+    /// Whether the batch was damaged, and is not any more.
+    fn bring(&mut self, part: BodyLocation) -> bool {
+        match self.driver.log().batch_over(part) {
+            Err(error) if error.is_damage() => {}
+            // It is whole, or none of the log that is there.
+            Ok(_) | Err(_) => return false,
+        }
+        if !self.memory.may_ask(part.lsn, Instant::now()) {
+            return false;
+        }
+        let mut reasons = Vec::new();
+        for peer in self.others() {
+            let name = self.driver.names().get(peer).cloned().unwrap_or_default();
+            match self.bring_from(peer, &name, part) {
+                Ok(()) => return true,
+                Err(why) => reasons.push(format!("'{name}': {why}")),
+            }
+        }
+        let counts = &self.driver.repairs().counts;
+        counts.lacking.fetch_add(1, Ordering::Relaxed);
+        say(&GROUP_BATCH_LACKING, &[&part.lsn.to_string(), &reasons.join("; ")]);
+        self.memory.lacks(part.lsn, Instant::now());
+        false
+    }
+
+    /// The other instances, those with a connection first.
+    fn others(&self) -> Vec<Peer> {
+        let this = self.driver.this();
+        let mut others: Vec<Peer> =
+            (0..self.driver.names().len()).filter(|peer| *peer != this).collect();
+        if let Some(links) = self.driver.links() {
+            others.sort_by_key(|peer| !links.state(*peer).connected_out);
+        }
+        others
+    }
+
+    fn bring_from(&mut self, peer: Peer, name: &str, part: BodyLocation) -> Result<(), String> {
+        if self.memory.is_silent(peer, Instant::now()) {
+            return Err("it did not answer a moment ago".to_owned());
+        }
+        let log = self.driver.log();
+        let links = self.driver.links().ok_or("there are no links yet")?;
+        let asking = batch::ask(links, peer, log.id(), part);
+        let came = match links.streams().block_on(asking) {
+            Ok(Answer::Given(came)) => came,
+            Ok(Answer::Refused(why)) => return Err(why),
+            Err(error) => {
+                if error.kind() == std::io::ErrorKind::TimedOut {
+                    self.memory.was_silent(peer, Instant::now());
+                }
+                return Err(error.to_string());
+            }
+        };
+        match log.mend_batch(part, &came) {
+            Ok(Some(mended)) => {
+                self.driver.repairs().counts.repaired.fetch_add(1, Ordering::Relaxed);
+                let [offset, bytes] = [mended.offset, mended.bytes].map(|it| it.to_string());
+                let lsn = mended.lsn.to_string();
+                say(&GROUP_BATCH_REPAIRED, &[&mended.file, &offset, &lsn, name, &bytes]);
+                Ok(())
+            }
+            // Another instance was quicker, so to speak: what stands here can be read.
+            Ok(None) => Ok(()),
+            Err(NotMended::Refused(why)) => {
+                say(&GROUP_BATCH_REFUSED, &[name, &part.lsn.to_string(), why]);
+                Err(why.to_owned())
+            }
+            Err(NotMended::Log(error)) => Err(error.to_string()),
+        }
+    }
+}
+
+impl Memory {
+    fn may_ask(&self, lsn: Lsn, now: Instant) -> bool {
+        self.lacking.get(&lsn).is_none_or(|when| now.duration_since(*when) >= PAUSE)
+    }
+
+    fn lacks(&mut self, lsn: Lsn, now: Instant) {
+        if self.lacking.len() >= LACKING_MAX {
+            self.lacking.retain(|_, when| now.duration_since(*when) < PAUSE);
+        }
+        if self.lacking.len() >= LACKING_MAX {
+            self.lacking.clear();
+        }
+        self.lacking.insert(lsn, now);
+    }
+
+    fn is_silent(&self, peer: Peer, now: Instant) -> bool {
+        let when = self.silent.get(peer).copied().flatten();
+        when.is_some_and(|when| now.duration_since(when) < SILENCE)
+    }
+
+    fn was_silent(&mut self, peer: Peer, now: Instant) {
+        if let Some(silent) = self.silent.get_mut(peer) {
+            *silent = Some(now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_instance_had_and_who_was_silent_are_asked_again_after_a_pause() {
+        let began = Instant::now();
+        let mut memory = Memory { lacking: HashMap::new(), silent: vec![None; 3] };
+        memory.lacks(Lsn(4_096), began);
+        memory.was_silent(2, began);
+        let soon = began + Duration::from_secs(1);
+        assert!(!memory.may_ask(Lsn(4_096), soon) && memory.may_ask(Lsn(8_192), soon));
+        assert!(memory.is_silent(2, soon) && !memory.is_silent(1, soon));
+        assert!(memory.may_ask(Lsn(4_096), began + PAUSE));
+        assert!(!memory.is_silent(2, began + SILENCE));
+        for lsn in 0..3 * LACKING_MAX as u64 {
+            memory.lacks(Lsn(lsn), soon);
+        }
+        assert!(memory.lacking.len() <= LACKING_MAX, "it is bounded");
+    }
+
+    #[test]
+    fn a_peer_is_given_one_batch_at_a_time() {
+        let repairs = Repairs::default();
+        let (one, other) = (repairs.begin_giving(1), repairs.begin_giving(2));
+        assert!(one.is_some() && other.is_some() && repairs.begin_giving(1).is_none());
+        drop(one);
+        assert!(repairs.begin_giving(1).is_some() && repairs.begin_giving(2).is_none());
+    }
+
+    #[test]
+    fn who_waits_is_answered_though_the_thread_is_gone() {
+        let repairs = Repairs::default();
+        drop(repairs.waiting.lock().take());
+        assert!(!repairs.wait_for(Vec::new()));
+    }
+}

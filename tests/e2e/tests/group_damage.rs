@@ -1,0 +1,209 @@
+//! Damage of the log of an instance of a group: what another one has is fetched, the extent repaired,
+//! and the client notices nothing; what no instance has is set aside, as in a queue manager alone.
+//!
+//! Not here: a queue manager alone (`damaged_messages.rs`), disks that hang or are full
+//! (`group_disks.rs`).
+
+use std::fs;
+use std::path::Path;
+
+use towline_e2e::daemon::said;
+use towline_e2e::extent::flip;
+use towline_e2e::group::{Design, Group, Instance, NAMES, THREE, WHOLE_MAX};
+use towline_e2e::peer::{Peer, attach_receiver, credit_flow};
+use towline_e2e::wire::{Value, amqp, code};
+use towline_e2e::{Try, require, wait};
+
+const Q: &str = "OLD";
+const DLQ: &str = "DEV.DEAD.LETTER.QUEUE";
+const COUNT: usize = 40;
+/// Which one is hit.
+const HIT: usize = 17;
+
+fn text(number: usize) -> String {
+    format!("message {number:03} {}", "x".repeat(4_000))
+}
+
+/// A group with messages of one unit of work that a start does not read, none of which is in memory;
+/// the instance that is active.
+fn written() -> Try<Group> {
+    let config = "[queue_manager]\ndeadq = \"DEV.DEAD.LETTER.QUEUE\"\n";
+    let group = Group::formed_as(&Design { config: config.into(), ..Design::default() })?;
+    let active = group.until_whole()?;
+    let lines: Vec<String> = (0..COUNT).map(text).collect();
+    let input = lines.join("\n") + "\n";
+    let put = ["put", Q, "--lines", "--transaction", "40"];
+    group.site(active).runs_with(&put, input.as_bytes(), 0)?;
+    again(group)
+}
+
+/// The same after an end in order of all, which takes images.
+fn again(mut group: Group) -> Try<Group> {
+    group.until_whole()?;
+    for instance in THREE {
+        group.stop(instance)?;
+    }
+    for instance in THREE {
+        group.start(instance)?;
+    }
+    group.make_active(0)?;
+    Ok(group)
+}
+
+/// Flips one bit of a text, in whichever extent of an instance it is.
+fn damage(group: &Group, instance: Instance, wanted: &str) -> Try {
+    for entry in fs::read_dir(group.site(instance).data.join("log"))? {
+        let path = entry?.path();
+        if path.to_string_lossy().contains("extent-")
+            && let Some(at) = place_in(&path, wanted.as_bytes())?
+        {
+            return flip(&path, at + 2_000, 3);
+        }
+    }
+    Err(format!("{} does not have {}", NAMES[instance], &wanted[..11]).into())
+}
+
+fn place_in(extent: &Path, wanted: &[u8]) -> Try<Option<u64>> {
+    let bytes = fs::read(extent)?;
+    Ok(bytes.windows(wanted.len()).position(|found| found == wanted).map(|at| at as u64))
+}
+
+/// The numbers of the messages that a command printed, each of which is whole.
+fn numbers(printed: &[u8]) -> Try<Vec<usize>> {
+    let printed = String::from_utf8_lossy(printed);
+    let mut numbers = Vec::new();
+    for line in printed.lines().filter(|line| line.starts_with("message ")) {
+        let number: usize = line.get(8..11).ok_or("too short")?.parse()?;
+        require!(line == text(number), "message {number} is another one");
+        numbers.push(number);
+    }
+    Ok(numbers)
+}
+
+fn times_said(group: &Group, at: Instance, id: &str) -> usize {
+    group.site(at).log().matches(id).count()
+}
+
+/// Ends all, and looks at the log of each.
+fn all_are_sound(mut group: Group) -> Try {
+    for instance in THREE {
+        group.stop(instance)?;
+    }
+    for instance in THREE {
+        let verified = group.site(instance).towline(&["log", "verify"])?.output()?;
+        let what = said(&verified);
+        require!(verified.status.success(), "{}: {what}", group.explained(NAMES[instance]));
+    }
+    Ok(())
+}
+
+fn gets_all_once(group: &Group, active: Instance) -> Try {
+    let got = group.site(active).towline(&["get", Q, "--all"])?.output()?;
+    let explained = || group.explained(&said(&got));
+    require!(got.status.success(), "{}", explained());
+    let found = numbers(&got.stdout)?;
+    require!(found == (0..COUNT).collect::<Vec<_>>(), "{found:?}: {}", explained());
+    for queue in [Q, DLQ] {
+        let left = group.site(active).queue_number(queue, "depth")?;
+        require!(left == 0, "{left} messages in {queue}: {}", explained());
+    }
+    require!(group.site(active).queue_number(Q, "damaged")? == 0, "none is counted as damaged");
+    Ok(())
+}
+
+#[test]
+fn a_damaged_batch_of_the_active_instance_is_fetched_from_another_one_and_the_client_gets_all()
+-> Try {
+    let group = written()?;
+    damage(&group, 0, &text(HIT))?;
+    gets_all_once(&group, 0)?;
+    require!(times_said(&group, 0, "TWL4221W") == 1, "{}", group.explained("told once"));
+    let given = times_said(&group, 1, "TWL4224I") + times_said(&group, 2, "TWL4224I");
+    require!(given == 1, "{}", group.explained("given once"));
+    let status = group.status(0)?;
+    require!(status["repaired_batches"] == 1, "{status}");
+    let shown = group.site(0).runs(&["status"], 0)?;
+    require!(shown.contains("1 batches from other instances"), "{shown}");
+    all_are_sound(group)
+}
+
+#[test]
+fn what_a_second_instance_has_damaged_too_is_fetched_from_the_third_by_both() -> Try {
+    let group = written()?;
+    for instance in [0, 1] {
+        damage(&group, instance, &text(HIT))?;
+    }
+    gets_all_once(&group, 0)?;
+    require!(group.status(0)?["repaired_batches"] == 1, "{}", group.explained("repaired"));
+    // That it was asked showed the second one its own damage.
+    let what = "the second instance repairs its log";
+    let repaired = || times_said(&group, 1, "TWL4221W") == 1;
+    let waited = wait::until_true(what, WHOLE_MAX, repaired);
+    waited.map_err(|error| group.explained(&error.to_string()))?;
+    all_are_sound(group)
+}
+
+#[test]
+fn what_all_instances_have_damaged_is_set_aside_once_and_counted() -> Try {
+    let group = written()?;
+    for instance in THREE {
+        damage(&group, instance, &text(HIT))?;
+    }
+    let got = group.site(0).towline(&["get", Q, "--all"])?.output()?;
+    let found = numbers(&got.stdout)?;
+    let others: Vec<usize> = (0..COUNT).filter(|number| *number != HIT).collect();
+    require!(found == others, "{found:?}: {}", group.explained(&said(&got)));
+    require!(group.site(0).queue_number(Q, "damaged")? == 1, "status counts it");
+    require!(group.site(0).queue_number(DLQ, "depth")? == 1, "the dead-letter queue has it");
+    for (id, times) in [("TWL2050E", 1), ("TWL4223W", 1), ("TWL4221W", 0)] {
+        let said = times_said(&group, 0, id);
+        require!(said == times, "{}", group.explained(&format!("{id}: {said}")));
+    }
+    require!(group.status(0)?["unrepaired_batches"] == 1, "{}", group.explained("status"));
+    Ok(())
+}
+
+/// Each kind of get comes to a damaged message of its own, while the process runs.
+#[test]
+fn browsers_selectors_correlation_ids_and_gets_without_settlement_get_what_was_damaged() -> Try {
+    let group = Group::formed()?;
+    let active = group.until_whole()?;
+    let kinds = [(1, "BROWSED"), (2, "CORRELATED"), (3, "SELECTED"), (4, "PRESETTLED")];
+    for (number, queue) in kinds {
+        let line = text(number) + "\n";
+        let put = ["put", queue, "--lines", "--correlation-id", "its-own"];
+        group.site(active).runs_with(&put, line.as_bytes(), 0)?;
+    }
+    let group = again(group)?;
+    for (number, _) in kinds {
+        damage(&group, 0, &text(number))?;
+    }
+    let site = group.site(0);
+    for (number, command) in [
+        (1, &["browse", "BROWSED"][..]),
+        (2, &["get", "CORRELATED", "--correlation-id", "its-own"]),
+        (3, &["get", "SELECTED", "--selector", "JMSCorrelationID = 'its-own'"]),
+    ] {
+        let output = site.towline(command)?.output()?;
+        let found = numbers(&output.stdout)?;
+        require!(found == [number], "{command:?}: {}", group.explained(&said(&output)));
+    }
+    let mut peer = Peer::begun(group.address(0))?;
+    let mut attach = attach_receiver(5, "PRESETTLED");
+    if let Value::Described(_, list) = &mut attach
+        && let Value::List(fields) = list.as_mut()
+        && let Some(settled) = fields.get_mut(3)
+    {
+        *settled = Value::Ubyte(1);
+    }
+    peer.send(&amqp(0, &attach, &[]))?;
+    peer.expect(code::ATTACH)?;
+    peer.send(&amqp(0, &credit_flow(5, 0, 1), &[]))?;
+    let got = peer.expect(code::TRANSFER)?;
+    let whole = got.payload.windows(4_012).any(|found| found == text(4).as_bytes());
+    require!(whole, "{}", group.explained("another message"));
+    require!(site.queue_number("PRESETTLED", "depth")? == 0, "it was settled as it was sent");
+    require!(times_said(&group, 0, "TWL4221W") == 4, "{}", group.explained("each is repaired"));
+    require!(site.queue_number(DLQ, "depth")? == 0, "none is set aside");
+    all_are_sound(group)
+}
