@@ -57,6 +57,8 @@ pub(crate) enum Command {
     },
     /// Take an image of a running queue manager now: a restart begins from it
     Image(Image),
+    /// Have a running queue manager read users, certificates and log level again, as SIGHUP does
+    Reload(Reload),
     /// Copy a queue manager, running or not, into a folder; or check such a copy
     Backup(Backup),
     /// Bring a queue manager back from a backup, into an empty data folder
@@ -124,6 +126,19 @@ pub(crate) struct Reach {
     pub(crate) key: Option<PathBuf>,
     /// How long an answer is waited for
     #[arg(long, value_name = "SECONDS", default_value_t = 30.0, value_parser = seconds)]
+    pub(crate) timeout: f64,
+    /// Answer in JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Reload {
+    /// Data folder of the queue manager, or of one instance of a group
+    #[arg(long, value_name = "DIR", default_value = "./data/QM1", env = "TOWLINE_DATA")]
+    pub(crate) data: PathBuf,
+    /// Give up after so many seconds
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     pub(crate) timeout: f64,
     /// Answer in JSON
     #[arg(long)]

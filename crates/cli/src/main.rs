@@ -23,6 +23,7 @@ mod process;
 mod progress;
 mod put;
 mod reach;
+mod reload;
 mod restore;
 mod run;
 mod show;
@@ -56,6 +57,7 @@ fn main() -> ExitCode {
         Command::Instance { command } => (command.is_json(), group::instance(&command)),
         Command::Group { command } => (false, group::run(&command)),
         Command::Image(arguments) => (arguments.reach.json, image::run(&arguments)),
+        Command::Reload(arguments) => (arguments.json, reload::run(&arguments)),
         Command::Backup(arguments) => (arguments.json, backup::run(&arguments)),
         Command::Restore(arguments) => (arguments.json, restore::run(&arguments)),
         Command::Log { command } => (command.is_json(), log::run(&command)),

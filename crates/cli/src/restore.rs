@@ -24,7 +24,7 @@ pub(crate) fn run(arguments: &Restore) -> Result<(), Failure> {
         bar.set_position(done);
     });
     bar.finish_and_clear();
-    let restored = restored.map_err(Failure::failed)?;
+    let (restored, name) = restored.map_err(Failure::failed)?;
     let at = restored.at.map(rfc3339);
     if arguments.json {
         return show::json(&json!({
@@ -33,12 +33,20 @@ pub(crate) fn run(arguments: &Restore) -> Result<(), Failure> {
             "time": at,
             "extents": restored.extents,
             "bytes": restored.bytes,
+            "queue_manager": name,
         }));
     }
     let at = at.map(|at| format!(", of {at}")).unwrap_or_default();
     let (end, bytes) = (restored.end, restored.bytes);
     show::line(&format!("restored up to {end}{at}: {bytes} bytes"))?;
-    show::line(&format!("Start it with: towline run NAME --data {}", data.display()))
+    let data = data.display();
+    match name {
+        Some(name) => show::line(&format!("Start it with: towline run {name} --data {data}")),
+        None => show::line(&format!(
+            "The backup does not say of which queue manager it is: the first start names it. Start \
+             it under its own name with: towline run NAME --data {data}"
+        )),
+    }
 }
 
 /// A time as RFC 3339 writes it, such as `2026-11-22T01:00:00Z` or with `+01:00` at the end.

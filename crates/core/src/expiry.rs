@@ -61,6 +61,15 @@ impl QueueManager {
         }
     }
 
+    /// The clock was set: what is counted from an earlier moment goes on as if it had always been so.
+    /// Stamps of messages and what expires at a time of day stay what they are.
+    pub fn clock_stepped(&mut self, by_us: i64) {
+        for unit in self.units.values_mut() {
+            unit.opened_at = unit.opened_at.moved(by_us);
+        }
+        self.scan.due = self.scan.due.map(|due| due.moved(by_us));
+    }
+
     /// After a page arrived: goes on with a scan that waited for it. At once, because a page may be
     /// gone again before the next tick.
     pub fn scan_on(&mut self, now: Time, outputs: &mut Outputs) {

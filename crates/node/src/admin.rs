@@ -36,7 +36,7 @@ impl Instance {
         journal: &dyn Journal,
         out: &mut Outbound,
     ) {
-        if matches!(kind, "image" | "backup") {
+        if matches!(kind, "image" | "backup" | "reload") {
             let ticket = ChoreTicket { connection, token };
             let (kind, text) = (kind.to_owned(), text.to_owned());
             out.chores.push(Chore { ticket, kind, text, owner });

@@ -103,12 +103,14 @@ impl Folders {
         let there = there.ok_or_else(|| format!("{}: there is no such path", to.display()))?;
         let rest = to.strip_prefix(there).unwrap_or(Path::new(""));
         let failed = |error: std::io::Error| format!("{}: {error}", there.display());
-        let real = there.canonicalize().map_err(failed)?.join(rest);
+        let there = there.canonicalize().map_err(failed)?;
         for folder in self.allowed.read().iter() {
             let Ok(folder) = folder.canonicalize() else { continue };
-            if real.starts_with(&folder) {
-                only_ours(&folder)?;
-                return Ok(real);
+            // What is not there yet is made with the rights of this process.
+            if there.starts_with(&folder) {
+                let below = there.ancestors().take_while(|part| part.starts_with(&folder));
+                below.into_iter().try_for_each(only_ours)?;
+                return Ok(there.join(rest));
             }
         }
         Err(format!(
@@ -128,8 +130,8 @@ fn only_ours(folder: &Path) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "{}: other users may write there; only a folder of the queue manager's user, with mode 755 \
-         or less, can be one of [backup] folders",
+        "{}: other users may write there; only folders of the queue manager's user, with mode 755 \
+         or less, can be or lie in [backup] folders",
         folder.display()
     ))
 }
@@ -171,7 +173,7 @@ pub(crate) fn running(
         full: request.full,
         keep_points: request.keep_images,
         queue_manager: Some(name.to_owned()),
-        now: door.clock().now(),
+        now: door.clock().wall(),
     };
     let extent_bytes = door.extent_bytes();
     let mut progress = |progress: Progress| {
@@ -219,7 +221,7 @@ pub fn back_up_at_rest(
     let choices = Choices {
         full: request.full,
         keep_points: request.keep_images,
-        queue_manager: None,
+        queue_manager: crate::name::noted(data).ok().flatten(),
         now: wall_clock(),
     };
     let rows = times::read(disk.as_ref())?;
@@ -254,7 +256,8 @@ fn log_folder_of(data: &Path) -> Result<PathBuf, BackupError> {
     crate::log_folder(data).ok().flatten().ok_or_else(nothing)
 }
 
-/// Restores a backup into a data folder, which must be empty.
+/// Restores a backup into a data folder, which must be empty. Notes there of which queue manager it is,
+/// and yields that name, when the backup knows it.
 ///
 /// # Errors
 /// [`BackupError`].
@@ -263,10 +266,18 @@ pub fn restore(
     data: &Path,
     upto: Upto,
     progress: &mut dyn FnMut(u64, u64),
-) -> Result<Restored, BackupError> {
+) -> Result<(Restored, Option<String>), BackupError> {
     let backup = Backup::look(from)?;
     let mut told = |now: Progress| progress(now.done, now.all);
-    towline_log::backup::restore_folder(&backup, data, upto, &mut told)
+    let restored = towline_log::backup::restore_folder(&backup, data, upto, &mut told)?;
+    let name = backup.manifest().and_then(|manifest| manifest.queue_manager.clone());
+    if let Some(name) = &name
+        && let Err(error) = crate::name::note(data, name)
+    {
+        // The first start names it.
+        tracing::warn!(%error, "the name of the queue manager is not noted in its folder");
+    }
+    Ok((restored, name))
 }
 
 /// The pages that an image refers to.
@@ -318,6 +329,17 @@ mod tests {
         }
         assert!(folders.judge(Path::new("backups/new")).is_err(), "not absolute");
         assert!(Folders::new(&[]).judge(&allowed).unwrap_err().contains("[backup] folders"));
+        // One below that others may write is a way out: they can put a link there at any time.
+        let theirs = allowed.join("there");
+        std::fs::set_permissions(&theirs, PermissionsExt::from_mode(0o777)).unwrap();
+        for to in ["there", "there/new", "there/new/deep"] {
+            let why = folders.judge(&allowed.join(to)).unwrap_err();
+            assert!(why.contains("other users may write there"), "{to}: {why}");
+        }
+        std::fs::create_dir(theirs.join("ours")).unwrap();
+        assert!(folders.judge(&theirs.join("ours")).is_err(), "the folder above is theirs");
+        std::fs::set_permissions(&theirs, PermissionsExt::from_mode(0o755)).unwrap();
+        folders.judge(&theirs.join("ours")).unwrap();
         std::fs::set_permissions(&allowed, PermissionsExt::from_mode(0o777)).unwrap();
         let why = folders.judge(&allowed.join("new")).unwrap_err();
         assert!(why.contains("other users may write there"), "{why}");

@@ -13,6 +13,7 @@ use crate::backup::{self, BackupRequest, Folders};
 use crate::door::Door;
 use crate::images::Images;
 use crate::logging::log;
+use crate::reload::Reload;
 
 /// Chores that may wait; each connection waits for the answer to its own.
 const CHORES_MAX: usize = 1_024;
@@ -41,17 +42,18 @@ pub(crate) fn start(
     name: &str,
     receiver: Receiver<Chore>,
     door: &Arc<Door>,
-    (images, folders): (&Arc<Images>, &Arc<Folders>),
+    (images, reload): (&Arc<Images>, &Arc<Reload>),
 ) -> std::io::Result<JoinHandle<()>> {
     let (name, door, images) = (name.to_owned(), Arc::clone(door), Arc::clone(images));
-    let folders = Arc::clone(folders);
+    let reload = Arc::clone(reload);
     std::thread::Builder::new().name("clerk".into()).spawn(move || {
         for chore in receiver {
             let json = match chore.kind.as_str() {
                 "image" => image(&door, &images),
+                "reload" => serde_json::to_string(&reload.now()).unwrap_or_default(),
                 "backup" => {
                     let (ticket, text) = (chore.ticket, chore.text);
-                    let restricted = (!chore.owner).then(|| Arc::clone(&folders));
+                    let restricted = (!chore.owner).then(|| Arc::clone(&reload.folders));
                     let (name, for_it) = (name.clone(), (Arc::clone(&door), Arc::clone(&images)));
                     // It takes long, and images are wanted meanwhile.
                     let started =

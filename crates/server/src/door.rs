@@ -146,7 +146,7 @@ impl Door {
 
     /// All that `towline status` shows.
     pub(crate) fn status(&self) -> towline_admin::status::Status {
-        let (now, journal) = (self.clock.now(), self.journal());
+        let (now, journal) = (self.clock.wall(), self.journal());
         self.look(|instance| instance.status(now, &journal))
     }
 
@@ -190,27 +190,35 @@ impl Door {
     /// Takes all of `requests`; the answers go to the outbox of `connection` (which is not woken:
     /// the caller looks into it next) and of others (which are).
     pub(crate) fn step(&self, now: Time, connection: ConnectionId, requests: &mut Vec<Request>) {
+        let now = self.clock.wall_at(now);
         self.step_instance(now, Some(connection), Input::Requests { connection, requests });
     }
 
     /// Whether time-driven work waits.
     pub(crate) fn tick_is_due(&self) -> bool {
-        self.look(|instance| instance.next_tick()) <= self.clock.now()
+        self.look(|instance| instance.next_tick()) <= self.clock.wall()
+    }
+
+    /// Looks whether the wall clock was set.
+    pub(crate) fn follow_clock(&self) {
+        if let Some(by_us) = self.clock.follow() {
+            self.step_instance(self.clock.wall(), None, Input::ClockStepped(by_us));
+        }
     }
 
     /// Time-driven work: expiry, ages of units of work.
     pub(crate) fn tick(&self) {
-        self.step_instance(self.clock.now(), None, Input::Tick);
+        self.step_instance(self.clock.wall(), None, Input::Tick);
     }
 
     /// A body that a selector waits for was read, or cannot be.
     pub(crate) fn content(&self, ticket: FetchTicket, content: Option<Payload>) {
-        self.step_instance(self.clock.now(), None, Input::Content { ticket, content });
+        self.step_instance(self.clock.wall(), None, Input::Content { ticket, content });
     }
 
     /// A page that was asked for was read.
     pub(crate) fn page(&self, request: PageRequest, content: &[u8]) {
-        self.step_instance(self.clock.now(), None, Input::Page { request, content });
+        self.step_instance(self.clock.wall(), None, Input::Page { request, content });
     }
 
     /// A page that was asked for cannot be read. When nothing depends on it any more its place may
@@ -221,7 +229,7 @@ impl Door {
             self.page_damaged(why);
         }
         let input = Input::Page { request, content: &[] };
-        let after = self.step_locked(&mut inner, self.clock.now(), None, input);
+        let after = self.step_locked(&mut inner, self.clock.wall(), None, input);
         drop(inner);
         self.finish(after);
         self.apply_durable();
@@ -229,7 +237,7 @@ impl Door {
 
     /// What an administrator asked for was done.
     pub(crate) fn chore_done(&self, ticket: ChoreTicket, json: String) {
-        self.step_instance(self.clock.now(), None, Input::ChoreDone { ticket, json });
+        self.step_instance(self.clock.wall(), None, Input::ChoreDone { ticket, json });
     }
 
     /// Asks for the first page of each queue, so that the first gets need not wait for them.
@@ -263,27 +271,27 @@ impl Door {
 
     /// Logs an old message again, with the content that was read.
     pub(crate) fn carry(&self, queue: QueueId, sequence: MessageSequence, content: Payload) {
-        self.step_instance(self.clock.now(), None, Input::Carry { queue, sequence, content });
+        self.step_instance(self.clock.wall(), None, Input::Carry { queue, sequence, content });
     }
 
     /// The log is nearly full, in percent.
     pub(crate) fn log_pressed(&self, percent: u64) {
-        self.step_instance(self.clock.now(), None, Input::LogPressed(percent));
+        self.step_instance(self.clock.wall(), None, Input::LogPressed(percent));
     }
 
     /// No new links and units of work from now on.
     pub(crate) fn quiesce(&self) {
-        self.step_instance(self.clock.now(), None, Input::Quiesce);
+        self.step_instance(self.clock.wall(), None, Input::Quiesce);
     }
 
     /// All connections are told to go.
     pub(crate) fn end(&self) {
-        self.step_instance(self.clock.now(), None, Input::End);
+        self.step_instance(self.clock.wall(), None, Input::End);
     }
 
     /// Defines what a new queue manager starts with, when it has no object at all.
     pub(crate) fn define_defaults(&self) {
-        let (now, journal) = (self.clock.now(), self.journal());
+        let (now, journal) = (self.clock.wall(), self.journal());
         self.with_inner(|Inner { instance, out, .. }| {
             crate::defaults::define(instance, now, &journal, out);
         });
@@ -316,7 +324,7 @@ impl Door {
         }
         let input = Input::Unreadable(Unreadable { queue, sequence, consumer, place, lasts });
         let mut inner = self.inner.lock();
-        let after = self.step_locked(&mut inner, self.clock.now(), None, input);
+        let after = self.step_locked(&mut inner, self.clock.wall(), None, input);
         let aside = inner.out.aside.take().unwrap_or(SetAside::Gone);
         drop(inner);
         self.finish(after);
@@ -345,7 +353,7 @@ impl Door {
             }
             let Some(mut inner) = self.inner.try_lock() else { return };
             self.durable_seen.fetch_max(upto, Ordering::SeqCst);
-            let now = self.clock.now();
+            let now = self.clock.wall();
             let mut after = self.step_locked(&mut inner, now, None, Input::Durable(Lsn(upto)));
             let said = self.space_said.swap(SPACE_HEARD, Ordering::SeqCst);
             if said != SPACE_HEARD {

@@ -32,6 +32,7 @@ const GLANCE_INTERVAL: Duration = Duration::from_millis(200);
 /// Steps the node as time passes, until dropped.
 pub(crate) async fn tick(door: Arc<Door>) {
     loop {
+        door.follow_clock();
         if door.tick_is_due() {
             door.tick();
         }
@@ -237,7 +238,7 @@ impl Complaint {
 fn note_time(door: &Door, images: &Images) {
     let durable = door.log().durable();
     // What was durable before the clock was read was durable then.
-    let now = door.clock().now();
+    let now = door.clock().wall();
     let noted = images.times().map_or(Ok(()), |times| times.note(now, durable));
     if let Err(error) = noted {
         tracing::debug!(%error, "a time is not written down");

@@ -83,7 +83,16 @@ fn variable<T>(
     name: &'static str,
     understand: impl FnOnce(&str) -> Result<T, String>,
 ) -> Result<Option<T>, BadVariable> {
-    let Some(value) = std::env::var_os(name) else { return Ok(None) };
+    understood(name, std::env::var_os(name), understand)
+}
+
+/// The same of a value. An empty one is none: files of services set variables to nothing.
+fn understood<T>(
+    name: &'static str,
+    value: Option<std::ffi::OsString>,
+    understand: impl FnOnce(&str) -> Result<T, String>,
+) -> Result<Option<T>, BadVariable> {
+    let Some(value) = value.filter(|value| !value.is_empty()) else { return Ok(None) };
     let value = value.to_string_lossy().into_owned();
     match understand(&value) {
         Ok(understood) => Ok(Some(understood)),
@@ -214,6 +223,16 @@ impl Seldom {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_empty_variable_is_as_if_it_were_not_set() {
+        for value in [None, Some("".into())] {
+            assert!(understood(LEVEL_VARIABLE, value.clone(), level).unwrap().is_none());
+            assert!(understood(FORMAT_VARIABLE, value, is_json).unwrap().is_none());
+        }
+        assert!(understood(LEVEL_VARIABLE, Some("inof".into()), level).is_err());
+        assert!(understood(LEVEL_VARIABLE, Some(" ".into()), level).is_err());
+    }
 
     #[test]
     fn a_level_that_is_not_known_is_refused_with_those_that_are() {

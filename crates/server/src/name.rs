@@ -42,7 +42,11 @@ pub(crate) fn note(data: &Path, name: &str) -> Result<(), StartError> {
     Ok(())
 }
 
-fn noted(data: &Path) -> Result<Option<String>, StartError> {
+/// The name that stands in a folder, if one does.
+///
+/// # Errors
+/// The folder cannot be read.
+pub(crate) fn noted(data: &Path) -> Result<Option<String>, StartError> {
     let path = data.join(FILE);
     match File::open(&path) {
         Ok(file) => {

@@ -1,5 +1,5 @@
 //! What can change while the queue manager runs: users and administrators, certificates of listeners,
-//! folders of backups, the log level. Read again on SIGHUP; certificates also when their files change.
+//! folders of backups, the log level. Read again on SIGHUP and for `towline reload`; certificates also when their files change.
 //!
 //! Not here: who asks for it; certificates between instances (`link::rotation`).
 //!
@@ -10,9 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use serde::Serialize;
 use towline_admin::catalogue::{
     LISTENER_CERTIFICATE_EXPIRED, LISTENER_CERTIFICATE_EXPIRES, LISTENER_CERTIFICATE_READ,
-    LISTENER_CERTIFICATE_UNREADABLE, RELOAD_FAILED, RELOAD_LATER, RELOADED,
+    LISTENER_CERTIFICATE_UNREADABLE, NO_USER_LEFT, RELOAD_FAILED, RELOAD_LATER, RELOADED,
 };
 
 use crate::backup::Folders;
@@ -26,6 +27,24 @@ use crate::users::Users;
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// Between two warnings that a certificate expires.
 const WARN_EVERY: Duration = Duration::from_secs(86_400);
+
+/// What came of reading everything again.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Reloaded {
+    /// What is in force from now on, and was not before.
+    changed: Vec<String>,
+    /// What an operator should know.
+    warnings: Vec<String>,
+    /// What cannot be used: there, what was read before stays in force.
+    failed: Vec<String>,
+}
+
+impl Reloaded {
+    fn failed(&mut self, why: String) {
+        log(&RELOAD_FAILED, &[&why]);
+        self.failed.push(why);
+    }
+}
 
 /// See the module. Shared by all that need what it has.
 pub(crate) struct Reload {
@@ -58,54 +77,59 @@ impl Reload {
     /// Reads everything again on another thread, and tells what changed.
     pub(crate) fn soon(self: &Arc<Self>) {
         let this = Arc::clone(self);
-        drop(tokio::task::spawn_blocking(move || this.now()));
+        drop(tokio::task::spawn_blocking(move || drop(this.now())));
     }
 
     /// Reads everything again, and tells what changed.
-    pub(crate) fn now(&self) {
-        let mut changed = self.configuration();
-        let failed = |why: String| log(&RELOAD_FAILED, &[&why]);
+    pub(crate) fn now(&self) -> Reloaded {
+        let mut done = Reloaded::default();
+        self.configuration(&mut done);
         let users = self.in_force.lock().users.clone();
+        let had_some = !self.users.is_empty();
         match self.users.reload(&users) {
-            Ok((count, true)) => changed.push(format!("users ({count})")),
+            Ok((count, true)) => {
+                done.changed.push(format!("users ({count})"));
+                if let (0, true, Some(file)) = (count, had_some, &users.file) {
+                    let text = NO_USER_LEFT.message(&[&file.display().to_string()]).to_string();
+                    log(&NO_USER_LEFT, &[&file.display().to_string()]);
+                    done.warnings.push(text);
+                }
+            }
             Ok((_, false)) => {}
-            Err(why) => failed(why),
+            Err(why) => done.failed(why),
         }
         for tls in self.listeners.lock().iter() {
             match tls.reload() {
-                Ok(true) => changed.push(format!(
+                Ok(true) => done.changed.push(format!(
                     "certificate of {}, valid until {}",
                     tls.address(),
                     tls.expires().1
                 )),
                 Ok(false) => {}
-                Err(why) => failed(why),
+                Err(why) => done.failed(format!("certificate of {}: {why}", tls.address())),
             }
         }
-        if changed.is_empty() {
-            changed.push("nothing has changed".into());
-        }
-        log(&RELOADED, &[&changed.join("; ")]);
+        let nothing = ["nothing has changed".to_owned()];
+        let told = if done.changed.is_empty() { &nothing } else { done.changed.as_slice() };
+        log(&RELOADED, &[&told.join("; ")]);
+        done
     }
 
-    /// Takes from the configuration file what can change now. What did.
-    fn configuration(&self) -> Vec<String> {
-        let mut changed = Vec::new();
-        let Some(file) = &self.file else { return changed };
+    /// Takes from the configuration file what can change now.
+    fn configuration(&self, done: &mut Reloaded) {
+        let Some(file) = &self.file else { return };
         let new = match Config::read(file) {
             Ok(new) => new,
-            Err(why) => {
-                log(&RELOAD_FAILED, &[&format!("{}: {why}", file.display())]);
-                return changed;
-            }
+            Err(why) => return done.failed(format!("{}: {why}", file.display())),
         };
         let mut now = self.in_force.lock();
         let later = later(&now, &new);
         if !later.is_empty() {
             log(&RELOAD_LATER, &[&later.join(", ")]);
+            done.warnings.push(RELOAD_LATER.message(&[&later.join(", ")]).to_string());
         }
         if now.users.administrators != new.users.administrators {
-            changed.push("administrators".into());
+            done.changed.push("administrators".into());
         }
         // Without a file at the start, listeners were opened for clients without a name.
         let file = now.users.file.as_ref().and(new.users.file.clone());
@@ -114,17 +138,16 @@ impl Reload {
         now.users = UsersConfig { file, administrators, ..now.users.clone() };
         if now.backup != new.backup {
             self.folders.set(&new.backup.folders);
-            changed.push("backup.folders".into());
+            done.changed.push("backup.folders".into());
         }
         now.backup = new.backup;
         if now.logging != new.logging {
             match set_level(new.logging.level.as_deref()) {
-                Ok(()) => changed.push("logging.level".into()),
-                Err(why) => log(&RELOAD_FAILED, &[&why]),
+                Ok(()) => done.changed.push("logging.level".into()),
+                Err(why) => done.failed(why),
             }
         }
         now.logging = new.logging;
-        changed
     }
 
     /// Looks once at the certificates of all listeners.

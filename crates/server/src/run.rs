@@ -124,7 +124,7 @@ pub fn run(args: &RunArgs) -> Result<(), RunError> {
     fetcher::start(fetches, Arc::clone(&door)).map_err(RunError::System)?;
     let pages = images.pages().clone();
     pager::start(page_requests, Arc::clone(&door), pages).map_err(RunError::System)?;
-    let files = (&images, &of_process.reload.folders);
+    let files = (&images, &of_process.reload);
     clerk::start(&args.name, chores, &door, files).map_err(RunError::System)?;
     door.define_defaults();
     let runtime = tokio::runtime::Builder::new_current_thread()

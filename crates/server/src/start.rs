@@ -163,7 +163,7 @@ impl Door {
         let (fetcher, fetches) = Fetcher::new();
         let (pager, page_requests) = Pager::new();
         let surroundings = Surroundings {
-            started_at: clock.started_at(),
+            clock: Some(clock),
             cache_bytes_max: config.log.cache_bytes,
             log_bytes_nearly_max: log_bytes_max(config).saturating_sub(2 * extent_bytes),
             restart,

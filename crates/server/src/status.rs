@@ -16,8 +16,8 @@ use crate::shared_folder::Lease;
 /// What the node is surrounded by.
 #[derive(Default)]
 pub(crate) struct Surroundings {
-    /// When the process started.
-    pub(crate) started_at: Time,
+    /// Tells how long the process runs.
+    pub(crate) clock: Option<crate::clock::Clock>,
     /// Bound of the log's cache of bodies.
     pub(crate) cache_bytes_max: u64,
     /// Bytes of the log beyond which its own limit, and not the disk, is what bounds it.
@@ -45,11 +45,13 @@ impl Surroundings {
     }
 
     pub(crate) fn status(&self, log: &Log, now: Time) -> Status {
+        let uptime = self.clock.map(|clock| clock.uptime()).unwrap_or_default();
         Status {
             version: crate::identity::build().to_owned(),
             pid: std::process::id(),
-            started_at: self.started_at.as_millis(),
-            uptime_s: now.since(self.started_at).as_secs(),
+            // By the clock as it is now.
+            started_at: (now - uptime).as_millis(),
+            uptime_s: uptime.as_secs(),
             listeners: self.listeners.get().cloned().unwrap_or_default(),
             log: log_status(log),
             restart: self.restart.clone(),

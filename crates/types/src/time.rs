@@ -3,8 +3,9 @@
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
-/// Microseconds since the Unix epoch, as the driver of a room sees it. Within one process it never
-/// goes back (the server adds monotonic time to the wall clock it read once at start).
+/// Microseconds since the Unix epoch, as the driver of a room sees it. What is given for time-outs (to
+/// connections, to a member of a group) never goes back; what is given for stamps is the time of day, and
+/// goes where somebody sets the clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(pub u64);
 
@@ -18,6 +19,12 @@ impl Time {
     #[must_use]
     pub const fn as_millis(self) -> u64 {
         self.0 / 1_000
+    }
+
+    /// So many microseconds later, or earlier; never stays never.
+    #[must_use]
+    pub const fn moved(self, by_us: i64) -> Time {
+        if self.0 == u64::MAX { self } else { Time(self.0.saturating_add_signed(by_us)) }
     }
 
     /// The time since `earlier`, zero when `earlier` is later.

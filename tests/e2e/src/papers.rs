@@ -7,6 +7,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -69,6 +70,21 @@ pub fn issue(folder: &Path, client_name: &str) -> Try<Papers> {
     let (other, _) = self::authority("Somebody else's authority")?;
     sign(&client, &other, &papers.stranger, &papers.stranger_key)?;
     Ok(papers)
+}
+
+/// Makes a server's certificate of its own authority that ends so many seconds after the epoch.
+///
+/// # Errors
+/// When a file cannot be written.
+pub fn server_until(folder: &Path, ends_at: Duration) -> Try<(PathBuf, PathBuf)> {
+    let (authority, _) = authority("Towline test authority")?;
+    let mut server =
+        paper(vec!["localhost".into()], "localhost", ExtendedKeyUsagePurpose::ServerAuth)?;
+    server.not_before = rcgen::date_time_ymd(1975, 1, 1);
+    server.not_after = rcgen::date_time_ymd(1970, 1, 1) + ends_at;
+    let (certificate, key) = (folder.join("until.pem"), folder.join("until-key.pem"));
+    sign(&server, &authority, &certificate, &key)?;
+    Ok((certificate, key))
 }
 
 /// Writes a users file for the daemon, readable by nobody else, with these names and passwords.

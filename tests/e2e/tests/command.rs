@@ -271,6 +271,25 @@ fn display_tells_connections_and_queue_status() -> Try {
 }
 
 #[test]
+fn stop_conn_ends_a_client_that_does_not_answer() -> Try {
+    let site = Site::closed()?;
+    let daemon = site.start()?;
+    let mut peer = towline_e2e::peer::Peer::begun(daemon.address())?;
+    peer.attach_sender(0, Q)?;
+    let shown = site.mqsc(&format!("DISPLAY QSTATUS({Q}) TYPE(HANDLE)"))?;
+    let number = shown.split_once("CONN(").and_then(|(_, rest)| rest.split_once(')'));
+    let Some((number, _)) = number else { fail!("no connection: {shown}") };
+    site.mqsc(&format!("STOP CONN({number})"))?;
+    // It neither reads nor writes nor closes from now on.
+    wait::until_true("the connection to be gone", Duration::from_secs(20), || {
+        site.mqsc(&format!("DISPLAY CONN({number})")).is_err()
+    })?;
+    site.runs(&["mqsc", "-c", &format!("DELETE QLOCAL({Q})")], OK)?;
+    drop(peer);
+    daemon.stop()
+}
+
+#[test]
 fn a_queue_tells_who_has_it_open_and_a_connection_can_be_stopped() -> Try {
     let site = Site::closed()?;
     let daemon = site.start()?;

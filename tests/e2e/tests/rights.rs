@@ -176,6 +176,33 @@ fn users_and_certificates_are_read_again_and_what_cannot_be_used_changes_nothing
     daemon.stop()
 }
 
+#[test]
+fn the_command_reload_tells_what_changed_and_fails_when_part_of_it_did() -> Try {
+    let mut site = Site::open()?;
+    let users = papers::users(site.scratch(), &[("alice", "one")])?;
+    site.config = format!(
+        "[[listener]]\naddress = \"127.0.0.1:0\"\n[users]\nfile = {users:?}\n[limits]\nio_threads = 1\n"
+    );
+    let daemon = site.start()?;
+    let same = site.runs(&["reload"], 0)?;
+    require!(same.contains("nothing has changed"), "{same}");
+    papers::users(site.scratch(), &[("alice", "one"), ("bob", "two")])?;
+    let read = site.runs(&["reload", "--json"], 0)?;
+    require!(read.contains("users (2)"), "{read}");
+    fs::write(&users, "bob:what\n")?;
+    let wrong = site.towline(&["reload"])?.output()?;
+    require!(wrong.status.code() == Some(1), "{}", said(&wrong));
+    require!(said(&wrong).contains("stays in force"), "{}", said(&wrong));
+    require!(site.log().contains("TWL1035E"), "in the log too");
+
+    fs::write(&users, "# nobody\n")?;
+    let emptied = site.runs(&["reload"], 0)?;
+    require!(emptied.contains("TWL1051W: No user is left in"), "{emptied}");
+    require!(site.log().contains("TWL1051W"), "in the log too");
+    site.mqsc("DISPLAY QMGR")?;
+    daemon.stop()
+}
+
 /// Whether a client logs in and puts.
 fn puts(site: &Site, daemon: &Daemon, login: (&str, &str), authority: &Path) -> Try<bool> {
     let host = daemon.address().replace("127.0.0.1", "localhost");

@@ -1,11 +1,14 @@
 //! `towline run`: configuration, one process for each data folder, quiescing, and a quick start.
 
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use towline_e2e::daemon::{Site, said};
+use towline_e2e::extent::copy_folder;
+use towline_e2e::papers;
 use towline_e2e::peer::Peer;
 use towline_e2e::wire::{Value, amqp, code, described, message};
-use towline_e2e::{Try, fail, require, wait};
+use towline_e2e::{Try, fail, place, require, wait};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -213,4 +216,78 @@ fn folder_bytes(folder: &std::path::Path) -> Try<u64> {
         sum += entry?.metadata()?.len();
     }
     Ok(sum)
+}
+
+#[test]
+fn a_listener_certificate_that_expires_soon_or_has_expired_is_warned_of_at_the_start() -> Try {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
+    let days = |count: u64| Duration::from_secs(count * 86_400);
+    for (ends_at, id) in
+        [(now + days(5), "TWL3020W"), (now - days(5), "TWL3021E"), (now + days(900), "")]
+    {
+        let mut site = Site::open()?;
+        let (certificate, key) = papers::server_until(site.scratch(), ends_at)?;
+        let users = papers::users(site.scratch(), &[("alice", "one")])?;
+        site.config = format!(
+            "[[listener]]\naddress = \"127.0.0.1:0\"\ncertificate = {certificate:?}\n\
+             private_key = {key:?}\n[users]\nfile = {users:?}\n"
+        );
+        let daemon = site.start()?;
+        let log = site.log();
+        if id.is_empty() {
+            require!(!log.contains("TWL3020W") && !log.contains("TWL3021E"), "warned: {log}");
+        } else {
+            require!(log.contains(id), "no {id}: {log}");
+        }
+        daemon.stop()?;
+    }
+    Ok(())
+}
+
+#[test]
+fn towline_data_names_the_folder_of_run_and_an_option_counts_more() -> Try {
+    let site = Site::closed()?;
+    let other = site.scratch().join("other");
+    for (named, by_option) in [(&site.data, None), (&site.scratch().join("nowhere"), Some(&other))]
+    {
+        let mut command = Command::new(place::towline()?);
+        command.args(["run", "--listen", "127.0.0.1:0"]).env("TOWLINE_DATA", named);
+        if let Some(folder) = by_option {
+            command.arg("--data").arg(folder);
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = command.current_dir(site.scratch()).spawn()?;
+        let folder = by_option.unwrap_or(named);
+        let began =
+            wait::until_true("the data folder", LIMIT, || folder.join("towline.sock").exists());
+        child.kill()?;
+        child.wait()?;
+        began?;
+        require!(by_option.is_none() || !named.exists(), "TOWLINE_DATA was used all the same");
+    }
+    require!(!site.scratch().join("data/QM1").exists(), "the default folder was used");
+    Ok(())
+}
+
+#[test]
+fn a_copied_data_folder_runs_beside_the_original_and_harms_nothing() -> Try {
+    const Q: &str = "DEV.QUEUE.1";
+    let (site, mut copy) = (Site::closed()?, Site::closed()?);
+    let daemon = site.start()?;
+    site.runs(&["put", Q, "before"], 0)?;
+    daemon.stop()?;
+    copy_folder(&site.data, &copy.data)?;
+    let (daemon, of_copy) = (site.start()?, copy.start()?);
+    require!(daemon.pid() != of_copy.pid() && daemon.address() != of_copy.address(), "one process");
+    copy.runs(&["put", Q, "only in the copy"], 0)?;
+    site.runs(&["put", Q, "only in the original"], 0)?;
+    let texts = |site: &Site| site.runs(&["get", Q, "--all"], 0);
+    let (mine, theirs) = (texts(&site)?, texts(&copy)?);
+    require!(mine.lines().eq(["before", "only in the original"]), "{mine}");
+    require!(theirs.lines().eq(["before", "only in the copy"]), "{theirs}");
+    of_copy.stop()?;
+    // Under another name it is refused: it is a queue manager of that name that was copied.
+    copy.name = "OTHER".into();
+    require!(said(&copy.start_refused()?).contains("TWL1033E"), "another name");
+    daemon.stop()
 }

@@ -70,7 +70,8 @@ pub const VERBS: &[VerbEntry] = &[
         verb: Verb::Stop,
         name: "STOP",
         synonyms: &[],
-        doc: "Closes a connection: CONN(number) as DISPLAY CONN shows it. Its open units of work are \
+        doc: "Closes a connection: CONN(number) as DISPLAY CONN shows it. A client that does not answer \
+              the close has 5 seconds, then its socket is closed. Its open units of work are \
               rolled back, and what it did not settle goes back to the queues.",
     },
     VerbEntry {

@@ -74,14 +74,23 @@ entries! {
          folder with --data. To rename it on purpose, remove the file 'name' in the data folder while \
          it does not run.";
     RELOADED = "TWL1034I" "Read again: {changed}.",
-        "SIGHUP was received. Users, administrators, certificates of listeners, \
+        "SIGHUP was received, or `towline reload`. Users, administrators, certificates of listeners, \
          backup.folders and logging.level count from now on, for connections that begin.";
     RELOAD_FAILED = "TWL1035E" "What was read before stays in force: {reason}.",
-        "A file that was to be read again cannot be used. Correct it and send SIGHUP once more.";
+        "A file that was to be read again cannot be used. Correct it, and send SIGHUP or run \
+         `towline reload` once more.";
     RELOAD_LATER = "TWL1036W" "The configuration file has other values in {tables}: they count after a \
                                restart.",
         "Only [users] file and administrators, [backup] and [logging] can change while the queue \
          manager runs.";
+    CLOCK_STEPPED = "TWL1050W" "The clock of the machine was set by {seconds} s: {direction}.",
+        "Stamps, and what expires, follow it at once: set forward it may have let messages expire, set back \
+         it keeps them longer. Time-outs, ages of units of work and elections do not see it. Look \
+         after the time service of the machine.";
+    NO_USER_LEFT = "TWL1051W" "No user is left in {file}: no client can log in with a password.",
+        "The file was read again and has none, and it had some before. Connections that stand go on. The \
+         local socket in the data folder still lets the administrator in: put the users back \
+         ('towline user') and reload.";
     STANDING_BY = "TWL1060I" "Queue manager '{name}' stands by: {holder} is active.",
         "Several processes share the data folder. This one waits, with its listeners closed, until the \
          active one ends, is killed, or is not heard of for longer than its lease.";

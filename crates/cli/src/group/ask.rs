@@ -22,6 +22,7 @@ pub(crate) const SOCKET: &str = "towline-group.sock";
 pub(crate) const STATUS: &str = "status";
 pub(crate) const SWITCH: &str = "switch";
 pub(crate) const STOP: &str = "stop";
+pub(crate) const RELOAD: &str = "reload";
 pub(crate) const RESTART: &str = "restart";
 
 /// A status of a hundred thousand queues has about 30 MB.

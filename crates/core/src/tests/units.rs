@@ -208,6 +208,27 @@ fn a_unit_that_is_too_old_is_rolled_back_and_says_so_once() {
 }
 
 #[test]
+fn the_age_of_a_unit_does_not_change_when_the_clock_is_set() {
+    let hour = 3_600_000_000;
+    for by_us in [hour, -hour] {
+        let limits = Limits { unit_age_max: Duration::from_secs(5), ..Limits::default() };
+        let (mut rig, _, _) = two_queues(limits);
+        rig.now = rig.now + Duration::from_secs(7_200);
+        rig.tick();
+        rig.declare();
+        rig.now = (rig.now + Duration::from_secs(4)).moved(by_us);
+        rig.core.clock_stepped(by_us);
+        rig.tick();
+        assert_eq!(rig.core.open_units(), 1, "it is four seconds old, {by_us}");
+        assert_eq!(rig.core.next_tick(), rig.now + Duration::from_secs(1));
+        rig.now = rig.now + Duration::from_secs(1);
+        rig.tick();
+        assert_eq!(rig.core.open_units(), 0, "it is five seconds old, {by_us}");
+        rig.core.audit();
+    }
+}
+
+#[test]
 fn a_connection_that_ends_rolls_its_units_back() {
     for lost in [false, true] {
         let (mut rig, q, _) = two_queues(Limits::default());

@@ -59,7 +59,8 @@ impl Front {
         }
         let ttl_ms = delivery
             .expires_at
-            .map(|at| u32::try_from(at.since(now).as_millis()).unwrap_or(u32::MAX));
+            .map(|at| at.since(now.moved(self.ahead_us)))
+            .map(|left| u32::try_from(left.as_millis()).unwrap_or(u32::MAX));
         let header = AmqpHeader {
             durable: Some(delivery.persistent),
             priority: Some(delivery.priority),

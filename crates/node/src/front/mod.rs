@@ -90,6 +90,8 @@ pub struct Front {
     supplies_waiting: VecDeque<LinkId>,
     /// Header sections are cut from here, many to one allocation.
     prefixes: BytesMut,
+    /// See [`Front::set_ahead`].
+    ahead_us: i64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,7 +153,14 @@ impl Front {
             admin_correlations: HashMap::new(),
             supplies_waiting: VecDeque::new(),
             prefixes: BytesMut::new(),
+            ahead_us: 0,
         }
+    }
+
+    /// By how many microseconds the time of day is ahead of the time that is given here: it counts for
+    /// what expires.
+    pub fn set_ahead(&mut self, ahead_us: i64) {
+        self.ahead_us = ahead_us;
     }
 
     /// One that cannot be served: it logs in as everywhere, and is given the reason and closed then, with a

@@ -60,7 +60,8 @@ impl Front {
         refused.unit = unit;
         let bytes = transfer.payload.len();
         let (payload, format) = (&transfer.payload, transfer.message_format);
-        let parsed = message::from_payload(now, payload, format, producer.is_none());
+        let parsed =
+            message::from_payload(now.moved(self.ahead_us), payload, format, producer.is_none());
         let (message, to) = match parsed {
             Ok(parsed) => parsed,
             Err(error) => return self.refuse_message(refused, error, requests),

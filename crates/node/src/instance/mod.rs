@@ -80,6 +80,8 @@ pub enum Input<'a> {
         /// The answer, JSON.
         json: String,
     },
+    /// The clock of the instance was set, by so many microseconds: the next `now` is after that.
+    ClockStepped(i64),
     /// The log is nearly full, in percent: the unit of work that holds its oldest place must go.
     LogPressed(u64),
     /// The queue manager ends: no new units of work, no new links.
@@ -301,6 +303,7 @@ impl Instance {
                 self.retry_stalled(journal);
                 self.rules.refuse_puts(full.then_some(towline_core::Refusal::LogFull));
             }
+            Input::ClockStepped(by_us) => self.rules.clock_stepped(by_us),
             Input::LogPressed(percent) => self.end_oldest_unit(now, percent, journal, out),
             Input::Quiesce => self.quiescing = true,
             Input::End => {

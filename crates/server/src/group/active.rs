@@ -11,12 +11,12 @@ use towline_types::BatchPlace;
 use super::driver::Driver;
 use super::missing;
 use super::start::Opened;
-use crate::backup::Folders;
 use crate::config::Config;
 use crate::door::{Door, GroupView};
 use crate::link::relay::Here;
 use crate::logging::log as say;
 use crate::net::{Accepted, Away, IoThreads};
+use crate::reload::Reload;
 use crate::start::Made;
 use crate::{clerk, fetcher, pager};
 
@@ -66,7 +66,7 @@ pub(crate) fn open_door(
     (name, config): (&str, &Config),
     opened: &Opened,
     (restart, tail): (Restart, BatchPlace),
-    (serving, folders): (&Serving, &Arc<Folders>),
+    (serving, reload): (&Serving, &Arc<Reload>),
     (listeners, group): (Vec<String>, Arc<dyn GroupView>),
 ) -> std::io::Result<Arc<Door>> {
     let began = Instant::now();
@@ -82,7 +82,7 @@ pub(crate) fn open_door(
     door.set_repairs(Arc::clone(driver.repairs()));
     fetcher::start(fetches, Arc::clone(&door))?;
     pager::start(page_requests, Arc::clone(&door), opened.pages.clone())?;
-    clerk::start(name, chores, &door, (&opened.images, folders))?;
+    clerk::start(name, chores, &door, (&opened.images, reload))?;
     let threads = IoThreads::start(crate::run::io_threads(config), &door)?;
     assert!(serving.threads.set(threads).is_ok(), "an instance becomes active once");
     driver.set_door(Arc::clone(&door));

@@ -26,7 +26,6 @@ use super::{
     switch,
 };
 use crate::attempts::Attempts;
-use crate::backup::Folders;
 use crate::clock::Clock;
 use crate::config::{Config, GroupConfig};
 use crate::door::{Door, GroupView};
@@ -180,13 +179,14 @@ async fn serve(
     sockets.close_others();
     let mut tasks = watches(args, group, driver);
     let view = entrance.view.clone();
-    let answering = GroupSocket { driver: Arc::clone(driver), view, events: asks };
+    let (of_driver, of_reload) = (Arc::clone(driver), Arc::clone(reload));
+    let answering = GroupSocket { driver: of_driver, view, reload: of_reload, events: asks };
     answering.start(&args.data).map_err(RunError::System)?;
     // Not before: who asks this folder how its instance is must not be led to the active one.
     listeners.bind_local(args, config)?;
     let mut accepting = listeners.accept(&entrance);
     tasks.spawn(reload::watch(Arc::clone(reload)));
-    let about = (&entrance, &reload.folders, names.clone());
+    let about = (&entrance, reload, names.clone());
     start_threads(args, (config, group), opened, about, events.clone())?;
     say(&GROUP_REPLICA, &[&group.instance, &args.name]);
     await_group(args, group, again::ready_was_told());
@@ -468,7 +468,7 @@ fn start_threads(
     args: &RunArgs,
     (config, group): (&Config, &GroupConfig),
     opened: &Arc<Opened>,
-    (entrance, folders, urls): (&Entrance, &Arc<Folders>, Vec<String>),
+    (entrance, reload, urls): (&Entrance, &Arc<Reload>, Vec<String>),
     events: UnboundedSender<Event>,
 ) -> Result<(), RunError> {
     let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
@@ -488,14 +488,14 @@ fn start_threads(
     spawn("group-house", Box::new(move || house.replica.keep_house(&house.images, policy)))?;
     let (opened, serving) = (Arc::clone(opened), Arc::clone(&entrance.serving));
     let view: Arc<dyn GroupView> = entrance.view.clone();
-    let (name, config, folders) = (args.name.clone(), config.clone(), Arc::clone(folders));
+    let (name, config, reload) = (args.name.clone(), config.clone(), Arc::clone(reload));
     spawn(
         "group-apply",
         Box::new(move || {
             let Some((restart, tail)) = opened.replica.apply() else { return };
             let about = (urls, view);
             let (of, back) = ((name.as_str(), &config), (restart, tail));
-            let event = match active::open_door(of, &opened, back, (&serving, &folders), about) {
+            let event = match active::open_door(of, &opened, back, (&serving, &reload), about) {
                 Ok(door) => Event::Active(door),
                 Err(error) => Event::Failed(error),
             };

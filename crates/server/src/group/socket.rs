@@ -18,6 +18,7 @@ use super::driver::Driver;
 use super::switch;
 use crate::door::GroupView;
 use crate::link::Peer;
+use crate::reload::Reload;
 use crate::run::LocalEvent;
 
 const NAME: &str = "towline-group.sock";
@@ -41,12 +42,14 @@ enum Ask {
         force: bool,
     },
     Restart,
+    Reload,
 }
 
 /// Answers on the socket, until the process ends.
 pub(crate) struct GroupSocket {
     pub(crate) driver: Arc<Driver>,
     pub(crate) view: Arc<dyn GroupView>,
+    pub(crate) reload: Arc<Reload>,
     pub(crate) events: UnboundedSender<LocalEvent>,
 }
 
@@ -127,6 +130,7 @@ impl GroupSocket {
                 Some(why) if !force => refused(why),
                 _ => (json!({ "ok": {} }), Some(LocalEvent::Stop)),
             },
+            Ok(Ask::Reload) => (json!({ "ok": self.reload.now() }), None),
             Ok(Ask::Restart) => (json!({ "ok": {} }), Some(LocalEvent::Restart)),
         }
     }

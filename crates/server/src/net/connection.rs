@@ -164,6 +164,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<End> {
+        self.front.set_ahead(self.clock.ahead_us());
         for _ in 0..ROUNDS_MAX {
             let now = self.clock.now();
             if self.gate.is_some() && self.place.poll_gives_way(context) {
