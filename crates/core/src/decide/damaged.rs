@@ -116,7 +116,8 @@ impl QueueManager {
         let live = queue.iter().filter(|(_, entry)| entry.state != State::Gone);
         let damaged = live.filter(|(lane, entry)| {
             let sequence = entry.sequence;
-            known(local.id, MessageSequence(sequence)) || (entry.extra && is_note(*lane, sequence))
+            known(local.id, MessageSequence(sequence))
+                || (entry.marks.has_extra() && is_note(*lane, sequence))
         });
         damaged.count() as u64
     }
