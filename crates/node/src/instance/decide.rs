@@ -108,15 +108,20 @@ impl Instance {
                 self.administer(now, who, (&kind, &text), journal, out);
             }
             Request::Connected { container, user, address, sole } => {
-                let entered = self.containers.enter(&container, sole);
-                if entered {
-                    let connected = Connected { container, user, address };
-                    self.connections.insert(connection, connected);
-                }
+                let entered = self.enter(caller, Connected { container, user, address }, sole);
                 self.answer(caller, Response::Connected { entered }, out);
             }
             Request::Disconnect { lost } => self.disconnect(caller, lost, out),
         }
+    }
+
+    /// Whether its container id lets the connection in (see `containers`); then it is known.
+    fn enter(&mut self, caller: &Caller<'_>, connected: Connected, sole: bool) -> bool {
+        let entered = self.containers.enter(&connected.container, sole);
+        if entered {
+            self.connections.insert(caller.connection, connected);
+        }
+        entered
     }
 
     fn put(
