@@ -487,4 +487,4 @@ mod running;
 mod tests;
 
 pub use running::{Mended, NotMended};
-pub(crate) use running::{batch_over, mend_batch};
+pub(crate) use running::{batch_over, damaged_parts, mend_batch};

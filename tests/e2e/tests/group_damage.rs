@@ -266,3 +266,19 @@ fn one_that_lags_is_sent_what_the_active_one_had_damaged() -> Try {
     require!(times_said(&group, away, "TWL4213I") == 0, "{}", group.explained("no copy"));
     all_are_sound(group)
 }
+
+/// What is copied to an instance that lost its disk is damaged, and nothing had read it.
+#[test]
+fn a_copy_of_a_damaged_log_is_refused_and_the_next_one_is_of_the_repaired_log() -> Try {
+    let mut group = written()?;
+    let lost = 1;
+    damage(&group, 0, &text(HIT))?;
+    group.kill(lost)?;
+    group.lose_disk(lost)?;
+    group.start(lost)?;
+    group.until_whole()?;
+    require!(times_said(&group, 0, "TWL4221W") == 1, "{}", group.explained("it is repaired"));
+    require!(times_said(&group, lost, "TWL4213I") == 1, "{}", group.explained("a copy came"));
+    gets_all_once(&group, group.until_whole()?)?;
+    all_are_sound(group)
+}

@@ -162,6 +162,25 @@ pub(super) fn read_batches(
     }
 }
 
+/// Looks over all of the log that is there, and repairs what is damaged in it: whom it was copied to
+/// found that it is. Blocks, and reads all of it.
+pub(super) fn look_over(driver: &Driver) {
+    loop {
+        match driver.log().damaged_parts() {
+            Ok(parts) => {
+                // Behind what was repaired there may be more.
+                if parts.is_empty() || !driver.repairs().wait_for(parts) {
+                    return;
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the log cannot be looked over");
+                return;
+            }
+        }
+    }
+}
+
 fn part(place: &BatchPlace) -> Option<BodyLocation> {
     let bytes = u32::try_from(place.end.0.checked_sub(place.lsn.0)?).ok()?;
     Some(BodyLocation { lsn: place.lsn, bytes })
