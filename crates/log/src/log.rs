@@ -196,6 +196,16 @@ impl Log {
         mend::mend_batch(self.shared(), part, came)
     }
 
+    /// Parts of the log that are damaged, for [`Log::batch_over`] and [`Log::mend_batch`]: of each
+    /// stretch of damage the first batch, a thousand of them at most; some that are not damaged may be
+    /// among them. Reads all of the log that is durable now. Blocks.
+    ///
+    /// # Errors
+    /// [`LogError::Io`]: the folder cannot be read.
+    pub fn damaged_parts(&self) -> Result<Vec<BodyLocation>, LogError> {
+        mend::damaged_parts(self.shared())
+    }
+
     /// Bytes appended and not yet durable: the signal for back-pressure. Reads one atomic.
     #[must_use]
     pub fn unsynced_bytes(&self) -> u64 {

@@ -11,7 +11,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use towline_types::Lsn;
+use bytes::Bytes;
+use towline_types::{BodyLocation, Lsn};
 
 use crate::backup::{Backup, BackupError};
 use crate::block::Aligned;
@@ -89,8 +90,9 @@ pub fn mend(
     from.check(source.as_ref(), ..)?;
     let identity = from.identity();
     let mut report = MendReport::default();
-    let mut mender = Mender { target, from: &from, identity, report: &mut report };
-    mender.extents(wanted)?;
+    let mut take = |place| whole_of(&from, place);
+    let mut mender = Mender { target, take: &mut take, identity, report: &mut report };
+    mender.extents(&from, wanted)?;
     let folder = Folder::list(target.as_ref())?;
     let Some(mut files) = Files::of(target, &folder)? else { return Ok(report) };
     match files.check(target.as_ref(), ..) {
@@ -106,13 +108,80 @@ pub fn mend(
     if files.identity() != identity {
         return Err(LogError::OtherLog { file: extent_name(from.first()) });
     }
-    mender.batches(&files, folder.images.last().copied(), progress)?;
+    mender.batches((&files, files.first()), folder.images.last().copied(), progress)?;
     Ok(report)
 }
 
+/// Mends batches from extent `first` on of the log in `folder`, which no process uses, with what
+/// `ask` yields: other instances' answers to [`crate::Log::batch_over`] for a part of the log, which
+/// lies where a batch begins. Extents that are gone, and headers of extents, stay as they are.
+///
+/// # Errors
+/// As [`mend_from_log`].
+pub fn mend_by_asking(
+    folder: &Path,
+    first: u64,
+    ask: &mut dyn FnMut(BodyLocation) -> Option<Bytes>,
+) -> Result<MendReport, LogError> {
+    let target: Arc<dyn Disk> = Arc::new(LinuxDisk::open(folder)?);
+    mend_asked(&target, first, ask)
+}
+
+/// [`mend_by_asking`] of any disk.
+fn mend_asked(
+    target: &Arc<dyn Disk>,
+    first: u64,
+    ask: &mut dyn FnMut(BodyLocation) -> Option<Bytes>,
+) -> Result<MendReport, LogError> {
+    let mut report = MendReport::default();
+    let folder = Folder::list(target.as_ref())?;
+    let Some(mut files) = Files::of(target, &folder)? else { return Ok(report) };
+    let first = first.max(files.first());
+    files.check(target.as_ref(), first..)?;
+    let identity = files.identity();
+    let mut take = |place| asked(identity, place, ask);
+    let mut mender = Mender { target, take: &mut take, identity, report: &mut report };
+    mender.batches((&files, first), folder.images.last().copied(), &mut |_, _| {})?;
+    Ok(report)
+}
+
+/// The whole batch that another instance says to have at a place.
+fn asked(
+    identity: Identity,
+    place: Place,
+    ask: &mut dyn FnMut(BodyLocation) -> Option<Bytes>,
+) -> Option<Taken> {
+    let lsn = Lsn(place.sequence * identity.extent_bytes + place.offset);
+    // A batch is as long as its header at least.
+    let bytes = u32::try_from(BATCH_HEADER_BYTES).ok()?;
+    let came = ask(BodyLocation { lsn, bytes })?;
+    let header = BatchHeader::decode(&came)?;
+    let payload = came.get(BATCH_HEADER_BYTES..)?;
+    let is_whole = header.lsn == lsn
+        && header.batch_bytes() == came.len() as u64
+        && header.batch_bytes() <= identity.extent_bytes.checked_sub(place.offset)?
+        && header.sum(payload_sum(identity.log_id, payload)) == header.checksum;
+    is_whole.then(|| (header, payload.to_vec()))
+}
+
+/// The whole batch that another log has at a place.
+fn whole_of(from: &Files, place: Place) -> Option<Taken> {
+    let Identity { log_id, extent_bytes } = from.identity();
+    let lsn = Lsn(place.sequence * extent_bytes + place.offset);
+    let file = from.file(place.sequence).ok()?;
+    let (header, payload) = read(file.as_ref(), place, extent_bytes)?;
+    let is_whole =
+        header.lsn == lsn && header.sum(payload_sum(log_id, &payload)) == header.checksum;
+    is_whole.then_some((header, payload))
+}
+
+/// Header and payload of a batch.
+type Taken = (BatchHeader, Vec<u8>);
+
 struct Mender<'a> {
     target: &'a Arc<dyn Disk>,
-    from: &'a Files,
+    /// The whole batch that the source has at a place.
+    take: &'a mut dyn FnMut(Place) -> Option<Taken>,
     identity: Identity,
     report: &'a mut MendReport,
 }
@@ -126,7 +195,7 @@ struct Proven {
 
 impl Mender<'_> {
     /// Brings back extents that are gone, and headers of extents that are damaged.
-    fn extents(&mut self, wanted: &[u64]) -> Result<(), LogError> {
+    fn extents(&mut self, from: &Files, wanted: &[u64]) -> Result<(), LogError> {
         let folder = Folder::list(self.target.as_ref())?;
         let (Some(&first), Some(&last)) = (folder.extents.first(), folder.extents.last()) else {
             return Ok(());
@@ -147,17 +216,17 @@ impl Mender<'_> {
             let found = Finding { file, extent: sequence, offset: 0, lsn, what };
             let done = match what {
                 Damage::ExtentHeader => self.write_header(sequence),
-                _ if self.from.length(sequence) != Some(self.identity.extent_bytes) => {
+                _ if from.length(sequence) != Some(self.identity.extent_bytes) => {
                     self.report.left.push((found, "the source does not have it whole"));
                     continue;
                 }
-                _ if !self.continues(sequence) => {
+                _ if !self.continues(from, sequence) => {
                     let why = "its batches do not continue those before it; a backup of this \
                                instance has the right ones";
                     self.report.left.push((found, why));
                     continue;
                 }
-                _ => self.copy_extent(sequence),
+                _ => self.copy_extent(from, sequence),
             };
             done.map_err(|e| LogError::io("bring an extent back", &extent_name(sequence), e))?;
             self.report.mended.push(found);
@@ -191,17 +260,17 @@ impl Mender<'_> {
 
     /// Whether the source's extent goes between its neighbours here. Where those are missing too, the
     /// source has what lies between: each batch names the one before it.
-    fn continues(&self, sequence: u64) -> bool {
-        let Some((first, mut last)) = self.ends_there(sequence) else { return false };
+    fn continues(&self, from: &Files, sequence: u64) -> bool {
+        let Some((first, mut last)) = self.ends_there(from, sequence) else { return false };
         let before = sequence.checked_sub(1).and_then(|before| self.ends_here(before));
         if before.is_some_and(|(_, before)| before.checksum != first.previous) {
             return false;
         }
-        for next in sequence + 1..=self.from.last() {
+        for next in sequence + 1..=from.last() {
             if let Some((behind, _)) = self.ends_here(next) {
                 return behind.previous == last.checksum;
             }
-            match self.ends_there(next) {
+            match self.ends_there(from, next) {
                 Some((behind, end)) if behind.previous == last.checksum => last = end,
                 Some(_) | None => return false,
             }
@@ -215,8 +284,8 @@ impl Mender<'_> {
     }
 
     /// The same in the source.
-    fn ends_there(&self, sequence: u64) -> Option<(BatchHeader, BatchHeader)> {
-        self.ends(self.from.file(sequence).ok()?.as_ref(), sequence)
+    fn ends_there(&self, from: &Files, sequence: u64) -> Option<(BatchHeader, BatchHeader)> {
+        self.ends(from.file(sequence).ok()?.as_ref(), sequence)
     }
 
     /// The first and the last whole batch of an extent.
@@ -239,8 +308,8 @@ impl Mender<'_> {
     }
 
     /// Copies an extent as it is.
-    fn copy_extent(&mut self, sequence: u64) -> std::io::Result<()> {
-        let from = self.from.file(sequence)?;
+    fn copy_extent(&mut self, from: &Files, sequence: u64) -> std::io::Result<()> {
+        let from = from.file(sequence)?;
         let file = self.target.create(NEW_NAME)?;
         let mut at = 0;
         while at < self.identity.extent_bytes {
@@ -256,15 +325,15 @@ impl Mender<'_> {
         self.target.sync_names()
     }
 
-    /// Goes over all batches, and mends what is damaged before the tail.
+    /// Goes over the batches from extent `first` on, and mends what is damaged before the tail.
     fn batches(
         &mut self,
-        files: &Files,
+        (files, first): (&Files, u64),
         image: Option<Lsn>,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(), LogError> {
         let all = (files.last() + 1 - files.first()) * self.identity.extent_bytes;
-        let mut scan = Scan::new(files, files.first());
+        let mut scan = Scan::new(files, first);
         loop {
             while let Ok(Some(header)) = scan.next() {
                 let first = files.first() * self.identity.extent_bytes;
@@ -306,7 +375,7 @@ impl Mender<'_> {
                 place = Place { sequence: place.sequence + 1, offset: BLOCK_BYTES as u64 };
                 continue;
             }
-            let Some(there) = self.take(place) else {
+            let Some(there) = (self.take)(place) else {
                 let behind = Place { sequence: place.sequence + 1, offset: BLOCK_BYTES as u64 };
                 if behind <= until && !proven.is_empty() {
                     place = behind;
@@ -339,16 +408,6 @@ impl Mender<'_> {
             self.report.bytes += batch.bytes.len() as u64;
         }
         Ok(Ok(()))
-    }
-
-    /// The whole batch that the source has at a place.
-    fn take(&self, place: Place) -> Option<(BatchHeader, Vec<u8>)> {
-        let lsn = Lsn(place.sequence * self.identity.extent_bytes + place.offset);
-        let file = self.from.file(place.sequence).ok()?;
-        let (header, payload) = read(file.as_ref(), place, self.identity.extent_bytes)?;
-        let is_whole = header.lsn == lsn
-            && header.sum(payload_sum(self.identity.log_id, &payload)) == header.checksum;
-        is_whole.then_some((header, payload))
     }
 
     /// The batch that stood at the place, if these records are its records. `named`: the checksum
@@ -447,4 +506,4 @@ mod running;
 mod tests;
 
 pub use running::{Mended, NotMended};
-pub(crate) use running::{batch_over, mend_batch};
+pub(crate) use running::{batch_over, damaged_parts, mend_batch};

@@ -207,3 +207,78 @@ fn browsers_selectors_correlation_ids_and_gets_without_settlement_get_what_was_d
     require!(site.queue_number(DLQ, "depth")? == 0, "none is set aside");
     all_are_sound(group)
 }
+
+/// What a start reads is repaired before it is read; while no other instance answers, it is refused.
+#[test]
+fn a_start_that_finds_damage_repairs_it_from_the_others_and_is_refused_without_them() -> Try {
+    let mut group = Group::formed()?;
+    let active = group.until_whole()?;
+    for number in 0..COUNT {
+        let line = text(number) + "\n";
+        group.site(active).runs_with(&["put", Q, "--lines"], line.as_bytes(), 0)?;
+    }
+    let [hit, third] = [(active + 1) % 3, (active + 2) % 3];
+    group.kill(hit)?;
+    damage(&group, hit, &text(HIT))?;
+    damage(&group, hit, &text(HIT + 3))?;
+    group.start(hit)?;
+    group.until_whole()?;
+    let said_twice = times_said(&group, hit, "TWL4221W") == 2;
+    require!(said_twice, "{}", group.explained("each is repaired"));
+
+    for instance in [hit, third, active] {
+        group.kill(instance)?;
+    }
+    damage(&group, hit, &text(HIT))?;
+    let refused = said(&group.site(hit).start_refused()?);
+    for words in ["a batch before the tail is damaged", "extent-", "TWL4223W"] {
+        require!(refused.contains(words), "no {words} in {refused}");
+    }
+    for instance in [active, third, hit] {
+        group.start(instance)?;
+    }
+    group.make_active(hit)?;
+    let got = group.site(hit).towline(&["get", Q, "--all"])?.output()?;
+    let found = numbers(&got.stdout)?;
+    require!(found == (0..COUNT).collect::<Vec<_>>(), "{}", group.explained(&said(&got)));
+    all_are_sound(group)
+}
+
+/// The active one reads what another one lacks from its disk, and finds damage there.
+#[test]
+fn one_that_lags_is_sent_what_the_active_one_had_damaged() -> Try {
+    let mut group = Group::formed()?;
+    let active = group.until_whole()?;
+    let away = (active + 1) % 3;
+    group.kill(away)?;
+    let lines: Vec<String> = (0..COUNT).map(text).collect();
+    let input = lines.join("\n") + "\n";
+    group.site(active).runs_with(&["put", Q, "--lines"], input.as_bytes(), 0)?;
+    // Far more than what is kept in memory for others.
+    let load = ["load", "put", "--count", "12000", "--size", "5000", "--quiet", "--url"];
+    let url = group.url(active);
+    let loaded = group.site(active).towline(&[&load[..], &[&url]].concat())?.output()?;
+    require!(loaded.status.success(), "{}", group.explained(&said(&loaded)));
+    damage(&group, active, &text(HIT))?;
+    group.start(away)?;
+    group.until_whole()?;
+    require!(times_said(&group, active, "TWL4221W") == 1, "{}", group.explained("repaired"));
+    require!(times_said(&group, away, "TWL4213I") == 0, "{}", group.explained("no copy"));
+    all_are_sound(group)
+}
+
+/// What is copied to an instance that lost its disk is damaged, and nothing had read it.
+#[test]
+fn a_copy_of_a_damaged_log_is_refused_and_the_next_one_is_of_the_repaired_log() -> Try {
+    let mut group = written()?;
+    let lost = 1;
+    damage(&group, 0, &text(HIT))?;
+    group.kill(lost)?;
+    group.lose_disk(lost)?;
+    group.start(lost)?;
+    group.until_whole()?;
+    require!(times_said(&group, 0, "TWL4221W") == 1, "{}", group.explained("it is repaired"));
+    require!(times_said(&group, lost, "TWL4213I") == 1, "{}", group.explained("a copy came"));
+    gets_all_once(&group, group.until_whole()?)?;
+    all_are_sound(group)
+}

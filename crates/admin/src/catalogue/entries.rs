@@ -317,7 +317,7 @@ entries! {
          elects no active instance meanwhile, start the others; see \"The group does not elect an \
          active instance\" in the guide on Native HA.";
 
-    GROUP_BATCH_REPAIRED = "TWL4221W" "A damaged batch of the recovery log was repaired: {file}, offset {offset} ({lsn}), with what instance '{instance}' has, {bytes} bytes.",
+    GROUP_BATCH_REPAIRED = "TWL4221W" "A damaged batch of the recovery log was repaired: {file}, offset {offset} ({lsn}), with what instance '{instance}' has.",
         "The disk of this instance does not give back what was written. Nothing is lost, and clients \
          noticed nothing but a short wait. Look at the disk: what happened once will happen again.";
     GROUP_BATCH_REFUSED = "TWL4222W" "What instance '{instance}' gave for the damaged log at {lsn} was not used: {reason}.",

@@ -20,6 +20,8 @@ use crate::format::{
     BATCH_HEADER_BYTES, BLOCK_BYTES, BatchHeader, EXTENT_HEADER_BYTES, extent_name, padded,
     payload_sum, size,
 };
+use crate::recover::files::{Files, Folder};
+use crate::recover::scan::{Place, Scan};
 use crate::shared::{Phase, Shared, hold};
 use crate::writer::fail;
 
@@ -27,6 +29,8 @@ use crate::writer::fail;
 const PIECE_BYTES: u64 = 128 * 1024;
 /// An earlier configuration may have allowed batches longer than this one does.
 const BATCH_BYTES_MAX: u64 = 8 * 1024 * 1024;
+/// Parts that are told at a time.
+const DAMAGED_MAX: usize = 1_024;
 const BLOCK: u64 = BLOCK_BYTES as u64;
 const FIRST: u64 = EXTENT_HEADER_BYTES as u64;
 
@@ -131,6 +135,44 @@ pub(crate) fn mend_batch(
         return Err(NotMended::Log(error));
     }
     Ok(Some(Mended { file: name, offset, lsn: there.lsn, bytes: bytes.len() as u64 }))
+}
+
+/// Parts of the log that are damaged, each where a batch should begin, up to what is durable now; of
+/// damage that goes on, the first batch. Reads all of the log. Places where nothing is missed may be
+/// among them: who is asked for those has none there.
+pub(crate) fn damaged_parts(shared: &Shared) -> Result<Vec<BodyLocation>, LogError> {
+    let extent_bytes = shared.options.extent_bytes;
+    let (first, durable) = (shared.first_held().0 / extent_bytes, shared.durable());
+    let folder = Folder::list(shared.disk.as_ref())?;
+    let Some(files) = Files::of(&shared.disk, &folder)? else { return Ok(Vec::new()) };
+    let mut scan = Scan::new(&files, first);
+    let mut found = Vec::new();
+    while found.len() < DAMAGED_MAX {
+        while scan.end < durable && matches!(scan.next(), Ok(Some(_))) {}
+        if scan.end >= durable {
+            break;
+        }
+        let place = scan.place;
+        // A batch is as long as its header at least.
+        let bytes = u32::try_from(BATCH_HEADER_BYTES).unwrap_or(u32::MAX);
+        let part = |place: Place| BodyLocation {
+            lsn: Lsn(place.sequence * extent_bytes + place.offset),
+            bytes,
+        };
+        // An extent may have been left before its end.
+        let next = Place { sequence: place.sequence + 1, offset: FIRST };
+        let here = (place.offset < extent_bytes).then(|| part(place));
+        let from = Place { offset: place.offset + BLOCK, ..place };
+        let behind = scan.next_whole(from).map(|(place, _)| place);
+        let goes_over = behind.is_none_or(|behind| behind > next);
+        found.extend(here);
+        found.extend(goes_over.then(|| part(next)).filter(|part| part.lsn < durable));
+        match behind {
+            Some(behind) if part(behind).lsn < durable => scan.go_on_at(behind),
+            _ => break,
+        }
+    }
+    Ok(found)
 }
 
 /// A part of the log inside one extent.

@@ -212,3 +212,52 @@ fn another_log_is_no_source() {
     let wrong = mend(&disks[0], (&disks[1], &[]), &mut |_, _| {});
     assert!(matches!(wrong, Err(LogError::OtherLog { .. })));
 }
+
+#[test]
+fn what_a_start_refuses_comes_back_by_asking_for_one_batch_after_the_other() {
+    let original = written();
+    let batches = places(&original);
+    let source = other_instance(&original);
+    let disk: Arc<dyn Disk> = Arc::new(source.clone());
+    let log = start(&disk, Options::small(), &Watch::new());
+    for (damaged, from) in [(vec![0], 0), (vec![0], 1), (vec![4, 5, 9], 0), (vec![4], 1)] {
+        let target = copy(&original);
+        for at in &damaged {
+            target.change(&extent_name(1), |file| file[batches[*at] + 100] ^= 8);
+        }
+        let (mut asked, disk) = (0, Arc::new(target.clone()) as Arc<dyn Disk>);
+        let mut ask = |part| {
+            asked += 1;
+            log.batch_over(part).ok()
+        };
+        let report = mend_asked(&disk, from, &mut ask).unwrap();
+        // Without the extent before, nothing whole lies before the first batch of one.
+        if (damaged[0], from) == (0, 1) {
+            assert_eq!((asked, report.mended.len(), report.bytes), (0, 0, 0), "{report:?}");
+            continue;
+        }
+        assert_eq!(asked, damaged.len(), "no more than is damaged: {damaged:?}");
+        assert!(report.left.is_empty(), "{damaged:?}: {report:?}");
+        assert!(extents(&target) == extents(&original), "{damaged:?}");
+    }
+    // Answers that are none.
+    let target = copy(&original);
+    target.change(&extent_name(1), |file| file[batches[4] + 100] ^= 8);
+    let before = extents(&target);
+    let disk: Arc<dyn Disk> = Arc::new(target.clone());
+    let other = log.batch_over(BodyLocation { lsn: Lsn(4_096), bytes: 40 }).unwrap();
+    let cut = |part| log.batch_over(part).ok().map(|whole| whole.slice(..whole.len() - 1));
+    let flipped = |part| {
+        let mut bytes = log.batch_over(part).ok()?.to_vec();
+        bytes[100] ^= 1;
+        Some(Bytes::from(bytes))
+    };
+    let nothing = |_| None;
+    let another = |_| Some(other.clone());
+    let answers: [&dyn Fn(BodyLocation) -> Option<Bytes>; 4] = [&nothing, &another, &cut, &flipped];
+    for answer in answers {
+        let report = mend_asked(&disk, 0, &mut |part| answer(part)).unwrap();
+        assert_eq!((report.mended.len(), report.left.len(), report.bytes), (0, 1, 0));
+    }
+    assert!(extents(&target) == before);
+}

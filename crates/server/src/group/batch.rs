@@ -9,7 +9,7 @@
 //! All numbers are little-endian. The LSN and the bytes after it are a part of the log that lies in one
 //! batch, such as a body: who asks may not know where the batch begins.
 //!
-//! Not here: when an instance asks, and whom ([`super::repair`]); whether what comes is what stood there
+//! Not here: when an instance asks, and whom ([`super::repair`], [`super::repair_at_start`]); whether what comes is what stood there
 //! (`towline_log::Log::mend_batch`). Invariants: a peer gets one batch at a time; no more is read
 //! than a batch can be long, and no more memory taken than twice what came; neither side waits longer
 //! than [`ANSWER_MAX`].
@@ -27,7 +27,7 @@ use towline_log::{LogError, LogId};
 use towline_types::{BodyLocation, Lsn};
 
 use super::driver::Driver;
-use crate::link::{LinkStream, Links, Peer, StreamPurpose};
+use crate::link::{LinkStream, Peer};
 use crate::logging::log as say;
 
 /// From the first dial to the last byte. A batch takes milliseconds; a disk that is busy with other
@@ -47,20 +47,16 @@ pub(super) enum Answer {
     Refused(String),
 }
 
-/// Asks a peer for the batch that covers a part of the log.
+/// Asks a peer, to which a stream is opened, for the batch that covers a part of the log.
 ///
 /// # Errors
 /// It cannot be reached, did not answer in time, or not as it should.
 pub(super) async fn ask(
-    links: &Links,
-    peer: Peer,
+    opening: impl Future<Output = Result<LinkStream>>,
     log: LogId,
     part: BodyLocation,
 ) -> Result<Answer> {
-    let asking = async {
-        let mut stream = links.open_stream(peer, StreamPurpose::Batch).await?;
-        converse(&mut stream, log, part).await
-    };
+    let asking = async { converse(&mut opening.await?, log, part).await };
     let late = || Error::new(ErrorKind::TimedOut, "no answer in time");
     timeout(ANSWER_MAX, asking).await.unwrap_or_else(|_| Err(late()))
 }

@@ -26,7 +26,7 @@ use towline_log::{Disk, LinuxDisk};
 
 use super::driver::Driver;
 use super::start::Opened;
-use super::swap;
+use super::{repair, swap};
 use crate::backup::{pages_of, patiently};
 use crate::link::{LinkStream, Peer, StreamPurpose};
 use crate::logging::log as say;
@@ -92,7 +92,12 @@ fn give_all(opened: &Opened, peer: Peer, mut stream: Patient) -> Result<u64, Str
             Ok(bytes)
         }
         Ok(_) => Err("its answer is not understood".into()),
-        Err(error) => Err(format!("it did not take it: {error}")),
+        Err(error) => {
+            // All of it was sent, and perhaps what this disk gave was not what was written: the next
+            // copy is of what is repaired.
+            repair::look_over(driver);
+            Err(format!("it did not take it: {error}"))
+        }
     }
 }
 

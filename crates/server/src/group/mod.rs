@@ -4,8 +4,8 @@
 //! [`life`]: what its process is), [`replica`] (what is committed is applied), [`inbox`] (what the links
 //! bring), [`active`] (this instance serves clients), [`again`] (it does not any more: the process begins
 //! again), [`handed`] (its listening sockets), [`copy`] (a log that lags too far is replaced), [`holds`]
-//! (what is kept for it until it has caught up), [`repair`] and [`batch`] (a damaged batch is fetched from
-//! another instance), [`switch`] and [`socket`] (what administrators ask for),
+//! (what is kept for it until it has caught up), [`repair`], [`repair_at_start`] and [`batch`] (a
+//! damaged batch is fetched from another instance), [`switch`] and [`socket`] (what administrators ask for),
 //! [`condition`] (disks that hang or are full), [`preferred`] (who shall be active), [`agreement`] (what the
 //! instances must have in common), [`missing`] (why no instance is active), [`elsewhere`] (where clients find
 //! it), [`status`],
@@ -32,6 +32,7 @@ mod life;
 mod missing;
 mod preferred;
 mod repair;
+mod repair_at_start;
 mod replica;
 mod report;
 mod run;

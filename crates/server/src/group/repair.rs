@@ -26,7 +26,7 @@ use towline_types::{Batch, BatchPlace, BodyLocation, Lsn};
 
 use super::batch::{self, Answer};
 use super::driver::Driver;
-use crate::link::Peer;
+use crate::link::{Peer, StreamPurpose};
 use crate::logging::log as say;
 
 /// Before a batch that no instance had is asked for again.
@@ -162,6 +162,25 @@ pub(super) fn read_batches(
     }
 }
 
+/// Looks over all of the log that is there, and repairs what is damaged in it: whom it was copied to
+/// found that it is. Blocks, and reads all of it.
+pub(super) fn look_over(driver: &Driver) {
+    loop {
+        match driver.log().damaged_parts() {
+            Ok(parts) => {
+                // Behind what was repaired there may be more.
+                if parts.is_empty() || !driver.repairs().wait_for(parts) {
+                    return;
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the log cannot be looked over");
+                return;
+            }
+        }
+    }
+}
+
 fn part(place: &BatchPlace) -> Option<BodyLocation> {
     let bytes = u32::try_from(place.end.0.checked_sub(place.lsn.0)?).ok()?;
     Some(BodyLocation { lsn: place.lsn, bytes })
@@ -223,7 +242,7 @@ impl Worker<'_> {
         }
         let log = self.driver.log();
         let links = self.driver.links().ok_or("there are no links yet")?;
-        let asking = batch::ask(links, peer, log.id(), part);
+        let asking = batch::ask(links.open_stream(peer, StreamPurpose::Batch), log.id(), part);
         let came = match links.streams().block_on(asking) {
             Ok(Answer::Given(came)) => came,
             Ok(Answer::Refused(why)) => return Err(why),
@@ -237,9 +256,8 @@ impl Worker<'_> {
         match log.mend_batch(part, &came) {
             Ok(Some(mended)) => {
                 self.driver.repairs().counts.repaired.fetch_add(1, Ordering::Relaxed);
-                let [offset, bytes] = [mended.offset, mended.bytes].map(|it| it.to_string());
-                let lsn = mended.lsn.to_string();
-                say(&GROUP_BATCH_REPAIRED, &[&mended.file, &offset, &lsn, name, &bytes]);
+                let (offset, lsn) = (mended.offset.to_string(), mended.lsn.to_string());
+                say(&GROUP_BATCH_REPAIRED, &[&mended.file, &offset, &lsn, name]);
                 Ok(())
             }
             // Another instance was quicker, so to speak: what stands here can be read.

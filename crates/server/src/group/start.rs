@@ -17,6 +17,7 @@ use super::incarnation;
 use super::kept_file::KeptFile;
 use super::member_of;
 use super::repair;
+use super::repair_at_start::{self, About};
 use super::replica::Replica;
 use super::swap;
 use crate::clock::Clock;
@@ -62,9 +63,11 @@ pub(crate) fn open(
     let id = log_id(name, &group.name);
     swap::settle(data)?;
     let kept_file = KeptFile::of(data);
+    let about = About { queue_manager: name, group, this, log: id };
     let read_back = |known| {
         let home = Home::single(data);
-        start::bring_back(name, &home, config, wishes, (id, Some(known)))
+        let back = || start::bring_back(name, &home, config, wishes, (id, Some(known)));
+        repair_at_start::reading(&about, home.log_folder(), back)
     };
     let Promised { kept, held, found } = promised(data, &kept_file, read_back)?;
     let Found { restart, recovery, pages, status, marker, disk, .. } = found;

@@ -1,5 +1,6 @@
-//! Asks the other instances of a group how they are, in the name of one that does not run: an operator
-//! wants to know before its log is replaced or its vote forced.
+//! Asks the other instances of a group in the name of one that does not run: how they are, because an
+//! operator wants to know before its log is replaced or its vote forced; for batches, because its log is
+//! damaged and it cannot start ([`Asker`]).
 //!
 //! Not here: what follows from the answers (the command). Invariants: no connection for frames is made,
 //! so nothing is reported to any member; no answer is waited for longer than [`ANSWER_MAX`].
@@ -11,6 +12,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use parking_lot::RwLock;
 use tokio::io::AsyncReadExt;
+use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
 use super::hello::{Greeting, Standing, StreamPurpose};
@@ -43,33 +45,71 @@ pub(crate) fn ask(
     config: &GroupConfig,
     this: Peer,
 ) -> Result<Vec<Answered>, String> {
-    let settings = LinkSettings::of(queue_manager, (config, Terms::default()), this, None);
-    let papers = Papers::read(&settings.papers)?;
-    let runtime = runtime().map_err(|error| error.to_string())?;
-    let lanes = settings.members.iter().map(|_| Lane::default()).collect();
-    let shared = Shared {
-        settings,
-        inbox: Arc::new(Asking),
-        papers: RwLock::new(Arc::new(papers)),
-        lanes,
-        began: Instant::now(),
-        refusals: Throttle::default(),
-        streams: runtime.handle().clone(),
-    };
+    let asker = Asker::new(queue_manager, config, this)?;
     let others = (0..config.member.len()).filter(|peer| *peer != this);
     let answers = others.map(|peer| {
-        let answer = runtime.block_on(async {
+        let answer = asker.runtime.block_on(async {
             let late = || io::Error::new(io::ErrorKind::TimedOut, "no answer in time");
-            timeout(ANSWER_MAX, answer(&shared, peer)).await.unwrap_or_else(|_| Err(late()))
+            timeout(ANSWER_MAX, answer(&asker, peer)).await.unwrap_or_else(|_| Err(late()))
         });
-        let name = shared.settings.name(peer).to_owned();
+        let name = asker.shared.settings.name(peer).to_owned();
         Answered { name, said: answer.map_err(|error| error.to_string()) }
     });
     Ok(answers.collect())
 }
 
-async fn answer(shared: &Shared, peer: Peer) -> io::Result<Vec<u8>> {
-    let stream = dial::stream(shared, peer, &StreamPurpose::Status).await?;
+/// What opens streams in the name of an instance that does not run.
+pub(crate) struct Asker {
+    shared: Shared,
+    runtime: Runtime,
+}
+
+impl Asker {
+    /// Of the instance `this`.
+    ///
+    /// # Errors
+    /// When its certificates cannot be used.
+    pub(crate) fn new(
+        queue_manager: &str,
+        config: &GroupConfig,
+        this: Peer,
+    ) -> Result<Asker, String> {
+        let settings = LinkSettings::of(queue_manager, (config, Terms::default()), this, None);
+        let papers = Papers::read(&settings.papers)?;
+        let runtime = runtime().map_err(|error| error.to_string())?;
+        let lanes = settings.members.iter().map(|_| Lane::default()).collect();
+        let shared = Shared {
+            settings,
+            inbox: Arc::new(Asking),
+            papers: RwLock::new(Arc::new(papers)),
+            lanes,
+            began: Instant::now(),
+            refusals: Throttle::default(),
+            streams: runtime.handle().clone(),
+        };
+        Ok(Asker { shared, runtime })
+    }
+
+    /// Opens a stream to a peer.
+    ///
+    /// # Errors
+    /// When the peer cannot be reached, is not trusted, or does not take it.
+    pub(crate) async fn stream(
+        &self,
+        peer: Peer,
+        purpose: &StreamPurpose,
+    ) -> io::Result<LinkStream> {
+        dial::stream(&self.shared, peer, purpose).await
+    }
+
+    /// Where it is to be polled.
+    pub(crate) fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+}
+
+async fn answer(asker: &Asker, peer: Peer) -> io::Result<Vec<u8>> {
+    let stream = asker.stream(peer, &StreamPurpose::Status).await?;
     let mut answer = Vec::new();
     stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer).await?;
     Ok(answer)

@@ -80,7 +80,7 @@ async fn greet(
     let connector = TlsConnector::from(Arc::clone(config));
     let mut stream = connector.connect(name, socket).await.map_err(in_words)?;
     let settings = &shared.settings;
-    let only_asks = matches!(matter, Matter::Stream(StreamPurpose::Status));
+    let only_asks = matches!(matter, Matter::Stream(StreamPurpose::Status | StreamPurpose::Batch));
     let refused = |why: String| io::Error::new(io::ErrorKind::PermissionDenied, why);
     let shown = stream.get_ref().1.peer_certificates();
     let certificate = own_certificate(shown);

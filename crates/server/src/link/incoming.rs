@@ -221,9 +221,10 @@ fn judge(
     let certificate = own_certificate(shown).ok_or("no certificate was shown")?;
     names::belongs(certificate, &settings.names(peer))?;
     in_date(shown, UnixTime::now())?;
-    // Who only asks how this instance is may have a configuration that is to be put right.
+    // Who only asks how this instance is may have a configuration that is to be put right; and what
+    // is damaged in a log is repaired before its extents are known, by the log's id and a proof.
     let differs = match &hello.matter {
-        Matter::Stream(StreamPurpose::Status) => String::new(),
+        Matter::Stream(StreamPurpose::Status | StreamPurpose::Batch) => String::new(),
         _ => hello.agrees(settings)?,
     };
     if let Matter::Stream(purpose) = &hello.matter {

@@ -48,7 +48,7 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::{Notify, watch};
 use towline_admin::catalogue::LINK_REFUSED;
 
-pub(crate) use ask::{Answered, ask};
+pub(crate) use ask::{Answered, Asker, ask};
 pub(crate) use frame::{BODY_BYTES_MAX, FrameBody, OWN_KINDS};
 pub(crate) use hello::{Greeting, Standing, StreamPurpose};
 pub(crate) use meter::LinkState;

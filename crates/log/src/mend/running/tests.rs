@@ -170,6 +170,38 @@ fn what_is_not_what_stood_here_is_refused_and_nothing_is_written() {
 const PROOF: &str = "it cannot be proven to be what was here";
 
 #[test]
+fn all_that_is_damaged_is_found_and_mended_in_a_log_that_runs() {
+    let pair = pair();
+    let batches = pair.batches();
+    // The first of an extent, neighbours, and the last.
+    let hit = [0, 3, 4, batches.len() - 1];
+    let disk = pair.damaged(batches[0].2 + 9);
+    for batch in &hit[1..] {
+        disk.change(&extent_name(1), |file| file[batches[*batch].2 + 100] ^= 8);
+    }
+    let (log, _watch) = begun(&disk);
+    let source = begun(&pair.there).0;
+    let mut rounds = Vec::new();
+    loop {
+        let parts = log.damaged_parts().unwrap();
+        let mut mended = 0;
+        for part in parts.iter().filter(|part| log.batch_over(**part).is_err()) {
+            let Ok(came) = source.batch_over(*part) else { continue };
+            mended += usize::from(log.mend_batch(*part, &came).unwrap().is_some());
+        }
+        rounds.push(mended);
+        if mended == 0 {
+            break;
+        }
+    }
+    assert_eq!(rounds, [3, 1, 0], "of neighbours the first is told first");
+    assert_eq!(log.damaged_parts().unwrap(), Vec::new());
+    log.shutdown();
+    assert!(extents(&disk)[&extent_name(1)] == extents(&pair.here)[&extent_name(1)]);
+    assert!(is_sound(&disk));
+}
+
+#[test]
 fn neighbours_that_have_both_lost_their_headers_are_left_and_those_with_headers_are_not() {
     let pair = pair();
     let batches = pair.batches();

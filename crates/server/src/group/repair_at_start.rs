@@ -1,0 +1,142 @@
+//! A start that would be refused because a batch of the log is damaged before its end: the others are
+//! asked for what is damaged, it is written in its place, and the start is tried again.
+//!
+//! There are no links yet, and none of the group's state is touched: after the repair the log is byte
+//! for byte what it was, and with it what this instance may promise.
+//!
+//! Not here: the question ([`super::batch`]), the proof (`towline_log::mend`). Invariants: a start is
+//! repaired once; it waits [`PATIENCE`] for instances that do not answer yet, and no longer.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use towline_admin::catalogue::{GROUP_BATCH_LACKING, GROUP_BATCH_REPAIRED};
+use towline_log::mend::{MendReport, mend_by_asking};
+use towline_log::{Damage, Finding, LogError, LogId};
+use towline_types::BodyLocation;
+
+use super::batch::{self, Answer};
+use crate::config::GroupConfig;
+use crate::link::{Asker, Peer, StreamPurpose};
+use crate::logging::log as say;
+use crate::start::StartError;
+
+/// A group whose instances are started together needs so long until the others answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Between two looks whether they do.
+const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Whose log it is.
+pub(super) struct About<'a> {
+    pub(super) queue_manager: &'a str,
+    pub(super) group: &'a GroupConfig,
+    pub(super) this: Peer,
+    pub(super) log: LogId,
+}
+
+/// Reads the log back; what is damaged in it is repaired before, if another instance has it.
+///
+/// # Errors
+/// As `read_back`, whose first error stays when nothing can be repaired.
+pub(super) fn reading<T>(
+    about: &About<'_>,
+    folder: &Path,
+    read_back: impl Fn() -> Result<T, StartError>,
+) -> Result<T, StartError> {
+    match read_back() {
+        Err(StartError::Log(LogError::Damaged(found))) if is_of_a_batch(found.what) => {
+            if repair(about, folder, &found) {
+                read_back()
+            } else {
+                Err(StartError::Log(LogError::Damaged(found)))
+            }
+        }
+        back => back,
+    }
+}
+
+/// Others are not: an extent that is gone comes with a copy.
+fn is_of_a_batch(what: Damage) -> bool {
+    matches!(what, Damage::Batch | Damage::Chain | Damage::Unreadable)
+}
+
+/// Whether all that was damaged is repaired.
+fn repair(about: &About<'_>, folder: &Path, found: &Finding) -> bool {
+    let lacking = |why: &str| say(&GROUP_BATCH_LACKING, &[&found.lsn.to_string(), why]);
+    let asker = match Asker::new(about.queue_manager, about.group, about.this) {
+        Ok(asker) => asker,
+        Err(why) => {
+            lacking(&why);
+            return false;
+        }
+    };
+    let mut asking = Asking { about, asker, until: Instant::now() + PATIENCE, had: String::new() };
+    // The batch before is needed too: what continues it is right.
+    let first = found.extent.saturating_sub(1);
+    let mut last = String::new();
+    let done = mend_by_asking(folder, first, &mut |part| {
+        last.clear();
+        asking.ask(part, &mut last)
+    });
+    match done {
+        Ok(MendReport { mended, left, .. }) => {
+            for repaired in &mended {
+                let Finding { file, offset, lsn, .. } = repaired;
+                let (offset, lsn) = (offset.to_string(), lsn.to_string());
+                say(&GROUP_BATCH_REPAIRED, &[file, &offset, &lsn, &asking.had]);
+            }
+            for (_, why) in &left {
+                lacking(&if last.is_empty() { (*why).to_owned() } else { last.clone() });
+            }
+            left.is_empty() && !mended.is_empty()
+        }
+        Err(error) => {
+            lacking(&error.to_string());
+            false
+        }
+    }
+}
+
+struct Asking<'a> {
+    about: &'a About<'a>,
+    asker: Asker,
+    /// For whom does not answer yet.
+    until: Instant,
+    /// The instance that had what was asked for last.
+    had: String,
+}
+
+impl Asking<'_> {
+    /// Asks one instance after the other; why they do not have it is in `why` then.
+    fn ask(&mut self, part: BodyLocation, why: &mut String) -> Option<Bytes> {
+        loop {
+            let (mut reasons, mut all_answered) = (Vec::new(), true);
+            for (peer, member) in self.about.group.member.iter().enumerate() {
+                if peer == self.about.this {
+                    continue;
+                }
+                let opening = self.asker.stream(peer, &StreamPurpose::Batch);
+                let asking = batch::ask(opening, self.about.log, part);
+                let because = match self.asker.runtime().block_on(asking) {
+                    Ok(Answer::Given(batch)) => {
+                        self.had.clone_from(&member.name);
+                        return Some(batch);
+                    }
+                    Ok(Answer::Refused(because)) => because,
+                    Err(error) => {
+                        all_answered = false;
+                        error.to_string()
+                    }
+                };
+                reasons.push(format!("'{}': {because}", member.name));
+            }
+            *why = reasons.join("; ");
+            if all_answered || Instant::now() >= self.until {
+                return None;
+            }
+            // Inside, because a timer belongs to a runtime.
+            self.asker.runtime().block_on(async { tokio::time::sleep(LOOK_INTERVAL).await });
+        }
+    }
+}
