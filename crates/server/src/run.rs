@@ -32,6 +32,10 @@ use crate::{
 /// How long a quiescing queue manager waits for open units of work.
 const QUIESCE_MAX: Duration = Duration::from_secs(10);
 
+/// How long it waits after that for what was decided to be durable and answered. Less on any disk that
+/// answers; gets go on meanwhile, so that there may always be something that is not.
+const ANSWERS_MAX: Duration = Duration::from_secs(1);
+
 /// What `towline run` was told.
 #[derive(Clone, Debug)]
 pub struct RunArgs {
@@ -271,6 +275,9 @@ pub(crate) fn io_threads(config: &Config) -> usize {
 async fn quiesce(door: &Arc<Door>, admission: &Arc<Admission>) -> bool {
     door.quiesce();
     let waited = wait_until(QUIESCE_MAX, || door.look(|instance| instance.units_open()) == 0).await;
+    // A commit is decided before it is durable, and its answer goes out after that: a client that got
+    // the close instead would not know whether it took place.
+    wait_until(ANSWERS_MAX, || door.look(|instance| instance.runs_pending()) == 0).await;
     door.end();
     drain(|| admission.connections()).await;
     waited
