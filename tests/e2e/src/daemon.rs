@@ -387,6 +387,12 @@ impl Daemon {
         Ok(())
     }
 
+    /// The lines that it has printed since the last look.
+    #[must_use]
+    pub fn printed(&self) -> Vec<String> {
+        self.lines.try_iter().collect()
+    }
+
     /// Waits for the end of the process.
     ///
     /// # Errors

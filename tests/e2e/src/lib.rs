@@ -4,7 +4,7 @@
 //! [`wait`] (levels, not edges), [`place`] (where programs are), [`daemon`] (start, kill, ask),
 //! [`group`] (three of them), [`chaos`] (random faults on those),
 //! [`program`] (clients in other languages), [`wire`] (raw AMQP bytes), [`peer`] (a hostile or a
-//! plain peer on one socket), [`lossy`] (a file system that forgets), [`slow`] (one that
+//! plain peer on one socket), [`tls`] (a TLS client under it), [`lossy`] (a file system that forgets), [`slow`] (one that
 //! takes its time), [`slow_net`] (a network
 //! that does), [`history`] (who was told
 //! what), [`workload`] (producers and movers for the kill tests), [`deep`] (deep queues),
@@ -27,6 +27,7 @@ pub mod place;
 pub mod program;
 pub mod slow;
 pub mod slow_net;
+pub mod tls;
 pub mod wait;
 pub mod wire;
 pub mod workload;

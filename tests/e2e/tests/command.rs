@@ -4,10 +4,11 @@ use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use towline_e2e::daemon::{Site, said};
 use towline_e2e::papers;
-use towline_e2e::peer::Ending;
+use towline_e2e::peer::{Ending, Peer};
 use towline_e2e::{Try, fail, place, require, wait};
 
 /// Exit codes, as documented.
@@ -260,7 +261,7 @@ fn definitions_survive_stop_and_kill() -> Try {
 fn display_tells_connections_and_queue_status() -> Try {
     let site = Site::closed()?;
     let daemon = site.start()?;
-    let mut peer = towline_e2e::peer::Peer::begun(daemon.address())?;
+    let mut peer = Peer::begun(daemon.address())?;
     peer.attach_sender(0, Q)?;
     peer.put(0, 0, b"x")?;
     let shown = site.mqsc("DISPLAY CONN(*)\nDISPLAY QSTATUS(DEV.QUEUE.1)\nDISPLAY QMGR")?;
@@ -274,7 +275,7 @@ fn display_tells_connections_and_queue_status() -> Try {
 fn stop_conn_ends_a_client_that_does_not_answer() -> Try {
     let site = Site::closed()?;
     let daemon = site.start()?;
-    let mut peer = towline_e2e::peer::Peer::begun(daemon.address())?;
+    let mut peer = Peer::begun(daemon.address())?;
     peer.attach_sender(0, Q)?;
     let shown = site.mqsc(&format!("DISPLAY QSTATUS({Q}) TYPE(HANDLE)"))?;
     let number = shown.split_once("CONN(").and_then(|(_, rest)| rest.split_once(')'));
@@ -293,7 +294,7 @@ fn stop_conn_ends_a_client_that_does_not_answer() -> Try {
 fn a_queue_tells_who_has_it_open_and_a_connection_can_be_stopped() -> Try {
     let site = Site::closed()?;
     let daemon = site.start()?;
-    let mut peer = towline_e2e::peer::Peer::begun(daemon.address())?;
+    let mut peer = Peer::begun(daemon.address())?;
     peer.attach_sender(0, Q)?;
     let delete = format!("DELETE QLOCAL({Q})");
     site.runs(&["mqsc", "-c", &delete], FAILED)?;
@@ -324,4 +325,40 @@ fn completions_and_help_need_no_daemon() -> Try {
         require!(!output.stdout.is_empty(), "{arguments:?} prints nothing");
     }
     Ok(())
+}
+
+#[test]
+fn ctrl_c_in_the_middle_of_a_move_loses_nothing_and_doubles_nothing() -> Try {
+    const COUNT: usize = 4_000;
+    let site = Site::open()?;
+    let daemon = site.start()?;
+    let mut wanted: Vec<String> = (0..COUNT).map(|number| format!("message {number}")).collect();
+    let input = wanted.join("\n") + "\n";
+    site.runs_with(&["put", "Q1", "--lines", "--transaction", "1000"], input.as_bytes(), OK)?;
+    // Units of a few: it takes long enough to be interrupted, and some are committed by then.
+    let mut moving = site.towline(&["move", "Q1", "Q2", "--transaction", "4"])?.spawn()?;
+    let begun = wait::until_true("a part is moved", Duration::from_secs(60), || {
+        site.queue_number("Q2", "depth").is_ok_and(|depth| depth > 0)
+    });
+    kill_process(Pid::from_child(&moving), Signal::INT)?;
+    let ended =
+        wait::until("its end", Duration::from_secs(60), || moving.try_wait().ok().flatten());
+    begun?;
+    require!(!ended?.success(), "it was at its end before");
+    // The unit that was open is rolled back when the connection is gone: soon, not at once.
+    let (mut left, mut moved) = (Vec::new(), Vec::new());
+    let mut peer = Peer::begun(daemon.address())?;
+    let all = wait::until_true("all messages", Duration::from_secs(60), || {
+        left.extend(peer.drain("Q1").unwrap_or_default());
+        moved.extend(peer.drain("Q2").unwrap_or_default());
+        left.len() + moved.len() >= COUNT
+    });
+    println!("{} are left, {} were moved", left.len(), moved.len());
+    all?;
+    require!(!left.is_empty() && !moved.is_empty(), "it was not in the middle");
+    let mut found = [left, moved].concat();
+    found.sort_unstable();
+    wanted.sort_unstable();
+    require!(found == wanted, "{} messages, not each one once", found.len());
+    daemon.stop()
 }

@@ -1,11 +1,11 @@
-//! Where clients of a group are served: what one hears that asks to be redirected, and that nobody is
-//! refused while an instance begins again.
+//! When and where clients of a group are served: `ready` comes no sooner, what a client hears that asks to
+//! be redirected, and that none is refused while an instance begins again.
 
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use towline_e2e::group::Group;
+use towline_e2e::group::{Group, NAMES, THREE, WHOLE_MAX};
 use towline_e2e::peer::{Peer, open_frame};
 use towline_e2e::wire::{Value, amqp, code, described, symbol, text};
 use towline_e2e::{Try, fail, require, wait};
@@ -97,5 +97,49 @@ fn nobody_is_refused_while_an_instance_that_handed_over_begins_again() -> Try {
     }
     // It listens with all that it had, and no more.
     Peer::begun(group.address(active))?;
+    Ok(())
+}
+
+/// Whether an instance has printed `ready` since the last look.
+fn is_ready(group: &Group, at: usize) -> Try<bool> {
+    Ok(group.daemon(at)?.printed().iter().any(|line| line.starts_with("ready ")))
+}
+
+/// How often an instance said so in its log.
+fn times_ready(group: &Group, at: usize) -> usize {
+    group.site(at).log().matches("TWL1002I").count()
+}
+
+#[test]
+fn ready_comes_when_a_second_instance_is_there_and_one_is_active_and_not_before() -> Try {
+    // A group that has been: what is new needs all of its instances once.
+    let mut group = Group::formed()?;
+    for at in THREE {
+        group.kill(at)?;
+    }
+    let before = THREE.map(|at| times_ready(&group, at));
+    group.start(0)?;
+    // It answers clients by now: with the reason why it does not serve them.
+    let refused = Peer::begun(group.address(0)).err().ok_or("one of three serves a client")?;
+    require!(refused.to_string().contains("amqp:connection:forced"), "{refused}");
+    require!(!is_ready(&group, 0)?, "ready without a second instance");
+    require!(
+        times_ready(&group, 0) == before[0],
+        "{}",
+        group.explained("TWL1002I without a second")
+    );
+
+    group.start(1)?;
+    for at in [0, 1] {
+        let ready = wait::until_true("ready", WHOLE_MAX, || {
+            times_ready(&group, at) > before[at] && is_ready(&group, at).unwrap_or(true)
+        });
+        ready.map_err(|error| group.explained(&format!("{}: {error}", NAMES[at])))?;
+        // What it promises holds at once.
+        require!(group.active().is_some(), "{}", group.explained("ready without an active one"));
+        let mut peer = Peer::begun(group.address(at))?;
+        peer.attach_sender(0, "Q")?;
+        peer.put(0, 0, b"served")?;
+    }
     Ok(())
 }

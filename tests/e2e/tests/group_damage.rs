@@ -5,7 +5,7 @@
 //! (`group_disks.rs`).
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use towline_e2e::daemon::said;
 use towline_e2e::extent::flip;
@@ -281,4 +281,53 @@ fn a_copy_of_a_damaged_log_is_refused_and_the_next_one_is_of_the_repaired_log() 
     require!(times_said(&group, lost, "TWL4213I") == 1, "{}", group.explained("a copy came"));
     gets_all_once(&group, group.until_whole()?)?;
     all_are_sound(group)
+}
+
+/// An extent that a start does not read, with messages that live, is gone: docs/guides/damaged-log.md says
+/// that the start is refused, and that a full copy of another instance's log brings it back.
+#[test]
+fn an_extent_removed_by_hand_is_refused_at_a_start_and_a_full_copy_brings_it_back() -> Try {
+    let config = "[log]\nextent_bytes = 4194304\n";
+    let group = Group::formed_as(&Design { config: config.into(), ..Design::default() })?;
+    let active = group.until_whole()?;
+    let large = |number| text(number) + &"y".repeat(400_000) + "\n";
+    let input: String = (0..COUNT).map(large).collect();
+    group.site(active).runs_with(&["put", Q, "--lines"], input.as_bytes(), 0)?;
+    let mut group = again(group)?;
+    for is_active in [false, true] {
+        let active = group.until_whole()?;
+        let hit = if is_active { active } else { (active + 1) % 3 };
+        group.stop(hit)?;
+        let extent = extent_of(&group, hit, &text(HIT))?;
+        let name = extent.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        fs::remove_file(&extent)?;
+        // Also while the two others serve clients: none of them has these bytes under these headers.
+        let refused = said(&group.site(hit).start_refused()?);
+        for words in ["TWL2060E", &name] {
+            require!(refused.contains(words), "no {words} in {refused}");
+        }
+        let config = group.site(hit).scratch().join("towline.toml").to_string_lossy().into_owned();
+        let replace = ["instance", "replace", "--yes", "--config", &config];
+        group.until_in_sync(2)?;
+        group.site(hit).runs(&replace, 0)?;
+        group.start(hit)?;
+        group.until_whole()?;
+        group.make_active(hit)?;
+        let browsed = group.site(hit).towline(&["browse", Q])?.output()?;
+        let found = String::from_utf8_lossy(&browsed.stdout).matches("message ").count();
+        require!(found == COUNT, "{found} messages: {}", group.explained(NAMES[hit]));
+    }
+    all_are_sound(group)
+}
+
+/// The extent of an instance that has this text.
+fn extent_of(group: &Group, instance: Instance, wanted: &str) -> Try<PathBuf> {
+    for entry in fs::read_dir(group.site(instance).data.join("log"))? {
+        let path = entry?.path();
+        let is_extent = path.to_string_lossy().contains("extent-");
+        if is_extent && place_in(&path, wanted.as_bytes())?.is_some() {
+            return Ok(path);
+        }
+    }
+    Err(format!("{} does not have {}", NAMES[instance], &wanted[..11]).into())
 }

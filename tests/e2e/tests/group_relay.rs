@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use towline_e2e::group::{Design, Group, Instance, NAMES, SAYS, THREE, WHOLE_MAX};
 use towline_e2e::peer::Peer;
-use towline_e2e::{Try, place, require, wait};
+use towline_e2e::{Try, papers, place, require, tls, wait};
 
 /// How long the active one hangs.
 const HANGS: Duration = Duration::from_secs(20);
@@ -30,11 +30,41 @@ fn others(instance: Instance) -> [Instance; 2] {
 
 #[test]
 fn clients_of_an_active_that_hangs_are_let_go_wherever_they_came_in() -> Try {
-    let mut group = Group::formed()?;
+    let end = ["amqp:connection:forced"];
+    let_go(Group::formed()?, &end, |group, at| Peer::begun(group.address(at)))
+}
+
+#[test]
+fn tls_clients_of_an_active_that_hangs_are_let_go_wherever_they_came_in() -> Try {
+    let folder = tempfile::tempdir()?;
+    let papers = papers::issue(folder.path(), "client")?;
+    let mut group = Group::plan(&Design::default())?;
+    for at in THREE {
+        let address = group.address(at).to_owned();
+        let config = &mut group.site_mut(at).config;
+        *config = format!(
+            "[[listener]]\naddress = {address:?}\ncertificate = {:?}\nprivate_key = {:?}\n{config}",
+            papers.server, papers.server_key
+        );
+    }
+    for at in THREE {
+        group.start(at)?;
+    }
+    // TLS ends at the active one: what relays can say no reason in it, and closes.
+    let_go(group, &["the daemon hung up", "reset by peer"], |group, at| {
+        let stream = tls::connect(group.address(at), &papers.authority)?;
+        let mut peer = Peer::over(stream)?.opened()?;
+        peer.begin(0)?;
+        Ok(peer)
+    })
+}
+
+/// The active instance hangs; clients that `connect` at the two others go on with the new one.
+fn let_go(mut group: Group, ends: &[&str], connect: impl Fn(&Group, Instance) -> Try<Peer>) -> Try {
     let hung = group.until_whole()?;
     let mut clients = Vec::new();
     for at in others(hung) {
-        let mut peer = Peer::begun(group.address(at))?;
+        let mut peer = connect(&group, at)?;
         peer.attach_sender(0, "Q")?;
         peer.put(0, 0, b"before")?;
         clients.push((at, peer));
@@ -43,11 +73,11 @@ fn clients_of_an_active_that_hangs_are_let_go_wherever_they_came_in() -> Try {
     group.pause(hung)?;
     let mut served = Vec::new();
     for (at, mut peer) in clients {
-        // Its put has no answer: the connection ends instead, with a reason.
+        // Its put has no answer: the connection ends instead.
         peer.put_unanswered(0, 1, b"lost")?;
         let end = peer.await_accepted(1).err().ok_or("a hung instance answered")?.to_string();
-        require!(end.contains("amqp:connection:forced"), "{at}: {end}");
-        let mut again = Peer::begun(group.address(at))?;
+        require!(ends.iter().any(|words| end.contains(words)), "{at}: {end}");
+        let mut again = connect(&group, at)?;
         again.attach_sender(0, "Q")?;
         again.put(0, 0, b"after")?;
         served.push(began.elapsed());
@@ -57,8 +87,9 @@ fn clients_of_an_active_that_hangs_are_let_go_wherever_they_came_in() -> Try {
     println!("served again after {served:?}; the instance hung for {HANGS:?} at most");
     require!(began.elapsed() < HANGS, "the test took longer than the hang");
     group.resume(hung)?;
-    group.until_whole()?;
-    Ok(())
+    let whole = group.until_whole();
+    require!(!group.has_ended(hung), "{} ended: {whole:?}", NAMES[hung]);
+    whole.map(drop)
 }
 
 /// All that an instance says to these bytes, until it closes.

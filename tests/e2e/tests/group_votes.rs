@@ -10,6 +10,7 @@ use std::time::Duration;
 use towline_e2e::Try;
 use towline_e2e::chance::Chance;
 use towline_e2e::daemon::said;
+use towline_e2e::extent;
 use towline_e2e::group::{Design, Group, Instance, NAMES, THREE};
 use towline_e2e::lossy::mount::{Lossy, folder_on};
 use towline_e2e::peer::Peer;
@@ -17,6 +18,11 @@ use towline_e2e::{place, require, wait};
 
 /// Longer than two instances need to elect one of them: tries come after at most a tenth of a second.
 const NOBODY_FOR: Duration = Duration::from_secs(4);
+
+/// Small ones: they are read again and again.
+const EXTENT_BYTES: u64 = 4 << 20;
+/// Batches begin at multiples of this.
+const BLOCK: u64 = 4096;
 
 /// How an instance comes to a log that is not the one it acknowledged with.
 #[derive(Clone, Copy, Debug)]
@@ -219,6 +225,96 @@ fn an_instance_with_an_older_log_gives_no_vote_and_no_acknowledged_message_is_lo
     history(Forgets::OlderLog, true, &mut chance)?;
     history(Forgets::OlderLog, false, &mut chance)?;
     history(Forgets::LogOfThisLife, chance.within(0, 2) == 0, &mut chance)
+}
+
+/// Where the log of an instance that does not run ends.
+fn log_end(group: &Group, at: Instance) -> Try<u64> {
+    let batches = extent::batches(&data(group, at).join("log"))?;
+    let last = batches.last().ok_or("no batch")?;
+    let name = last.file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let sequence = u64::from_str_radix(name.trim_start_matches("extent-"), 16)?;
+    Ok(sequence * EXTENT_BYTES + last.offset + last.bytes.next_multiple_of(BLOCK))
+}
+
+/// Where it ends as the active one knows.
+fn acknowledged(group: &Group, active: Instance, of: Instance) -> Try<u64> {
+    let status = group.status(active)?;
+    let rows = status["instances"].as_array().cloned().unwrap_or_default();
+    let row = rows.iter().find(|row| row["instance"] == NAMES[of]);
+    let text = row.and_then(|row| row["ack_lsn"].as_str()).unwrap_or_default();
+    // Four numbers of 16 bits, the highest first.
+    let parts = text.trim_matches(['<', '>']).split(':').map(str::parse::<u64>);
+    let parts = parts.collect::<Result<Vec<_>, _>>().map_err(|_| format!("{status}"))?;
+    let end = parts.iter().fold(0, |sum, part| sum << 16 | part);
+    Ok(end.next_multiple_of(BLOCK))
+}
+
+/// An active instance that no other one hears goes on appending: what nobody has but it.
+fn append_alone(group: &Group, alone: Instance) -> Try {
+    let mut peer = Peer::begun(group.address(alone))?;
+    peer.attach_sender(0, "Q")?;
+    group.net()?.isolate(alone);
+    let batches = || extent::batches(&data(group, alone).join("log")).map(|all| all.len());
+    // No more than two batches wait for others: the second one is larger, so that there is space for what
+    // a newer term puts in their place.
+    for (number, bytes) in [(0, 10), (1, 30_000)] {
+        let before = batches()?;
+        peer.put_unanswered(0, number, &vec![b'x'; bytes])?;
+        wait::until_true("a batch of its own", Duration::from_secs(20), || {
+            batches().is_ok_and(|now| now > before)
+        })?;
+    }
+    Ok(())
+}
+
+#[test]
+fn an_older_log_of_the_same_length_gives_no_vote_and_no_acknowledged_message_is_lost() -> Try {
+    let config = format!("[log]\nextent_bytes = {EXTENT_BYTES}\n");
+    // Enough for two batches on a busy machine, and less than elections are waited for.
+    let missed_after = Some(Duration::from_secs(3));
+    let mut group =
+        Group::formed_as(&Design { net: true, config, missed_after, ..Design::default() })?;
+    let forgetful = group.until_whole()?;
+    put(&group, forgetful, &texts(0, 1))?;
+    group.until_whole()?;
+    append_alone(&group, forgetful)?;
+    group.kill(forgetful)?;
+    let saved = tempfile::tempdir()?;
+    save(&group, forgetful, saved.path())?;
+    let length = log_end(&group, forgetful)?;
+    // What was on its way is gone with the connections.
+    for other in THREE.into_iter().filter(|other| *other != forgetful) {
+        group.net()?.reset(forgetful, other);
+    }
+    group.net()?.heal_all();
+    group.until_active(Some(forgetful))?;
+    // Its end gives way to that of a newer term, which grows as long as the copy.
+    group.start(forgetful)?;
+    let keeps = group.until_whole()?;
+    require!(keeps != forgetful, "{}", group.explained("the shorter log of a newer term leads"));
+    let stale = 3 - keeps - forgetful;
+    group.kill(stale)?;
+    let mut count = 1;
+    while acknowledged(&group, keeps, forgetful)? < length {
+        put(&group, keeps, &texts(count, 1))?;
+        count += 1;
+    }
+    let now = acknowledged(&group, keeps, forgetful)?;
+    println!("the copy has {length} bytes, the log {now}, of {count} messages");
+    require!(count > 1 && now == length, "{now} is not the same length as {length}");
+    group.kill(keeps)?;
+    group.kill(forgetful)?;
+    forget(&group, forgetful, Forgets::OlderLog, saved.path())?;
+    require!(log_end(&group, forgetful)? == length, "the copy is another one");
+    group.start(forgetful)?;
+    group.start(stale)?;
+    nobody_is_elected(&group, &[forgetful, stale])?;
+    waits_for(&group, forgetful, keeps)?;
+    group.start(keeps)?;
+    let served = group.until_whole()?;
+    let (there, wanted) = (Peer::begun(group.address(served))?.drain("Q")?, texts(0, count));
+    require!(there == wanted, "{there:?} is there of {wanted:?}");
+    Ok(())
 }
 
 #[test]

@@ -6,8 +6,10 @@ use towline_e2e::Try;
 use towline_e2e::chance::Chance;
 use towline_e2e::daemon::{Daemon, Site};
 use towline_e2e::history::Tally;
+use towline_e2e::peer::{PATIENCE, Peer, attach_receiver, credit_flow};
 use towline_e2e::require;
 use towline_e2e::wait;
+use towline_e2e::wire::{Value, amqp, body_text, code};
 use towline_e2e::workload::{Workload, drain_all};
 
 /// Small extents, so that they are filled, reused and reclaimed within the rounds.
@@ -70,4 +72,72 @@ fn a_kill_while_the_daemon_starts_leaves_the_log_readable() -> Try {
     let daemon = site.start()?;
     history.judge(&drain_all(&daemon)?)?;
     daemon.stop()
+}
+
+/// An attach of a receiver whose deliveries come settled (snd-settle-mode of AMQP 2.8.2).
+fn attach_presettled(queue: &str) -> Value {
+    let mut attach = attach_receiver(0, queue);
+    if let Value::Described(_, list) = &mut attach
+        && let Value::List(fields) = list.as_mut()
+        && let Some(mode) = fields.get_mut(3)
+    {
+        *mode = Value::Ubyte(1);
+    }
+    attach
+}
+
+/// What a consumer without settlement receives until the daemon is killed, after `until` of its
+/// deliveries: also what was on its way to it.
+fn received(daemon: Daemon, queue: &str, credit: u32, until: usize) -> Try<Vec<String>> {
+    let mut peer = Peer::begun(daemon.address())?;
+    peer.send(&amqp(0, &attach_presettled(queue), &[]))?;
+    peer.expect(code::ATTACH)?;
+    peer.send(&amqp(0, &credit_flow(0, 0, credit), &[]))?;
+    let mut received = Vec::new();
+    let mut running = Some(daemon);
+    loop {
+        if received.len() >= until
+            && let Some(daemon) = running.take()
+        {
+            daemon.kill()?;
+        }
+        match peer.read_frame(PATIENCE) {
+            Ok(Some(got)) if got.performative.code() == Some(code::TRANSFER) => {
+                let settled = *got.performative.field(4) == Value::Bool(true);
+                require!(settled, "a delivery that is not settled: {got:?}");
+                received.push(body_text(&got.payload).ok_or("a message without text")?);
+            }
+            Ok(Some(_)) => {}
+            Ok(None) => return Err(format!("no more after {}", received.len()).into()),
+            // The end of the socket, which the kill made.
+            Err(_) if running.is_none() => return Ok(received),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+#[test]
+fn what_a_consumer_without_settlement_received_does_not_come_again_after_a_kill() -> Try {
+    const COUNT: usize = 600;
+    const CREDIT: usize = 400;
+    let mut chance = Chance::announced("kill -9 and deliveries that come settled");
+    let site = Site::open()?.with_config(CONFIG);
+    for round in 0..8 {
+        let daemon = site.start()?;
+        let texts: Vec<String> = (0..COUNT).map(|number| format!("{round}.{number:03}")).collect();
+        let input = texts.join("\n") + "\n";
+        site.runs_with(&["put", "Q", "--lines", "--transaction", "100"], input.as_bytes(), 0)?;
+        let until = usize::try_from(chance.within(1, CREDIT as u64))?;
+        let received = received(daemon, "Q", u32::try_from(CREDIT)?, until)?;
+        let daemon = site.start()?;
+        let left = Peer::begun(daemon.address())?.drain("Q")?;
+        println!("{until}: {} received, {} are left", received.len(), left.len());
+        // In order and without a gap from the first one on; those beyond the credit all stay.
+        require!(texts.starts_with(&received), "received {received:?}");
+        require!(texts.ends_with(&left), "left {left:?}");
+        require!(received.len() + left.len() <= COUNT, "some came again: {left:?}");
+        require!(left.len() >= COUNT - CREDIT, "lost beyond the credit: {left:?}");
+        daemon.stop()?;
+    }
+    Ok(())
 }

@@ -4,13 +4,16 @@
 
 use std::fs;
 use std::io::Write;
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use tokio::net::TcpSocket;
 use towline_e2e::daemon::{Daemon, Site, said};
+use towline_e2e::group::{Design, Group, THREE};
 use towline_e2e::lan::Lan;
 use towline_e2e::papers;
 use towline_e2e::peer::Peer;
@@ -44,6 +47,41 @@ fn silent_connections_do_not_keep_a_burst_of_clients_out() -> Try {
     let warnings = site.log().matches("TWL3025W").count();
     require!(warnings <= 20, "{warnings} lines for 80 connections");
     drop((silent, clients));
+    daemon.stop()
+}
+
+/// A connection from this address of the machine.
+fn from(source: [u8; 4], to: &str) -> Try<Peer> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let stream = runtime.block_on(async {
+        let socket = TcpSocket::new_v4()?;
+        socket.bind(SocketAddr::from((source, 0)))?;
+        let to: SocketAddr = to.parse().map_err(std::io::Error::other)?;
+        socket.connect(to).await?.into_std()
+    })?;
+    stream.set_nonblocking(false)?;
+    Peer::over(stream)
+}
+
+#[test]
+fn silent_connections_of_one_address_keep_out_no_client_of_another_one_or_of_their_own() -> Try {
+    // The time for a login would end the silent ones by itself: long after a client gave up.
+    let limits = "[limits]\nlogins_pending_max = 64\nlogin_timeout_s = 60\n";
+    let site = Site::open()?.with_config(limits);
+    let daemon = site.start()?;
+    let address = daemon.address();
+    // All that may be about to log in, and as many again that wait.
+    let mut silent: Vec<Peer> =
+        (0..128).map(|_| from([127, 0, 0, 2], address)).collect::<Try<_>>()?;
+    for source in [[127, 0, 0, 1], [127, 0, 0, 2], [127, 0, 0, 3]] {
+        for number in 0..10 {
+            let client = from(source, address)?.opened().and_then(|mut peer| peer.begin(0));
+            client.map_err(|error| format!("{source:?}, {number}: {error}\n{}", site.log()))?;
+            silent.push(from([127, 0, 0, 2], address)?);
+        }
+    }
+    require!(site.log().contains("TWL3025W"), "no silent one gave way");
+    drop(silent);
     daemon.stop()
 }
 
@@ -201,6 +239,39 @@ fn the_command_reload_tells_what_changed_and_fails_when_part_of_it_did() -> Try 
     require!(site.log().contains("TWL1051W"), "in the log too");
     site.mqsc("DISPLAY QMGR")?;
     daemon.stop()
+}
+
+#[test]
+fn reload_asks_the_instance_of_the_folder_with_and_without_an_active_one() -> Try {
+    let folder = tempfile::tempdir()?;
+    let users = papers::users(folder.path(), &[("alice", "one")])?;
+    let config = format!("[users]\nfile = {users:?}\n");
+    let mut group = Group::plan(&Design { config, ..Design::default() })?;
+    // One alone: neither a client's door nor an active instance, only the socket of the instance.
+    group.start(0)?;
+    let same = group.site(0).runs(&["reload"], 0)?;
+    require!(same.contains("nothing has changed"), "{same}");
+    group.start(1)?;
+    group.start(2)?;
+    group.until_whole()?;
+    papers::users(folder.path(), &[("alice", "one"), ("bob", "two")])?;
+    // Each one reads for itself, the active one and replicas: none was told by another one.
+    for at in THREE {
+        let read = group.site(at).runs(&["reload", "--json"], 0)?;
+        require!(read.contains("users (2)"), "{at}: {read}");
+        let same = group.site(at).runs(&["reload"], 0)?;
+        require!(same.contains("nothing has changed"), "{at}: {same}");
+    }
+    fs::write(&users, "bob:what\n")?;
+    for at in THREE {
+        let wrong = group.site(at).towline(&["reload"])?.output()?;
+        require!(wrong.status.code() == Some(1), "{at}: {}", said(&wrong));
+        require!(said(&wrong).contains("stays in force"), "{at}: {}", said(&wrong));
+        let told = THREE.map(|other| group.site(other).log().contains("TWL1035E"));
+        require!(told == THREE.map(|other| other <= at), "{at}: told by {told:?}");
+    }
+    group.until_whole()?;
+    Ok(())
 }
 
 /// Whether a client logs in and puts.
