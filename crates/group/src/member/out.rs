@@ -190,6 +190,11 @@ impl Member {
     fn order_fetches(&mut self, out: &mut Output) {
         let wanted = std::mem::take(&mut *self.raw.mut_store().wanted.borrow_mut());
         for wanted in wanted {
+            // The library asks with each proposal and each answer to a heartbeat until it has it. Read
+            // once is enough: the others find it in memory when they ask next.
+            if self.fetching.iter().any(|(_, on_its_way)| on_its_way.first == wanted.first) {
+                continue;
+            }
             let id = self.next_fetch;
             self.next_fetch += 1;
             let upto = wanted.first.saturating_add(FETCH_BATCHES_MAX);

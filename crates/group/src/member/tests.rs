@@ -1,5 +1,6 @@
 //! Three members over a network and logs made of vectors.
 
+mod lagging;
 mod newest_term;
 mod promises;
 mod rig;

@@ -43,6 +43,8 @@ pub(super) struct Trio {
     dice: u64,
     /// Every batch that any member ever saw committed, by index.
     seen: BTreeMap<u64, Batch>,
+    /// Set: what members want read waits here, with who wants it, until it is answered.
+    reads_wait: Option<Vec<(usize, FetchOrder)>>,
 }
 
 impl Trio {
@@ -58,6 +60,7 @@ impl Trio {
             sync_us: [100; 3],
             dice: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
             seen: BTreeMap::new(),
+            reads_wait: None,
         };
         (0..3).for_each(|at| trio.start(at));
         trio
@@ -267,10 +270,10 @@ impl Trio {
             }
         }
         for order in out.fetch {
-            let log = &self.nodes[at].log;
-            let read = |place: &BatchPlace| log[usize::try_from(place.index).unwrap() - 1].clone();
-            let batches = order.places.iter().map(read).collect();
-            self.input(at, Input::Fetched(order.id, batches));
+            match &mut self.reads_wait {
+                Some(waiting) => waiting.push((at, order)),
+                None => self.read(at, &order),
+            }
         }
         if let Some(term) = out.lead {
             let batch = self.append(at, term, Bytes::new());
@@ -282,6 +285,30 @@ impl Trio {
             Some(Role::Leader) => node.leads = true,
             Some(_) if node.leads => node.begins_again = true,
             _ => {}
+        }
+    }
+
+    fn read(&mut self, at: usize, order: &FetchOrder) {
+        let log = &self.nodes[at].log;
+        let read = |place: &BatchPlace| log[usize::try_from(place.index).unwrap() - 1].clone();
+        let batches = order.places.iter().map(read).collect();
+        self.input(at, Input::Fetched(order.id, batches));
+    }
+
+    /// From now on a disk takes its time: nothing is read before [`Trio::answer_reads`].
+    pub(super) fn hold_reads(&mut self) {
+        self.reads_wait = Some(Vec::new());
+    }
+
+    /// How many reads wait.
+    pub(super) fn reads_waiting(&self) -> usize {
+        self.reads_wait.as_ref().map_or(0, Vec::len)
+    }
+
+    /// Answers what waits; what is wanted after that is read at once.
+    pub(super) fn answer_reads(&mut self) {
+        for (at, order) in self.reads_wait.take().unwrap_or_default() {
+            self.read(at, &order);
         }
     }
 
