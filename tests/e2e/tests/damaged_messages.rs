@@ -183,6 +183,47 @@ fn a_message_that_was_set_aside_is_whole_again_when_the_log_is_repaired_from_a_b
 }
 
 #[test]
+fn towline_move_says_what_is_damaged_and_leaves_notes_where_a_repair_finds_them() -> Try {
+    let site = written(WITH_DLQ)?;
+    let backup = site.scratch().join("backup").to_string_lossy().into_owned();
+    site.runs(&["backup", "--to", &backup], 0)?;
+    damage(&site, HIT)?;
+    let daemon = site.start()?;
+    site.mqsc("DEFINE QL(NEW)")?;
+    // It is found while the others are moved.
+    let told = said(&site.towline(&["move", Q, "NEW"])?.output()?);
+    site.runs_with(&["put", DLQ], b"no note", 0)?;
+    for words in ["99 messages moved", "1 damaged messages were set aside", "damaged-log"] {
+        require!(told.contains(words), "no {words} in {told}");
+    }
+    require!(!told.contains("stay"), "none came as a note: {told}");
+    // The note stays, the other message goes; again, and there is the note alone.
+    for moved in [1, 0] {
+        let output = site.towline(&["move", DLQ, Q, "--transaction", "1", "--json"])?.output()?;
+        let told = said(&output);
+        require!(output.status.code() == Some(1), "{told}");
+        for words in [&format!(r#""moved":{moved}"#), "1 damaged messages stay", "MOVE QLOCAL"] {
+            require!(told.replace(": ", ":").contains(words), "no {words} in {told}");
+        }
+        require!(!told.contains("were set aside"), "{told}");
+        require!(site.queue_number(DLQ, "depth")? == 1, "the note stays: {told}");
+    }
+    // The server's own command keeps the position of the content.
+    site.runs(&["get", Q], 0)?;
+    site.mqsc(&format!("MOVE QLOCAL({DLQ}) TOQLOCAL({Q})"))?;
+    require!(site.queue_number(Q, "depth")? == 1, "the note is in its queue again");
+    stop(daemon)?;
+    site.runs(&["log", "repair", "--from", &backup], 0)?;
+    let daemon = site.start()?;
+    site.runs(&["move", Q, "NEW"], 0)?;
+    let all = site.towline(&["get", "NEW", "--all"])?.output()?;
+    let found = numbers(&String::from_utf8_lossy(&all.stdout));
+    let wanted: Vec<usize> = others().into_iter().chain([HIT]).collect();
+    require!(found == wanted, "whole again, it can be moved: {found:?}");
+    stop(daemon)
+}
+
+#[test]
 fn a_repair_from_what_is_no_backup_and_no_instance_is_refused() -> Try {
     let site = written(WITH_DLQ)?;
     let nothing = site.scratch().join("nothing");
