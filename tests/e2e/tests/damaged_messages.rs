@@ -100,7 +100,8 @@ fn one_flipped_bit_costs_one_message_which_is_set_aside_and_told() -> Try {
     }
     let shown = site.mqsc(&format!("DIS QS({Q}) DAMAGED"))?;
     require!(shown.contains("DAMAGED(0)"), "counted since the start: {shown}");
-    let note = site.runs(&["get", DLQ], 0)?;
+    // The answer to a commit says that it is gone; an outcome alone is not answered.
+    let note = site.runs(&["get", DLQ, "--transaction", "1"], 0)?;
     require!(numbers(&note).is_empty() && note.contains("log repair"), "{note}");
     require!(site.queue_number(DLQ, "depth")? == 0, "a note that was got is gone");
     stop(daemon)
@@ -209,7 +210,8 @@ fn towline_move_says_what_is_damaged_and_leaves_notes_where_a_repair_finds_them(
         require!(site.queue_number(DLQ, "depth")? == 1, "the note stays: {told}");
     }
     // The server's own command keeps the position of the content.
-    site.runs(&["get", Q], 0)?;
+    // The answer to a commit says that it is gone; an outcome alone is not answered.
+    site.runs(&["get", Q, "--transaction", "1"], 0)?;
     site.mqsc(&format!("MOVE QLOCAL({DLQ}) TOQLOCAL({Q})"))?;
     require!(site.queue_number(Q, "depth")? == 1, "the note is in its queue again");
     stop(daemon)?;
@@ -302,7 +304,45 @@ fn messages_of_a_missing_extent_are_given_up_only_on_the_operators_word() -> Try
     let got = found.len() as u64;
     require!(aside + got == LARGE as u64, "{aside} set aside, {got} got");
     require!(site.queue_number(Q, "damaged")? == aside, "status counts them");
+    stop(daemon)?;
+
+    // Now they are given up, and the option is not needed again: from the log, and from pages too.
+    site.arguments.pop();
+    let daemon = site.start()?;
+    require!(site.queue_number(DLQ, "depth")? == aside, "the notes are kept");
+    site.runs(&["image"], 0)?;
+    stop(daemon)?;
+    let verified = site.runs(&["log", "verify"], 0)?;
+    require!(verified.contains("The log is sound."), "{verified}");
+    let daemon = site.start()?;
+    require!(site.queue_number(DLQ, "depth")? == aside, "the notes are kept");
     stop(daemon)
+}
+
+#[test]
+fn a_start_is_refused_until_the_last_message_of_a_missing_extent_was_set_aside() -> Try {
+    const OPTION: &str = "--without-missing-extents";
+    let (mut site, _, extents) = in_several_extents()?;
+    let Some(oldest) = extents.first() else { return Err("no extent".into()) };
+    fs::remove_file(oldest)?;
+    site.arguments.push(OPTION.into());
+    let daemon = site.start()?;
+    site.mqsc(&format!("ALTER QL({DLQ}) MAXDEPTH(5)"))?;
+    site.towline(&["get", Q, "--all"])?.output()?;
+    require!(site.queue_number(DLQ, "depth")? == 5, "no more notes than fit");
+    stop(daemon)?;
+
+    site.arguments.pop();
+    let refused = said(&site.start_refused()?);
+    require!(refused.contains("TWL2060E"), "the others still count: {refused}");
+    site.arguments.push(OPTION.into());
+    let daemon = site.start()?;
+    site.mqsc(&format!("ALTER QL({DLQ}) MAXDEPTH(1000)"))?;
+    site.towline(&["get", Q, "--all"])?.output()?;
+    require!(site.queue_number(DLQ, "depth")? > 5, "the others are set aside too");
+    stop(daemon)?;
+    site.arguments.pop();
+    stop(site.start()?)
 }
 
 #[test]
