@@ -141,7 +141,7 @@ impl Taker<'_> {
 }
 
 /// How many messages of a queue were found damaged; `None` when that cannot be asked.
-fn damaged(client: &mut Client, queue: &str) -> Option<u64> {
+pub(crate) fn damaged(client: &mut Client, queue: &str) -> Option<u64> {
     let answer = client.ask_admin("status", "").ok()?;
     let status: towline_admin::status::Status = mqsc::understood(&answer.body).ok()?;
     status.queues.iter().find(|found| found.name == queue).map(|found| found.damaged)

@@ -4,6 +4,9 @@
 //! commit ends both. So a batch that the target refuses leaves no trace on the source: no backout is
 //! counted. It is then tried message by message, so that what fits is moved.
 //!
+//! The note of a damaged message stays where it is: the server keeps the position of the content in
+//! the log with it, which a copy of its text would not have, and a repair would bring nothing back.
+//!
 //! Not here: changing a message. Its bytes are put as they came, properties, ids and annotations
 //! (those of a dead letter too) included.
 
@@ -15,18 +18,28 @@ use towline_client::{Client, Delivery, Error, Receiver, ReceiverOptions, Sender,
 
 use crate::arguments::Move;
 use crate::failure::Failure;
-use crate::{progress, show};
+use crate::{get, progress, show};
 
 /// Messages of a unit of work at most: they are held in memory, and the server bounds a unit.
 pub(crate) const BATCH_MAX: u64 = 1_000;
+/// Notes of damaged messages until the command ends: the server remembers 10,000 messages that a
+/// receiver declined, and would send the first one again after that.
+const NOTES_MAX: u64 = 10_000;
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Move) -> Result<(), Failure> {
-    let mut client = arguments.reach.connect()?;
+    let way = arguments.reach.prepared()?;
+    let mut client = way.connect()?;
     let (source, target) = (plain(&arguments.source), plain(&arguments.target));
-    if queue_behind(&mut client, source) == queue_behind(&mut client, target) {
+    let behind = queue_behind(&mut client, source);
+    if behind == queue_behind(&mut client, target) {
         let what = format!("{source} and {target} are one queue: nothing was moved");
         return Err(Failure::Usage(what));
+    }
+    let before = get::damaged(&mut client, &behind);
+    if before.is_none() {
+        // A user without the right to ask can move messages all the same.
+        client = way.connect()?;
     }
     let batch = arguments.transaction.clamp(1, BATCH_MAX);
     let options = ReceiverOptions {
@@ -39,10 +52,10 @@ pub(crate) fn run(arguments: &Move) -> Result<(), Failure> {
     let sender = client.sender(target)?;
     let receiver = client.receiver(source, &options)?;
     let bar = progress::bar(arguments.count, arguments.reach.json);
-    let mut mover = Mover { client, sender, receiver, moved: 0, bar };
+    let mut mover = Mover { client, sender, receiver, moved: 0, notes: 0, bar };
     let ended = mover.all(batch, arguments.count);
     mover.bar.finish_and_clear();
-    let Mover { mut client, receiver, moved, .. } = mover;
+    let Mover { mut client, receiver, moved, notes, .. } = mover;
     if let Err(error) = ended {
         if matches!(error, Error::Refused { .. }) {
             // In order, or what was sent ahead to this command would count as failed deliveries.
@@ -52,14 +65,37 @@ pub(crate) fn run(arguments: &Move) -> Result<(), Failure> {
         return Err(Failure::Failed(format!("{}; {} before that", why.reason(), said(moved))));
     }
     client.close_receiver(&receiver)?;
+    let after = before.and_then(|_| get::damaged(&mut client, &behind));
     client.close()?;
+    let aside = after.zip(before).map_or(0, |(after, before)| after.saturating_sub(before));
     if arguments.reach.json {
-        let counted = serde_json::json!({ "from": source, "to": target, "moved": moved });
+        let counted = serde_json::json!({
+            "from": source, "to": target, "moved": moved, "notes": notes, "set_aside": aside,
+        });
         show::json(&counted)?;
     } else if moved > 0 {
         show::line(&format!("{} from {source} to {target}", said(moved)))?;
     }
-    if moved == 0 && arguments.count != Some(0) { Err(Failure::NoMessage) } else { Ok(()) }
+    match damage(&behind, notes, aside) {
+        Some(told) => Err(Failure::about(source, told)),
+        None if moved == 0 && arguments.count != Some(0) => Err(Failure::NoMessage),
+        None => Ok(()),
+    }
+}
+
+/// What was not moved because its content is damaged.
+fn damage(queue: &str, notes: u64, aside: u64) -> Option<String> {
+    let stay = (notes > 0).then(|| {
+        format!(
+            "{notes} damaged messages stay: a copy of the note would lose what a repair needs; \
+             use MOVE QLOCAL('{queue}') TOQLOCAL(...)"
+        )
+    });
+    let gone = (aside > 0).then(|| {
+        format!("{aside} damaged messages were set aside on the dead-letter queue and not moved")
+    });
+    let parts: Vec<String> = stay.into_iter().chain(gone).collect();
+    (!parts.is_empty()).then(|| format!("{}; see the guide damaged-log", parts.join("; ")))
 }
 
 fn said(moved: u64) -> String {
@@ -96,6 +132,8 @@ struct Mover {
     sender: Sender,
     receiver: Receiver,
     moved: u64,
+    /// Notes of damaged messages that came and went back.
+    notes: u64,
     bar: indicatif::ProgressBar,
 }
 
@@ -105,8 +143,12 @@ impl Mover {
         loop {
             let left = count.map_or(batch, |count| count.saturating_sub(self.moved).min(batch));
             let mut held = Vec::new();
-            while (held.len() as u64) < left {
+            while (held.len() as u64) < left && self.notes < NOTES_MAX {
                 match self.client.receive(&mut self.receiver, Some(Duration::ZERO))? {
+                    Some(note) if note.is_damage_note() => {
+                        self.client.decline(&note)?;
+                        self.notes = self.notes.saturating_add(1);
+                    }
                     Some(delivery) => held.push(delivery),
                     None => break,
                 }

@@ -9,7 +9,7 @@ use towline_types::Payload;
 
 use crate::client::{ACCEPTED, Client};
 use crate::error::Error;
-use crate::message::Message;
+use crate::message::{Message, Property};
 use crate::unit::Unit;
 
 /// The name under which brokers know the selector filter, and its numeric descriptor (registered
@@ -59,6 +59,18 @@ impl Delivery {
     /// [`Error::Unexpected`] when it is not well formed.
     pub fn message(&self) -> Result<Message, Error> {
         Message::decode(&self.payload)
+    }
+
+    /// Whether it is the note of a damaged message that was set aside: the server has kept the
+    /// position of the content, and this text is all that a copy would have of it.
+    #[must_use]
+    pub fn is_damage_note(&self) -> bool {
+        let Ok(message) = self.message() else { return false };
+        let text = |name| match message.property(name) {
+            Some(Property::Text(text)) => Some(text.as_str()),
+            _ => None,
+        };
+        text("DamagedAt").is_some() && text("DeadLetterReason") == Some("message-damaged")
     }
 }
 
@@ -183,6 +195,18 @@ impl Client {
     /// When the connection is lost.
     pub fn release(&mut self, delivery: &Delivery) -> Result<(), Error> {
         self.connection.settle_incoming(delivery.id, DeliveryState::Released);
+        self.push()
+    }
+
+    /// Gives a message back that this receiver does not want again; no backout is counted.
+    ///
+    /// # Errors
+    /// When the connection is lost.
+    pub fn decline(&mut self, delivery: &Delivery) -> Result<(), Error> {
+        let (delivery_failed, undeliverable_here) = (false, true);
+        let state =
+            DeliveryState::Modified { delivery_failed, undeliverable_here, annotations: None };
+        self.connection.settle_incoming(delivery.id, state);
         self.push()
     }
 

@@ -155,6 +155,25 @@ impl Restart {
         self.instance.live.bodies_without(self.instance.rules.bodies_in_progress())
     }
 
+    /// Of the extents `wanted`: how many bodies, or parts of large ones, belong to messages that were
+    /// set aside as damaged. They are among those of [`Restart::live_extents`], and nothing more is
+    /// lost without them. Reads pages.
+    #[must_use]
+    pub fn set_aside_in(
+        &self,
+        wanted: &dyn Fn(u64) -> bool,
+        read: &dyn Fn(PageRef) -> Option<Bytes>,
+    ) -> BTreeMap<u64, u64> {
+        let mut counts = BTreeMap::new();
+        for body in self.instance.rules.bodies_set_aside(wanted, read) {
+            let extent = body.lsn.0 / self.instance.live.extent_bytes();
+            if wanted(extent) {
+                *counts.entry(extent).or_default() += 1;
+            }
+        }
+        counts
+    }
+
     /// Takes the next record of the log, whose first byte is at `lsn`. `read` reads a page; `None`
     /// when it cannot.
     ///

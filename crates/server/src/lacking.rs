@@ -13,9 +13,11 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use towline_core::{Limits, Pages as Trust};
 use towline_log::{Disk, LinuxDisk, LogId, Options, Pages, Recovery};
 use towline_node::Restart;
+use towline_types::PageRef;
 
 use crate::start::REBUILD_MARKER;
 
@@ -30,10 +32,23 @@ pub struct Lacking {
 
 impl Lacking {
     /// Holds what lives against what is there, after replay.
-    pub(crate) fn find(restart: &Restart, recovery: &Recovery) -> Lacking {
+    /// Messages that were set aside as damaged do not count: they are given up already, and each is
+    /// a note on the dead-letter queue. A page that `read` cannot give is taken to have none of them.
+    pub(crate) fn find(
+        restart: &Restart,
+        recovery: &Recovery,
+        read: &dyn Fn(PageRef) -> Option<Bytes>,
+    ) -> Lacking {
         let from = if recovery.held_back() { recovery.oldest_extent() } else { 0 };
         let mut extents = restart.live_extents();
         extents.retain(|extent, _| *extent >= from && !recovery.has_extent(*extent));
+        if !extents.is_empty() {
+            let notes = restart.set_aside_in(&|extent| extents.contains_key(&extent), read);
+            for (extent, count) in &mut extents {
+                *count = count.saturating_sub(notes.get(extent).copied().unwrap_or_default());
+            }
+            extents.retain(|_, count| *count > 0);
+        }
         Lacking { extents }
     }
 
@@ -111,7 +126,7 @@ fn look_at(disk: &Arc<dyn Disk>) -> Result<Lacking, String> {
     let read = |page| pages.as_ref().and_then(|pages| pages.read(page).ok());
     let replayed = recovery.replay(|lsn, record| restart.record(lsn, record, &read));
     replayed.map_err(|error| error.to_string())?;
-    Ok(Lacking::find(&restart, &recovery))
+    Ok(Lacking::find(&restart, &recovery, &read))
 }
 
 #[cfg(test)]

@@ -323,7 +323,8 @@ impl Back<'_> {
             towline_log::ReplayError::Record { error, .. } => refused(error),
         })?;
         tell(&report, began.elapsed());
-        self.judge(Lacking::find(&restart, &recovery))?;
+        let read = |page| pages.read(page).ok();
+        self.judge(Lacking::find(&restart, &recovery, &read))?;
         let rebuilt = matches!(begin, Begin::Oldest);
         let status = restart_status(&report, rebuilt, image_made, began.elapsed());
         let (marker, tail) = (self.marker.to_owned(), report.tail);

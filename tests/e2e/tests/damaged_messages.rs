@@ -100,7 +100,8 @@ fn one_flipped_bit_costs_one_message_which_is_set_aside_and_told() -> Try {
     }
     let shown = site.mqsc(&format!("DIS QS({Q}) DAMAGED"))?;
     require!(shown.contains("DAMAGED(0)"), "counted since the start: {shown}");
-    let note = site.runs(&["get", DLQ], 0)?;
+    // The answer to a commit says that it is gone; an outcome alone is not answered.
+    let note = site.runs(&["get", DLQ, "--transaction", "1"], 0)?;
     require!(numbers(&note).is_empty() && note.contains("log repair"), "{note}");
     require!(site.queue_number(DLQ, "depth")? == 0, "a note that was got is gone");
     stop(daemon)
@@ -183,6 +184,48 @@ fn a_message_that_was_set_aside_is_whole_again_when_the_log_is_repaired_from_a_b
 }
 
 #[test]
+fn towline_move_says_what_is_damaged_and_leaves_notes_where_a_repair_finds_them() -> Try {
+    let site = written(WITH_DLQ)?;
+    let backup = site.scratch().join("backup").to_string_lossy().into_owned();
+    site.runs(&["backup", "--to", &backup], 0)?;
+    damage(&site, HIT)?;
+    let daemon = site.start()?;
+    site.mqsc("DEFINE QL(NEW)")?;
+    // It is found while the others are moved.
+    let told = said(&site.towline(&["move", Q, "NEW"])?.output()?);
+    site.runs_with(&["put", DLQ], b"no note", 0)?;
+    for words in ["99 messages moved", "1 damaged messages were set aside", "damaged-log"] {
+        require!(told.contains(words), "no {words} in {told}");
+    }
+    require!(!told.contains("stay"), "none came as a note: {told}");
+    // The note stays, the other message goes; again, and there is the note alone.
+    for moved in [1, 0] {
+        let output = site.towline(&["move", DLQ, Q, "--transaction", "1", "--json"])?.output()?;
+        let told = said(&output);
+        require!(output.status.code() == Some(1), "{told}");
+        for words in [&format!(r#""moved":{moved}"#), "1 damaged messages stay", "MOVE QLOCAL"] {
+            require!(told.replace(": ", ":").contains(words), "no {words} in {told}");
+        }
+        require!(!told.contains("were set aside"), "{told}");
+        require!(site.queue_number(DLQ, "depth")? == 1, "the note stays: {told}");
+    }
+    // The server's own command keeps the position of the content.
+    // The answer to a commit says that it is gone; an outcome alone is not answered.
+    site.runs(&["get", Q, "--transaction", "1"], 0)?;
+    site.mqsc(&format!("MOVE QLOCAL({DLQ}) TOQLOCAL({Q})"))?;
+    require!(site.queue_number(Q, "depth")? == 1, "the note is in its queue again");
+    stop(daemon)?;
+    site.runs(&["log", "repair", "--from", &backup], 0)?;
+    let daemon = site.start()?;
+    site.runs(&["move", Q, "NEW"], 0)?;
+    let all = site.towline(&["get", "NEW", "--all"])?.output()?;
+    let found = numbers(&String::from_utf8_lossy(&all.stdout));
+    let wanted: Vec<usize> = others().into_iter().chain([HIT]).collect();
+    require!(found == wanted, "whole again, it can be moved: {found:?}");
+    stop(daemon)
+}
+
+#[test]
 fn a_repair_from_what_is_no_backup_and_no_instance_is_refused() -> Try {
     let site = written(WITH_DLQ)?;
     let nothing = site.scratch().join("nothing");
@@ -261,7 +304,45 @@ fn messages_of_a_missing_extent_are_given_up_only_on_the_operators_word() -> Try
     let got = found.len() as u64;
     require!(aside + got == LARGE as u64, "{aside} set aside, {got} got");
     require!(site.queue_number(Q, "damaged")? == aside, "status counts them");
+    stop(daemon)?;
+
+    // Now they are given up, and the option is not needed again: from the log, and from pages too.
+    site.arguments.pop();
+    let daemon = site.start()?;
+    require!(site.queue_number(DLQ, "depth")? == aside, "the notes are kept");
+    site.runs(&["image"], 0)?;
+    stop(daemon)?;
+    let verified = site.runs(&["log", "verify"], 0)?;
+    require!(verified.contains("The log is sound."), "{verified}");
+    let daemon = site.start()?;
+    require!(site.queue_number(DLQ, "depth")? == aside, "the notes are kept");
     stop(daemon)
+}
+
+#[test]
+fn a_start_is_refused_until_the_last_message_of_a_missing_extent_was_set_aside() -> Try {
+    const OPTION: &str = "--without-missing-extents";
+    let (mut site, _, extents) = in_several_extents()?;
+    let Some(oldest) = extents.first() else { return Err("no extent".into()) };
+    fs::remove_file(oldest)?;
+    site.arguments.push(OPTION.into());
+    let daemon = site.start()?;
+    site.mqsc(&format!("ALTER QL({DLQ}) MAXDEPTH(5)"))?;
+    site.towline(&["get", Q, "--all"])?.output()?;
+    require!(site.queue_number(DLQ, "depth")? == 5, "no more notes than fit");
+    stop(daemon)?;
+
+    site.arguments.pop();
+    let refused = said(&site.start_refused()?);
+    require!(refused.contains("TWL2060E"), "the others still count: {refused}");
+    site.arguments.push(OPTION.into());
+    let daemon = site.start()?;
+    site.mqsc(&format!("ALTER QL({DLQ}) MAXDEPTH(1000)"))?;
+    site.towline(&["get", Q, "--all"])?.output()?;
+    require!(site.queue_number(DLQ, "depth")? > 5, "the others are set aside too");
+    stop(daemon)?;
+    site.arguments.pop();
+    stop(site.start()?)
 }
 
 #[test]

@@ -184,11 +184,13 @@ entries! {
          removed by hand, or the file system lost them. The queue manager does not start rather than \
          lose messages. Put the files back; or run 'towline log repair --from' a backup of this instance; \
          in a group, 'towline instance replace' has the log copied anew. To give these messages up, \
-         start once with --without-missing-extents. See the guide damaged-log.";
+         start with --without-missing-extents until each one was set aside: notes on the dead-letter \
+         queue do not count. See the guide damaged-log.";
     MESSAGES_GIVEN_UP = "TWL2061W" "Started without {count} messages, whose extents of the recovery log \
                                     are missing: {extents}.",
         "--without-missing-extents was given. When the turn of such a message comes it is set aside as \
-         damaged (TWL2050E, TWL2051E). Start without the option from now on.";
+         damaged (TWL2050E, TWL2051E). Start without the option when all of them were: it is refused \
+         before that.";
 
     DAMAGED_DROPPED = "TWL2062W" "{count} of the messages that were removed from queue '{queue}' are \
                                   damaged ones.",

@@ -4,11 +4,12 @@
 //! Not here: finding it out, and getting an intact copy from elsewhere. The message keeps the place
 //! of its content wherever it goes: when the log is repaired, it is whole.
 
-use towline_types::Time;
+use bytes::Bytes;
+use towline_types::{BodyLocation, PageRef, Time};
 
 use crate::message::DeadLetterReason;
 use crate::party::Holding;
-use crate::queue::{Spot, State};
+use crate::queue::{Block, Entry, Place, Sheet, Spot, State, page};
 use crate::request::Decision;
 use crate::{ConsumerId, MessageSequence, QueueId, QueueManager, Refusal};
 
@@ -120,5 +121,52 @@ impl QueueManager {
                 || (entry.marks.has_extra() && is_note(*lane, sequence))
         });
         damaged.count() as u64
+    }
+
+    /// Where the contents of all notes are, or parts of large ones: of messages that were set aside.
+    /// Of blocks that are not in memory only those are read that have bodies in an extent of `wanted`.
+    /// A page that cannot be read gives none: what is not known is not taken for given up.
+    pub fn bodies_set_aside(
+        &self,
+        wanted: &dyn Fn(u64) -> bool,
+        read: &dyn Fn(PageRef) -> Option<Bytes>,
+    ) -> Vec<BodyLocation> {
+        let blocks = self.queues.values().flat_map(|queue| queue.all_blocks());
+        let mut found = Vec::new();
+        for (_, block) in blocks {
+            match block.sheet() {
+                Some(sheet) => note_bodies(sheet, &mut found),
+                None => {
+                    if let Some(sheet) = sheet_of(block, wanted, read) {
+                        note_bodies(&sheet, &mut found);
+                    }
+                }
+            }
+        }
+        found
+    }
+}
+
+/// What the page of a block says, if it is wanted and can be read.
+fn sheet_of(
+    block: &Block,
+    wanted: &dyn Fn(u64) -> bool,
+    read: &dyn Fn(PageRef) -> Option<Bytes>,
+) -> Option<Sheet> {
+    let outline = block.stored.as_deref()?;
+    if !outline.extents.iter().any(|share| wanted(share.extent)) {
+        return None;
+    }
+    page::decode(&read(outline.page)?).ok()
+}
+
+fn note_bodies(sheet: &Sheet, found: &mut Vec<BodyLocation>) {
+    let logged = |entry: &&Entry| entry.marks.has_extra() && matches!(entry.place, Place::Log(_));
+    for entry in sheet.entries.iter().filter(logged) {
+        let extra = sheet.extras.get(&entry.sequence);
+        let letter = extra.and_then(|extra| extra.dead_letter.as_ref());
+        if letter.is_some_and(|letter| letter.reason == DeadLetterReason::Damaged) {
+            found.extend(page::bodies(entry, extra));
+        }
     }
 }

@@ -89,7 +89,7 @@ pub(crate) fn outline(sheet: &Sheet, extent_bytes: u64) -> Option<Outline> {
     Some(outline)
 }
 
-fn bodies<'a>(
+pub(crate) fn bodies<'a>(
     entry: &'a Entry,
     extra: Option<&'a Extra>,
 ) -> impl Iterator<Item = BodyLocation> + 'a {

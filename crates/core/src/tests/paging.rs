@@ -9,7 +9,7 @@ use super::rig::{CLIENT, Rig, first_byte, message, persistent, spec};
 use crate::object::ObjectType;
 use crate::{
     CarryCursor, ConsumerId, ConsumerMode, ConsumerSpec, Effect, FilterKey, FoundOld, Limits,
-    NewMessage, Outcome,
+    NewMessage, Outcome, Unreadable,
 };
 
 /// A queue of so many messages, of which all but the newest block is away.
@@ -440,4 +440,38 @@ fn the_first_acquirer_is_known_over_a_page_of_messages_that_nobody_had() {
     assert!(again.iter().take(16).all(|delivery| !delivery.first_acquirer));
     assert!(known > 0, "of blocks that no consumer touched it is still known");
     rig.core.audit();
+}
+
+#[test]
+fn notes_of_damaged_messages_are_found_on_pages_and_none_on_a_page_that_cannot_be_read() {
+    let limits = Limits { dead_letter_queue: "DLQ".to_owned(), ..Limits::default() };
+    let mut rig = Rig::with(limits);
+    rig.define("DLQ");
+    rig.define("Q");
+    // Dead letters of another kind lie among them.
+    (0..60).for_each(|number| rig.put_with("Q", numbered(number)).unwrap());
+    let consumer = rig.consumer("Q", 60);
+    for (number, delivery) in rig.dispatch().iter().enumerate() {
+        if number % 3 == 0 {
+            rig.settle(delivery, Outcome::Rejected);
+            continue;
+        }
+        let (queue, sequence, place) = (rig.status("Q").queue, delivery.sequence, String::new());
+        let found = Unreadable { queue, sequence, consumer: Some(consumer), place, lasts: true };
+        rig.core.set_aside(rig.now, &found, &mut rig.decision);
+        rig.carry_out();
+    }
+    assert_eq!((rig.depth("Q"), rig.depth("DLQ")), (0, 60));
+    let none = |_| -> Option<bytes::Bytes> { panic!("all is in memory") };
+    assert_eq!(rig.core.bodies_set_aside(&|_| true, &none).len(), 40);
+    rig.evict();
+    let read = |page: towline_types::PageRef| rig.pages.get(&page.unit).cloned().map(Into::into);
+    let mut found = rig.core.bodies_set_aside(&|_| true, &read);
+    found.sort_by_key(|body| body.lsn);
+    found.dedup();
+    assert_eq!(found.len(), 40, "each once");
+    let here = rig.core.bodies_set_aside(&|_| true, &|_| None).len();
+    assert!(here < 20, "what is not known is not given up: {here}");
+    let other = |_| -> Option<bytes::Bytes> { panic!("no page has bodies there") };
+    assert_eq!(rig.core.bodies_set_aside(&|_| false, &other).len(), here);
 }
