@@ -11,7 +11,7 @@ use towline_types::{BodyLocation, Time};
 /// What one call yields. The caller owns and reuses it.
 #[derive(Debug, Default)]
 pub struct Outputs {
-    /// Facts that nobody asked for and nobody waits for (expiry, backout counts): logged lazily, then
+    /// Facts that no client asked for or waits for (expiry, backout counts): logged lazily, then
     /// applied like all others. Each is a run of its own.
     pub facts: Vec<Fact>,
     /// What to do.

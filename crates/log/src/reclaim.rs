@@ -55,7 +55,7 @@ pub(crate) fn reclaim(shared: &Shared, keep_from: Lsn) -> Result<(), LogError> {
     Ok(())
 }
 
-/// The oldest extent, if nobody needs it. From now on no code reads it; what the node said that it
+/// The oldest extent, if no reader needs it. From now on no code reads it; what the node said that it
 /// needs lies behind it.
 fn leave(shared: &Shared, first_needed: u64) -> Option<u64> {
     shared.state().extents.leave(first_needed)

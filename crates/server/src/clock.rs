@@ -13,7 +13,7 @@ use towline_types::Time;
 
 use crate::logging::log;
 
-/// What an ordinary correction does not reach: a step is told, and ages are kept over it.
+/// What an ordinary correction does not reach: a step is logged, and ages are kept over it.
 const STEP_US_MIN: u64 = 1_000_000;
 
 /// Wall-clock time read once at start, moved on by the time since then; and how far the wall clock

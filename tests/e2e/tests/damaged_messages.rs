@@ -295,7 +295,7 @@ fn messages_of_a_missing_extent_are_given_up_only_on_the_operators_word() -> Try
     require!(said(&site.start_refused()?).contains("TWL2060E"), "refused");
     site.arguments.push("--without-missing-extents".into());
     let daemon = site.start()?;
-    require!(site.log().contains("TWL2061W"), "what is given up is told: {}", site.log());
+    require!(site.log().contains("TWL2061W"), "what is given up is logged: {}", site.log());
     let output = site.towline(&["get", Q, "--all"])?.output()?;
     require!(output.status.code() == Some(1), "{}", said(&output));
     let found = numbers(&String::from_utf8_lossy(&output.stdout));
@@ -354,7 +354,7 @@ fn clear_and_delete_say_how_many_damaged_messages_go() -> Try {
         site.mqsc(&format!("ALTER QMGR DEADQ('{deadq}')"))?;
         site.towline(&["get", Q, "--all"])?.output()?;
         stop(daemon)?;
-        // A note is one after a restart too; a message that stays is found again by whoever comes to it.
+        // A note is one after a restart too; a message that stays is found again by the next reader.
         let daemon = site.start()?;
         site.mqsc(&format!("ALTER QMGR DEADQ('{deadq}')"))?;
         site.towline(&["get", Q, "--all"])?.output()?;

@@ -101,7 +101,7 @@ fn an_instance_that_lost_its_disk_does_not_help_to_elect_one_that_lacks_messages
         require!(elected.is_none(), "{}", group.explained(&format!("{elected:?} is active")));
         wait::pause(Duration::from_millis(100));
     }
-    require!(Peer::begun(group.address(stale)).is_err(), "a client is served by nobody");
+    require!(Peer::begun(group.address(stale)).is_err(), "no instance serves a client");
     group.start(active)?;
     group.until_whole()?;
     let depth = depth_at(&group, lost, "load")?;

@@ -122,7 +122,7 @@ fn texts(from: u32, count: u32) -> Vec<String> {
 }
 
 /// No instance is elected for so long.
-fn nobody_is_elected(group: &Group, of: &[Instance]) -> Try {
+fn no_leader_is_elected(group: &Group, of: &[Instance]) -> Try {
     let until = std::time::Instant::now() + NOBODY_FOR;
     while std::time::Instant::now() < until {
         for at in of {
@@ -138,12 +138,19 @@ fn nobody_is_elected(group: &Group, of: &[Instance]) -> Try {
     Ok(())
 }
 
+/// The active instance gives these messages, each once and in order, and no other.
+fn has_exactly(group: &Group, active: Instance, wanted: &[String]) -> Try {
+    let there = Peer::begun(group.address(active))?.drain("Q")?;
+    require!(there == wanted, "{there:?} is there of {wanted:?}");
+    Ok(())
+}
+
 /// The active instance has given up, for it hears no majority, and none is elected for so long.
-fn nobody_is_elected_in_time(group: &Group, of: &[Instance]) -> Try {
+fn no_leader_is_elected_in_time(group: &Group, of: &[Instance]) -> Try {
     wait::until_true("the end of the active part", Duration::from_secs(20), || {
         of.iter().all(|at| group.status(*at).is_ok_and(|status| status["role"] != "active"))
     })?;
-    nobody_is_elected(group, of)
+    no_leader_is_elected(group, of)
 }
 
 /// The status of an instance says that it waits to hear from this other one, and from no other.
@@ -197,18 +204,16 @@ fn history(how: Forgets, active_forgets: bool, chance: &mut Chance) -> Try {
     forget(&group, forgetful, how, saved.path())?;
     group.start(forgetful)?;
     group.start(stale)?;
-    nobody_is_elected(&group, &[forgetful, stale])?;
+    no_leader_is_elected(&group, &[forgetful, stale])?;
     waits_for(&group, forgetful, keeps)?;
     // Also not after a restart of the one that forgot: it is on its disk.
     group.kill(forgetful)?;
     group.start(forgetful)?;
-    nobody_is_elected(&group, &[forgetful, stale])?;
+    no_leader_is_elected(&group, &[forgetful, stale])?;
     waits_for(&group, forgetful, keeps)?;
     group.start(keeps)?;
     let served = group.until_whole()?;
-    let mut peer = Peer::begun(group.address(served))?;
-    let (there, wanted) = (peer.drain("Q")?, texts(0, 6));
-    require!(there == wanted, "{there:?} is there of {wanted:?}");
+    has_exactly(&group, served, &texts(0, 6))?;
     Ok(())
 }
 
@@ -249,7 +254,7 @@ fn acknowledged(group: &Group, active: Instance, of: Instance) -> Try<u64> {
     Ok(end.next_multiple_of(BLOCK))
 }
 
-/// An active instance that no other one hears goes on appending: what nobody has but it.
+/// An active instance that no other one hears goes on appending: what no other log has.
 fn append_alone(group: &Group, alone: Instance) -> Try {
     let mut peer = Peer::begun(group.address(alone))?;
     peer.attach_sender(0, "Q")?;
@@ -308,7 +313,7 @@ fn an_older_log_of_the_same_length_gives_no_vote_and_no_acknowledged_message_is_
     require!(log_end(&group, forgetful)? == length, "the copy is another one");
     group.start(forgetful)?;
     group.start(stale)?;
-    nobody_is_elected(&group, &[forgetful, stale])?;
+    no_leader_is_elected(&group, &[forgetful, stale])?;
     waits_for(&group, forgetful, keeps)?;
     group.start(keeps)?;
     let served = group.until_whole()?;
@@ -341,21 +346,19 @@ fn a_group_of_which_two_may_not_vote_is_brought_back_as_the_guide_says() -> Try 
         fs::remove_file(data(&group, at).join("group-state"))?;
         group.start(at)?;
     }
-    nobody_is_elected(&group, &[active, other])?;
+    no_leader_is_elected(&group, &[active, other])?;
     // The steps of docs/guides/native-ha.md, "The group does not elect an active instance".
     group.kill(active)?;
     let shown = runs(&group, active, "force-vote", &[])?;
     require!(shown.contains(&format!("{} ", NAMES[other])), "{shown}");
     require!(shown.contains("does not answer") && shown.contains("The longest log"), "{shown}");
     group.start(active)?;
-    nobody_is_elected(&group, &[active, other])?;
+    no_leader_is_elected(&group, &[active, other])?;
     group.kill(other)?;
     runs(&group, other, "force-vote", &[])?;
     group.start(other)?;
     let served = group.until_in_sync(2)?;
-    let mut peer = Peer::begun(group.address(served))?;
-    let (there, wanted) = (peer.drain("Q")?, texts(0, 10));
-    require!(there == wanted, "{there:?} is there of {wanted:?}");
+    has_exactly(&group, served, &texts(0, 10))?;
     // The third one comes back after all, as one that was away.
     group.start(lost)?;
     group.until_whole()?;
@@ -389,16 +392,14 @@ fn an_instance_with_an_empty_disk_waits_for_one_that_is_gone_until_an_operator_e
     group.kill(lost)?;
     forget(&group, lost, Forgets::Wiped, Path::new(""))?;
     group.start(lost)?;
-    nobody_is_elected_in_time(&group, &[active, lost])?;
+    no_leader_is_elected_in_time(&group, &[active, lost])?;
     waits_for(&group, lost, gone)?;
     group.kill(lost)?;
     runs(&group, lost, "force-vote", &[])?;
     group.start(lost)?;
     let served = group.until_in_sync(2)?;
     require!(served == active, "the one with the log is active: {}", group.explained(""));
-    let mut peer = Peer::begun(group.address(served))?;
-    let (there, wanted) = (peer.drain("Q")?, texts(0, 5));
-    require!(there == wanted, "{there:?} is there of {wanted:?}");
+    has_exactly(&group, served, &texts(0, 5))?;
     Ok(())
 }
 

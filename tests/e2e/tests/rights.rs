@@ -233,7 +233,7 @@ fn the_command_reload_tells_what_changed_and_fails_when_part_of_it_did() -> Try 
     require!(said(&wrong).contains("stays in force"), "{}", said(&wrong));
     require!(site.log().contains("TWL1035E"), "in the log too");
 
-    fs::write(&users, "# nobody\n")?;
+    fs::write(&users, "# no users\n")?;
     let emptied = site.runs(&["reload"], 0)?;
     require!(emptied.contains("TWL1051W: No user is left in"), "{emptied}");
     require!(site.log().contains("TWL1051W"), "in the log too");

@@ -425,11 +425,14 @@ fn a_unit_of_both_kinds_keeps_its_order_behind_messages_that_are_all_away() {
 }
 
 #[test]
-fn the_first_acquirer_is_known_over_a_page_of_messages_that_nobody_had() {
+fn the_first_acquirer_is_known_over_a_page_of_messages_never_acquired() {
     let mut rig = deep_with(40, numbered);
     rig.consumer("Q", 20);
     let got = rig.dispatch();
-    assert!(got.iter().all(|delivery| delivery.first_acquirer), "pages came, nobody had them");
+    assert!(
+        got.iter().all(|delivery| delivery.first_acquirer),
+        "pages came, none was acquired before"
+    );
     rig.settle(&got[4], Outcome::Released);
     got.iter().take(4).for_each(|delivery| rig.settle(delivery, Outcome::Accepted));
     rig.disconnect(CLIENT, false);

@@ -343,7 +343,7 @@ impl Front {
         self.link_gone(link, true, requests);
     }
 
-    /// The link is gone, by whoever's will; unless `closed` it may come back.
+    /// The link is gone, whichever side ended it; unless `closed` it may come back.
     pub(super) fn link_gone(&mut self, link: LinkId, closed: bool, requests: &mut Vec<Request>) {
         let keep_queue = self.nodes.detached(link, closed);
         match self.links.remove(link) {

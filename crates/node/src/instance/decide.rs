@@ -318,7 +318,7 @@ impl Instance {
         Ok(made)
     }
 
-    /// A dynamic queue that outlived its link, as long as nobody deleted it.
+    /// A dynamic queue that outlived its link, unless it was deleted.
     fn kept(&self, name: &str) -> Result<QueueId, Refusal> {
         match self.rules.definition(name) {
             Some(Definition::Local(queue)) => Ok(queue.id),

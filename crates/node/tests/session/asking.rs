@@ -10,6 +10,15 @@ use towline_types::limits;
 use super::rig::{Client, Rig};
 use super::text::message;
 
+/// The open and the close of a connection whose container id another one has (AMQP JMS binding).
+fn assert_container_id_refused(client: &Client) {
+    let error = Rig::closing(client).expect("a refusal");
+    assert_eq!(error.condition, condition::INVALID_FIELD);
+    assert_eq!(error.fields.get("invalid-field"), Some(Value::Symbol("container-id")));
+    let denied = Rig::open_properties(client).get("amqp:connection-establishment-failed");
+    assert_eq!(denied, Some(Value::Bool(true)));
+}
+
 // AMQP JMS binding: a client id is a container id, and a connection that asks to be its only one is.
 #[test]
 fn a_second_connection_of_a_client_id_is_refused_until_the_first_one_is_gone() {
@@ -17,11 +26,7 @@ fn a_second_connection_of_a_client_id_is_refused_until_the_first_one_is_gone() {
     let first = rig.connect_as("client", true);
     assert_eq!(Rig::closing(&first), None);
     let second = rig.connect_as("client", true);
-    let error = Rig::closing(&second).expect("a refusal");
-    assert_eq!(error.condition, condition::INVALID_FIELD);
-    assert_eq!(error.fields.get("invalid-field"), Some(Value::Symbol("container-id")));
-    let denied = Rig::open_properties(&second).get("amqp:connection-establishment-failed");
-    assert_eq!(denied, Some(Value::Bool(true)));
+    assert_container_id_refused(&second);
     rig.lose(second);
     let still = rig.connect_as("client", true);
     assert!(Rig::closing(&still).is_some(), "the refused one did not free the id of the first");
@@ -55,11 +60,7 @@ fn a_connection_that_does_not_ask_to_be_alone_is_refused_beside_one_that_did() {
     let mut rig = Rig::new();
     let sole = rig.connect_as("client", true);
     let second = rig.connect_as("client", false);
-    let error = Rig::closing(&second).expect("a refusal");
-    assert_eq!(error.condition, condition::INVALID_FIELD);
-    assert_eq!(error.fields.get("invalid-field"), Some(Value::Symbol("container-id")));
-    let denied = Rig::open_properties(&second).get("amqp:connection-establishment-failed");
-    assert_eq!(denied, Some(Value::Bool(true)));
+    assert_container_id_refused(&second);
     rig.lose(second);
     rig.lose(sole);
     let [third, fourth] = [rig.connect_as("client", false), rig.connect_as("client", false)];

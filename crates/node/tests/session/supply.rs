@@ -105,7 +105,11 @@ fn run(seed: u64, mode: SenderSettleMode, browses: bool) {
     }
     rest(&mut rig, &mut slow, dice);
     drain_all(&mut rig, &mut slow, dice);
-    assert_eq!(slow.bodies.len() + slow.unsent.len(), MESSAGES, "each message came, or is told");
+    assert_eq!(
+        slow.bodies.len() + slow.unsent.len(),
+        MESSAGES,
+        "each message came, or was reported"
+    );
     let mut wanted = sent.iter();
     for body in &slow.bodies {
         assert!(wanted.any(|wanted| wanted == body), "{:.3} out of its order", body);

@@ -62,7 +62,7 @@ fn a_member_that_lost_its_disk_helps_no_leader_of_an_older_term_than_it_took_par
         trio.run(Duration::from_millis(1_000));
         assert_eq!(trio.member(deposed).committed(), before, "seed {seed}");
         assert_eq!(trio.member(forgetful).unheard(), [id(newer)], "seed {seed}");
-        // It is told, and takes part.
+        // It hears the terms, and takes part.
         trio.meet(newer, forgetful);
         trio.meet(newer, deposed);
         trio.run(Duration::from_secs(5));
@@ -104,7 +104,7 @@ fn it_takes_the_highest_term_that_it_is_told_durably_and_refuses_older_ones() {
     assert_eq!(sent(&mut member, batches(2, 8)), [(2, 9)], "it says that there is a newer term");
     assert_eq!(member.progress().term, 9);
     assert_eq!(sent(&mut member, batches(3, 9)), [(3, 9)]);
-    // Another start from what was kept asks nobody.
+    // Another start from what was kept asks no member.
     let mut again = alone(kept, 3);
     assert_eq!(sent(&mut again, batches(3, 9)), [(3, 9)]);
 }
@@ -123,7 +123,7 @@ fn a_crash_before_the_term_is_durable_leaves_a_member_that_asks_again() {
 
 #[test]
 fn what_it_is_told_before_a_member_of_no_term_of_its_own_may_vote_is_no_vote() {
-    // It may have voted in the term that it is told, and for another.
+    // It may have voted in the term that it hears of, and for another.
     let mut member = alone(Kept::default(), 3);
     sent(&mut member, told(2, 5));
     let mut out = Output::default();

@@ -44,7 +44,7 @@ pub(super) fn noted(committed: u64) -> Kept {
 }
 
 #[test]
-fn a_vote_is_kept_with_its_term_and_nobody_else_gets_one_after_a_restart() {
+fn a_vote_is_kept_with_its_term_and_no_other_gets_one_after_a_restart() {
     let mut member = alone(noted(3), 3);
     let (kept, granted) = answer_to_vote(&mut member, 2);
     let kept = kept.unwrap();

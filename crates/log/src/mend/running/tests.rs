@@ -194,7 +194,7 @@ fn all_that_is_damaged_is_found_and_mended_in_a_log_that_runs() {
             break;
         }
     }
-    assert_eq!(rounds, [3, 1, 0], "of neighbours the first is told first");
+    assert_eq!(rounds, [3, 1, 0], "of neighbours the first is reported first");
     assert_eq!(log.damaged_parts().unwrap(), Vec::new());
     log.shutdown();
     assert!(extents(&disk)[&extent_name(1)] == extents(&pair.here)[&extent_name(1)]);
