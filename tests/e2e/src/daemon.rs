@@ -417,6 +417,16 @@ impl Daemon {
         matches!(self.child.try_wait(), Ok(None))
     }
 
+    /// Exit status or signal of a process that has ended, and the end of its log.
+    pub fn ended(&mut self) -> Option<String> {
+        let how = match self.child.try_wait() {
+            Ok(None) => return None,
+            Ok(Some(status)) => status.to_string(),
+            Err(error) => format!("not known: {error}"),
+        };
+        Some(format!("{how}\n{}", self.log_end()))
+    }
+
     /// Waits until an instance of a group said what it waits for, or that it is ready: its sockets are there.
     fn await_begun(&self) -> Try {
         let line = self.lines.recv_timeout(START_LIMIT);

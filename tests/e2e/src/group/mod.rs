@@ -304,6 +304,11 @@ impl Group {
         self.daemons[instance].as_mut().is_some_and(|daemon| !daemon.is_running())
     }
 
+    /// How a process that was not told to end has ended, with the end of its log.
+    pub fn ended(&mut self, instance: Instance) -> Option<String> {
+        self.daemons[instance].as_mut().and_then(Daemon::ended)
+    }
+
     /// Forgets a process that ended by itself, so that the instance can be started again.
     pub fn forget(&mut self, instance: Instance) {
         self.daemons[instance] = None;
