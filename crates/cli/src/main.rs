@@ -11,6 +11,7 @@
 mod arguments;
 mod backup;
 mod disktest;
+mod explain;
 mod failure;
 mod generate;
 mod get;
@@ -64,6 +65,7 @@ fn main() -> ExitCode {
         Command::Load(arguments) => return towline_load::run(arguments),
         Command::Disktest(arguments) => return disktest::run(&arguments),
         Command::DisktestPart { part } => return disktest::part(&part),
+        Command::Explain(arguments) => (arguments.json, explain::run(&arguments)),
         Command::User(arguments) => (false, user::run(&arguments)),
         Command::Completions { shell } => (false, generate::completions(shell)),
         Command::Man { folder } => (false, generate::manual(folder.as_deref())),

@@ -105,6 +105,7 @@ pub fn run(args: &RunArgs) -> Result<(), RunError> {
     }
     // The file was checked; what is wrong now is of the command line.
     config.check().map_err(|why| RunError::Config { file: None, error: ConfigError::from(why) })?;
+    check_socket(args, &config)?;
     let of_process = Process { reload, clients_max: descriptors::clients_of(&config, descriptors) };
     if let Some(group) = &config.group {
         if args.standby {
@@ -247,6 +248,24 @@ pub(crate) fn listen(
 pub(crate) fn local_kind(args: &RunArgs, config: &Config, reload: &Reload) -> ListenerKind {
     let doorman = Arc::new(Doorman::local(&args.name, &config.limits, &reload.users));
     ListenerKind { tls: None, doorman, elsewhere: None }
+}
+
+/// Whether the local sockets in the data folder can have their paths, before anything is made there.
+fn check_socket(args: &RunArgs, config: &Config) -> Result<(), RunError> {
+    /// `sun_path` of Linux (man 7 unix), without the zero at its end.
+    const BYTES_MAX: usize = 107;
+    let longest = if config.group.is_some() { "towline-group.sock" } else { "towline.sock" };
+    let path = args.data.join(longest);
+    let bytes = path.as_os_str().len();
+    if bytes <= BYTES_MAX {
+        return Ok(());
+    }
+    let why = format!(
+        "the path of the local socket has {bytes} bytes, and {BYTES_MAX} are allowed: choose a shorter \
+         name, or a shorter folder with --data"
+    );
+    let error = std::io::Error::new(std::io::ErrorKind::InvalidInput, why);
+    Err(RunError::Listen { address: path.display().to_string(), error })
 }
 
 /// Listens on the local socket in the data folder.
