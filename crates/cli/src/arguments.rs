@@ -245,6 +245,13 @@ pub(crate) struct Run {
     /// set aside as damaged when their turn comes
     #[arg(long)]
     pub(crate) without_missing_extents: bool,
+    /// Only look whether a start would be refused: configuration, users, certificates, names, data
+    /// folder; writes nothing
+    #[arg(long)]
+    pub(crate) check: bool,
+    /// Answer in JSON
+    #[arg(long, requires = "check")]
+    pub(crate) json: bool,
     /// Microseconds added to each sync of the log, for experiments
     #[arg(long, value_name = "N", default_value_t = 0, hide = true)]
     pub(crate) log_sync_delay_us: u64,

@@ -45,7 +45,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let (json, result) = match Towline::parse().command {
-        Command::Run(arguments) => (false, run::run(&arguments)),
+        Command::Run(arguments) => (arguments.json, run::run(&arguments)),
         Command::Mqsc(arguments) => (arguments.reach.json, mqsc::run(&arguments)),
         Command::Put(arguments) => (arguments.reach.json, put::run(&arguments)),
         Command::Get(arguments) => (arguments.take.reach.json, get::get(&arguments)),

@@ -53,6 +53,12 @@ pub(crate) fn tell_dangling(instance: &Instance) {
     }
 }
 
+/// Whether a new queue manager has a queue, or a model, of this name.
+pub(crate) fn is_there(name: &str) -> bool {
+    DEFAULT_QUEUES.iter().any(|(queue, _)| *queue == name)
+        || DEFAULT_MODELS.iter().any(|(model, _)| *model == name)
+}
+
 /// How many of them there are already, when these are all objects that there are; `None` when there is
 /// anything else, or one of them was taken away.
 fn begun(objects: &[&str]) -> Option<usize> {

@@ -78,6 +78,16 @@ pub(crate) fn start() -> Result<(), BadVariable> {
     json.and(refused.map_or(Ok(()), Err))
 }
 
+/// Whether the variables of the environment are understood, without doing anything.
+///
+/// # Errors
+/// The first that is not.
+pub(crate) fn check() -> Result<(), BadVariable> {
+    variable(LEVEL_VARIABLE, level)?;
+    variable(FORMAT_VARIABLE, is_json)?;
+    Ok(())
+}
+
 /// The value of a variable, as `understand` reads it; `None` when it is not set.
 fn variable<T>(
     name: &'static str,

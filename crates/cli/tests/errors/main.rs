@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
+mod checking;
+#[path = "../daemon/mod.rs"]
 mod daemon;
 
 use std::io::Write;
