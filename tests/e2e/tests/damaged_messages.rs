@@ -15,6 +15,8 @@ const DLQ: &str = "DEV.DEAD.LETTER.QUEUE";
 const COUNT: usize = 100;
 /// Which one is hit.
 const HIT: usize = 41;
+/// What a backup says of it.
+const DAMAGED: &str = "a damaged batch, 1 messages in it cannot be read";
 const WITH_DLQ: &str = "[queue_manager]\ndeadq = \"DEV.DEAD.LETTER.QUEUE\"\n";
 
 fn text(number: usize) -> String {
@@ -181,6 +183,50 @@ fn a_message_that_was_set_aside_is_whole_again_when_the_log_is_repaired_from_a_b
     let whole = site.runs(&["get", DLQ], 0)?;
     require!(whole.trim_end() == text(HIT), "it is not whole: {whole}");
     stop(daemon)
+}
+
+#[test]
+fn a_backup_beside_a_damaged_message_is_made_and_everything_that_reads_it_says_so() -> Try {
+    let site = written(WITH_DLQ)?;
+    let folder = |name: &str| site.scratch().join(name).to_string_lossy().into_owned();
+    let (whole, backup, at_rest) = (folder("whole"), folder("backup"), folder("at-rest"));
+    site.runs(&["backup", "--to", &whole], 0)?;
+    damage(&site, HIT)?;
+    let daemon = site.start()?;
+    let told = site.runs(&["backup", "--to", &backup], 1)?;
+    for words in ["! extent-", DAMAGED, "complete but for these 1"] {
+        require!(told.contains(words), "no {words} in {told}");
+    }
+    require!(site.log().contains("TWL2070W"), "{}", site.log());
+    let again = site.runs(&["backup", "--to", &backup, "--json"], 1)?;
+    let again: serde_json::Value = serde_json::from_str(&again)?;
+    require!(again["damaged"][0]["messages"] == 1, "it is known still: {again}");
+    require!(again["full"] == false, "{again}");
+    stop(daemon)?;
+    let told = site.runs(&["backup", "--to", &at_rest], 1)?;
+    require!(told.contains(DAMAGED), "{told}");
+
+    for from in [&backup, &at_rest] {
+        let told = site.runs(&["backup", "verify", from], 1)?;
+        require!(told.contains(DAMAGED) && told.contains("what was written"), "{told}");
+        let copy = Site::open()?.with_config(WITH_DLQ);
+        let told = copy.runs(&["restore", "--from", from], 1)?;
+        require!(told.contains(DAMAGED) && told.contains("Start it with"), "{told}");
+        let verified = copy.runs(&["log", "verify"], 1)?;
+        require!(verified.contains("1 damaged batches, in them 1 damaged"), "{verified}");
+        let daemon = copy.start()?;
+        let output = copy.towline(&["get", Q, "--all"])?.output()?;
+        let found = numbers(&String::from_utf8_lossy(&output.stdout));
+        require!(found == others(), "all others came back: {found:?}");
+        stop(daemon)?;
+    }
+
+    // Repaired, the next backup has all of it.
+    site.runs(&["log", "repair", "--from", &whole], 0)?;
+    site.runs(&["backup", "--to", &backup], 0)?;
+    let told = site.runs(&["backup", "verify", &backup], 0)?;
+    require!(told.contains("The backup is sound."), "{told}");
+    Ok(())
 }
 
 #[test]
