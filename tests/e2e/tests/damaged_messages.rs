@@ -110,24 +110,23 @@ fn one_flipped_bit_costs_one_message_which_is_set_aside_and_told() -> Try {
 }
 
 #[test]
-fn without_a_dead_letter_queue_consumer_and_browser_are_told_and_nothing_overtakes() -> Try {
+fn without_a_dead_letter_queue_the_consumer_is_told_and_nothing_overtakes() -> Try {
     let site = written("")?;
     damage(&site, HIT)?;
     let daemon = site.start()?;
     site.mqsc("ALTER QMGR DEADQ(' ')")?;
-    for command in ["get", "browse"] {
-        let arguments = if command == "get" { vec!["get", Q, "--all"] } else { vec!["browse", Q] };
-        let output = site.towline(&arguments)?.output()?;
-        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        let found = numbers(&printed);
-        let overtaken = found.iter().any(|number| *number > HIT);
-        require!(!overtaken || command == "browse", "{command} overtook it: {found:?}");
-        require!(output.status.code() == Some(1), "{command}: {told}");
-        for words in [Q, "extent-", "dead-letter queue", "damaged-log"] {
-            require!(told.contains(words), "{command}: no {words} in {told}");
-        }
+    let output = site.towline(&["get", Q, "--all"])?.output()?;
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    let found = numbers(&String::from_utf8_lossy(&output.stdout));
+    require!(found == (0..HIT).collect::<Vec<_>>(), "it was overtaken: {found:?}");
+    require!(output.status.code() == Some(1), "{told}");
+    for words in [Q, "extent-", "dead-letter queue", "damaged-log"] {
+        require!(told.contains(words), "no {words} in {told}");
     }
+    let output = site.towline(&["browse", Q])?.output()?;
+    let found = numbers(&String::from_utf8_lossy(&output.stdout));
+    require!(found == (HIT + 1..COUNT).collect::<Vec<_>>(), "browsed: {found:?}");
+    require!(output.status.code() == Some(1), "{}", said(&output));
     let depth = site.queue_number(Q, "depth")?;
     require!(depth == (COUNT - HIT) as u64, "{depth} are left");
     require!(site.queue_number(Q, "damaged")? == 1, "status counts it");
@@ -140,7 +139,49 @@ fn without_a_dead_letter_queue_consumer_and_browser_are_told_and_nothing_overtak
     let output = site.towline(&["get", Q, "--all"])?.output()?;
     let rest = numbers(&String::from_utf8_lossy(&output.stdout));
     require!(rest == (HIT + 1..COUNT).collect::<Vec<_>>(), "{rest:?}");
+    // It was known before, and is told all the same.
+    require!(output.status.code() == Some(1), "{}", said(&output));
+    require!(said(&output).contains("1 damaged messages"), "{}", said(&output));
+    require!(site.queue_number(Q, "damaged")? == 1, "counted once");
     require!(site.queue_number(DLQ, "depth")? == 1, "the dead-letter queue has it");
+    stop(daemon)
+}
+
+#[test]
+fn a_browse_reports_what_is_damaged_goes_on_and_changes_nothing() -> Try {
+    let site = written(WITH_DLQ)?;
+    damage(&site, HIT)?;
+    let daemon = site.start()?;
+    let selected = ["browse", Q, "--selector", "JMSType IS NULL"];
+    for arguments in [["browse", Q].as_slice(), &selected, &["browse", Q, "--json"]] {
+        let output = site.towline(arguments)?.output()?;
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        if arguments.contains(&"--json") {
+            require!(printed.lines().count() == COUNT, "each other one, and the error: {printed}");
+        } else {
+            require!(numbers(&printed) == others(), "{arguments:?}: {:?}", numbers(&printed));
+            let last = "1 damaged messages are not among these";
+            require!(told.contains(last), "{arguments:?}: no {last} in {told}");
+        }
+        require!(output.status.code() == Some(1), "{arguments:?}: {told}");
+        for words in ["message 42: ", Q, "extent-", "at offset", "log repair"] {
+            require!(told.contains(words), "{arguments:?}: no {words} in {told}");
+        }
+        require!(site.queue_number(Q, "depth")? == COUNT as u64, "{arguments:?} took some away");
+        require!(site.queue_number(DLQ, "depth")? == 0, "{arguments:?} set it aside");
+    }
+    let log = site.log();
+    require!(log.matches("TWL2071W").count() == 1 && !log.contains("TWL2050E"), "{log}");
+    require!(site.queue_number(Q, "damaged")? == 1, "status counts it");
+    // A consumer that comes to it is told all the same.
+    let output = site.towline(&["get", Q, "--all"])?.output()?;
+    require!(numbers(&String::from_utf8_lossy(&output.stdout)) == others(), "{}", said(&output));
+    require!(output.status.code() == Some(1), "{}", said(&output));
+    require!(said(&output).contains("1 damaged messages"), "{}", said(&output));
+    require!(site.queue_number(DLQ, "depth")? == 1, "now it is set aside");
+    // The note itself can be browsed, as any dead letter.
+    site.runs(&["browse", DLQ], 0)?;
     stop(daemon)
 }
 
