@@ -174,7 +174,9 @@ impl Site {
         let mut command = Command::new(place::towline()?);
         command.args(arguments).stdin(Stdio::null());
         command.env_remove("TOWLINE_DATA").env_remove("TOWLINE_URL");
-        if !arguments.contains(&"--url") {
+        let of_no_site =
+            arguments.contains(&"--url") || arguments.starts_with(&["backup", "verify"]);
+        if !of_no_site {
             command.arg("--data").arg(&self.data);
         }
         Ok(command)

@@ -197,6 +197,15 @@ entries! {
         "CLEAR QLOCAL or DELETE QLOCAL PURGE removed messages whose content cannot be read, or notes of \
          such messages (message-damaged). 'towline log repair' does not bring them back any more; a \
          backup from before has them. What lies on pages, or was not read since the start, is not counted.";
+    BACKUP_WITH_DAMAGE = "TWL2070W" "Backup into {folder} has {count} damaged batches, as the recovery log has: {first}.",
+        "The messages in them that are damaged cannot be restored from it; all else can. 'towline \
+         backup' ends with 1, and lists them, as 'towline backup verify' and 'towline restore' do. \
+         Repair the log ('towline log repair' from an older backup or another instance), or get or \
+         clear those messages; the next backup then has the batches whole.";
+    MESSAGE_BROWSED_DAMAGED = "TWL2071W" "A message of queue {queue} cannot be read and was browsed: {reason}.",
+        "The disk does not give back what was written. The browser was shown a note in its place (with \
+         the property DamagedAt), and the message stays where it is: it is set aside when a consumer \
+         comes to it (TWL2050E, TWL2051E). See the guide damaged-log.";
 
     LOGIN_REFUSED = "TWL3003W" "Login from {address} as '{user}' with {mechanism} was refused.",
         "Wrong password, unknown user, or not welcome here without one. The client cannot see which \

@@ -6,7 +6,8 @@ use std::fmt;
 
 use towline_types::{Lsn, Time};
 
-use crate::error::LogError;
+use super::damage::DamagedBatch;
+use crate::error::{Finding, LogError};
 
 /// Why a backup cannot be made or used.
 #[derive(Debug)]
@@ -42,6 +43,22 @@ pub enum BackupError {
     OtherHistory {
         /// Where the backup ends.
         end: Lsn,
+    },
+    /// The log is damaged where a restart of the copy would read it.
+    SourceDamaged(Finding),
+    /// An extent in which messages live is gone.
+    ExtentGone {
+        /// Its name.
+        file: String,
+    },
+    /// Between the image that would be restored and the position lies a damaged batch.
+    DamageBetween {
+        /// What was asked for.
+        asked: Lsn,
+        /// The damaged batch.
+        damaged: DamagedBatch,
+        /// The image that was made behind it, if there is one.
+        behind: Option<Lsn>,
     },
     /// A file of the backup is not what was written.
     Damaged {
@@ -116,6 +133,28 @@ impl fmt::Display for BackupError {
                 "the backup ends at {end}, and the log no longer goes through there: it was \
                  restored to an earlier position meanwhile; use another folder, or --full"
             ),
+            BackupError::SourceDamaged(finding) => write!(
+                out,
+                "the log is damaged where a restart of the copy would read it: {finding}; \
+                 'towline image' moves the beginning of a restart behind it, if the queue manager \
+                 runs; 'towline log repair' brings the batch back from an older backup or another \
+                 instance"
+            ),
+            BackupError::ExtentGone { file } => write!(
+                out,
+                "{file} is gone, and messages live in it: bring it back with 'towline log repair'; \
+                 or, if they were given up (--without-missing-extents), get or clear what is left of \
+                 them, the notes on the dead-letter queue too, and make the backup then"
+            ),
+            BackupError::DamageBetween { asked, damaged, behind } => {
+                write!(
+                    out,
+                    "{asked} is out of reach: the log before it was damaged when it was copied \
+                     ({damaged}); restore to a position before {}",
+                    damaged.lsn
+                )?;
+                behind.map_or(Ok(()), |behind| write!(out, ", or from {behind} on"))
+            }
             BackupError::Damaged { file, what } => {
                 write!(out, "the backup is damaged: {file}: {what}")
             }
@@ -159,6 +198,9 @@ impl std::error::Error for BackupError {
             | BackupError::Version { .. }
             | BackupError::OtherLog { .. }
             | BackupError::OtherHistory { .. }
+            | BackupError::SourceDamaged(_)
+            | BackupError::ExtentGone { .. }
+            | BackupError::DamageBetween { .. }
             | BackupError::Damaged { .. }
             | BackupError::Image(_)
             | BackupError::OutOfReach { .. }
