@@ -104,6 +104,12 @@ entries! {
         "The process was stopped, or the file system was away, for longer than the lease; or another \
          instance has taken over. Nothing was acknowledged since: what was acknowledged before is in the \
          log of the next active instance. Start the process again: it stands by.";
+    NO_DEAD_LETTER_QUEUE = "TWL1070W" "The dead-letter queue '{name}' does not exist.",
+        "Messages that cannot stay where they are have no other queue to go to: they stay, or expire. \
+         Define it (DEFINE QLOCAL), or name another one (ALTER QMGR DEADQ, or queue_manager.deadq).";
+    NO_MODEL = "TWL1071W" "Rule '{pattern}' of auto_define names model '{model}', which does not exist.",
+        "No queue is defined on its first use by this rule until the model is there: DEFINE QMODEL, or \
+         name another one in the configuration.";
 
     RECOVERY_ENDED = "TWL2002I" "Recovery log read: {records} records, {bytes} bytes in {time} ms.",
         "All that was committed is back. The time does not include opening the listeners.";
@@ -385,7 +391,9 @@ entries! {
         "Clients are not served before. TWL1002I and `ready` follow when they are, by this instance or \
          through it.";
 
-    UNKNOWN_QUEUE = "TWL5010E" "{reason}.", "There is no object of that name.";
+    UNKNOWN_QUEUE = "TWL5010E" "{reason}.",
+        "There is no object of that name, or no model of it for a rule of auto_define. Names are compared \
+         as they are written: clients send them so, MQSC folds those without quotes to upper case.";
     BAD_NAME = "TWL5011E" "{reason}.", "Names have 1 to 255 bytes and no control characters.";
     BAD_ALIAS = "TWL5012E" "{reason}.", "The TARGET of an alias must be a local queue.";
     PUT_INHIBITED = "TWL5013E" "{reason}.", "The queue, or the alias to it, has PUT(DISABLED).";

@@ -15,6 +15,13 @@ use crate::error::{Finding, LogError};
 pub enum BackupError {
     /// The log, or a file of the backup, cannot be read or written.
     Log(LogError),
+    /// Another backup into the folder is being made.
+    Busy {
+        /// The folder.
+        folder: std::path::PathBuf,
+        /// The process that makes it, if it is known.
+        pid: Option<u32>,
+    },
     /// The folder holds something else.
     NotABackup {
         /// The folder.
@@ -113,6 +120,12 @@ impl fmt::Display for BackupError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             BackupError::Log(error) => error.fmt(out),
+            BackupError::Busy { folder, pid } => {
+                let folder = folder.display();
+                write!(out, "a backup into {folder} is being made already")?;
+                pid.map_or(Ok(()), |pid| write!(out, ", by process {pid}"))?;
+                write!(out, " (one goes on when its command is interrupted): wait until it is done")
+            }
             BackupError::NotABackup { folder, file } if file.is_empty() => {
                 write!(out, "there is no backup in {folder}")
             }
@@ -193,7 +206,8 @@ impl std::error::Error for BackupError {
         match self {
             BackupError::Log(error) => Some(error),
             BackupError::Stream(error) => Some(error),
-            BackupError::NotABackup { .. }
+            BackupError::Busy { .. }
+            | BackupError::NotABackup { .. }
             | BackupError::NoLog { .. }
             | BackupError::Version { .. }
             | BackupError::OtherLog { .. }
