@@ -355,6 +355,15 @@ entries! {
     GROUP_TERM_KNOWN = "TWL4231I" "All other instances have said their terms: this one takes part again, in term {term}.",
         "It catches up, and votes when it has.";
 
+    GROUP_PUT_BACK = "TWL4250W" "The data folder of this instance is older than it was, or another process has a copy of it: instance '{instance}' has heard promises that are not known here. This instance gives no vote and acknowledges nothing until it has heard from all others and has caught up.",
+        "A snapshot of its volume was put back, or a clone of its machine runs. It begins again by \
+         itself, blank, and gets what it lacks from the active instance. If there is a clone, end it: \
+         an instance needs a data folder of its own, which may be empty.";
+    GROUP_CLONED = "TWL4251W" "A process that says it is instance '{instance}' is refused: another one is connected.",
+        "It may be a clone of the machine, or a copy of its folder was started beside it. It takes no \
+         part, says so with TWL4103W, and tries again. End one of both. The other one goes on, and \
+         catches up first if the one that ended had taken part since the copy was made.";
+
     FLOATING_HELD = "TWL4301I" "The address {address} is on {interface} of this machine.",
         "This instance is active, and its neighbours are told. The address goes when the instance is \
          not active any more, or when the process does not renew it (lease_s).";

@@ -26,12 +26,19 @@ use crate::logging::log as say;
 
 /// Set for the program that begins again: who waited for `ready` has seen it.
 const MARK: &str = "TOWLINE_READY_TOLD";
+/// The start of the process before.
+const START: &str = "TOWLINE_START";
 /// How many copies could not be had.
 const COPIES_FAILED: &str = "TOWLINE_COPIES_FAILED";
 
 /// Whether the program that began again as this one had told that it was ready.
 pub(crate) fn ready_was_told() -> bool {
     std::env::var_os(MARK).is_some()
+}
+
+/// The nonce of the start of the process that re-executed itself as this one, if one did.
+pub(crate) fn start_before() -> Option<u64> {
+    std::env::var(START).ok()?.parse().ok()
 }
 
 /// How many copies of the log could not be had, one after the other, before this process began.
@@ -60,6 +67,7 @@ pub(crate) fn begin_again(sockets: &Sockets, about: Next, last: impl FnOnce()) -
         true => next.env(MARK, "1"),
         false => next.env_remove(MARK),
     };
+    next.env(START, about.start.nonce.to_string());
     sockets.hand_over(&mut next);
     let error = execute(&next);
     say(&GROUP_CANNOT_BEGIN_AGAIN, &[&error.to_string()]);
