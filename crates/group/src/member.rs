@@ -11,9 +11,11 @@
 //! Invariants: what a follower acknowledges is durable; nothing is sent for a vote that is not kept; the
 //! library's log and the log on disk have the same batches in the same places; a member that may have
 //! forgotten what it acknowledged neither votes nor asks for votes; one that may have forgotten in which
-//! term it did so says nothing before it has learned that (`newest_term`).
+//! term it did so says nothing before it has learned that (`newest_term`); one whose process starts says
+//! nothing before it has heard what the others know of it (`meeting`).
 
 mod input;
+mod meeting;
 mod newest_term;
 mod out;
 mod told;
@@ -32,6 +34,9 @@ use crate::payloads::Payloads;
 use crate::store::{Store, Wanted};
 use crate::table::Table;
 use crate::wire::{Message, lsn_of};
+use meeting::{Meeting, Promised};
+
+pub use meeting::Witness;
 
 /// Bytes of batches in one message, unless a single one is longer.
 const MESSAGE_BYTES_MAX: u64 = 512 * 1024;
@@ -60,6 +65,9 @@ pub struct Options {
     pub heartbeat_timeout: Duration,
     /// Of the pauses before elections.
     pub seed: u64,
+    /// Whether it is silent until it has met the others: see `meeting`. Not so for one that re-executed
+    /// itself.
+    pub meets_first: bool,
 }
 
 /// What the log of a member holds when it starts.
@@ -126,6 +134,8 @@ pub enum Input {
     },
     /// The connection from a member ended: its process may be gone.
     PeerClosed(MemberId),
+    /// A member could not be reached.
+    Unreachable(MemberId),
     /// The log closed a batch that this leader made.
     Left(Batch),
     /// Answer to [`Output::lead`]: the first batch of the term is there.
@@ -197,6 +207,9 @@ pub struct Member {
     kept: Kept,
     /// The newest term that each of the others told this process with a connection.
     terms_told: HashMap<MemberId, u64>,
+    meeting: Meeting,
+    /// What each of the others promised this process.
+    promised: HashMap<MemberId, Promised>,
     /// What must be durable before this member may vote, once it is known: an index that a leader
     /// said was committed, and the leader's term.
     catch_up_to: Option<(u64, u64)>,
@@ -289,6 +302,8 @@ impl Member {
             durable: last.index,
             committed,
             election: Election::new(options.seed ^ options.id.0.rotate_left(32)),
+            meeting: Meeting::begun(&options, now),
+            promised: HashMap::new(),
             options,
             kept,
             terms_told: HashMap::new(),

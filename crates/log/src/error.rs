@@ -309,13 +309,10 @@ impl LogError {
     /// handles, no memory).
     #[must_use]
     pub fn is_damage(&self) -> bool {
-        // EIO, ENODATA: a sector that the disk cannot read.
-        const UNREADABLE: [i32; 2] = [5, 61];
         match self {
             LogError::Damaged(_) | LogError::OtherLog { .. } | LogError::Version { .. } => true,
             LogError::Io { source, .. } => {
-                source.raw_os_error().is_some_and(|code| UNREADABLE.contains(&code))
-                    || source.kind() == io::ErrorKind::NotFound
+                is_unreadable(source) || source.kind() == io::ErrorKind::NotFound
             }
             LogError::Locked { .. }
             | LogError::Restoring { .. }
@@ -351,6 +348,13 @@ fn advice(kind: io::ErrorKind) -> Option<&'static str> {
         }
         _ => None,
     }
+}
+
+/// Whether the disk cannot read a sector, as against not being asked rightly.
+pub(crate) fn is_unreadable(error: &io::Error) -> bool {
+    // EIO, ENODATA.
+    const UNREADABLE: [i32; 2] = [5, 61];
+    error.raw_os_error().is_some_and(|code| UNREADABLE.contains(&code))
 }
 
 /// Whether the disk has no room, as against being broken.

@@ -239,11 +239,14 @@ impl Walk<'_> {
                 self.records(&mut scan, lsn);
             }
             let (facts, _) = scan.facts(image, u64::MAX);
-            let place = scan.place;
             let what = match table::judge_tail(facts) {
                 TailVerdict::End => return,
                 TailVerdict::Cut => Damage::TornTail,
                 TailVerdict::Refuse(what) => what,
+            };
+            let place = match what {
+                Damage::Batch => scan.broken_at().0,
+                _ => scan.place,
             };
             (self.show)(Item::Finding(&finding(place, scan.lsn(place), what)));
             if what == Damage::TornTail {

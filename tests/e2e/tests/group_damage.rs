@@ -112,6 +112,29 @@ fn gets_all_once(group: &Group, active: Instance) -> Try {
 }
 
 #[test]
+fn a_backup_fetches_what_is_damaged_from_another_instance_and_goes_on() -> Try {
+    let group = written()?;
+    damage(&group, 0, &text(HIT))?;
+    let site = group.site(0);
+    let folder = site.scratch().join("backup").to_string_lossy().into_owned();
+    let told = site.runs(&["backup", "--to", &folder], 0)?;
+    let explained = || group.explained(&told);
+    require!(told.contains("full backup") && !told.contains("damaged"), "{}", explained());
+    require!(times_said(&group, 0, "TWL4221W") == 1, "{}", explained());
+    require!(times_said(&group, 0, "TWL2070W") == 0, "{}", explained());
+    let verified = site.runs(&["backup", "verify", &folder], 0)?;
+    require!(verified.contains("The backup is sound."), "{verified}");
+    // No instance has it: the backup is made all the same.
+    for instance in THREE {
+        damage(&group, instance, &text(HIT))?;
+    }
+    let second = site.scratch().join("second").to_string_lossy().into_owned();
+    let told = site.runs(&["backup", "--to", &second], 1)?;
+    require!(told.contains("1 messages in it cannot be read"), "{}", group.explained(&told));
+    Ok(())
+}
+
+#[test]
 fn a_damaged_batch_of_the_active_instance_is_fetched_from_another_one_and_the_client_gets_all()
 -> Try {
     let group = written()?;

@@ -28,8 +28,9 @@
 //! ```
 //!
 //! Not here: a log that is shorter than what was noted as committed (`towline_group::Held::has`).
-//! Not recognised: a copy of log *and* hard state together (a snapshot of the volume), and a copy of the
-//! log that was made since the last start: see docs/guides/native-ha.md for what the operator must do.
+//! Not recognised by this: a copy of log *and* hard state together (a snapshot of the volume), and a copy
+//! of the log that was made since the last start. The others recognise them: the number is also that
+//! of the process's [`towline_group::Start`], which is kept with the first step.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write};
@@ -92,7 +93,7 @@ pub(super) fn renew(
     // After a crash behind the second step it is the next one of that start.
     let has = read(data)?.filter(|number| knows(before, *number));
     let incarnation = has.unwrap_or(before.incarnation);
-    kept_file.write_marked(kept, Mark { incarnation, next, ..before })?;
+    kept_file.write_start(kept, Mark { incarnation, next, ..before }, next)?;
     write(&data.join(LOG), next)?;
     let starts = before.starts.saturating_add(1);
     kept_file.write_marked(kept, Mark { incarnation: next, next: 0, starts })

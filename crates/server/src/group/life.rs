@@ -83,7 +83,7 @@ impl Life {
         *self = match why {
             Over::NeedsCopy(_) => Life::Copying,
             Over::DiskHangs => Life::Hanging,
-            Over::LeadsNoMore | Over::NoRoom => Life::Over,
+            Over::LeadsNoMore | Over::NoRoom | Over::PutBack => Life::Over,
         };
         match before {
             Life::Following | Life::Leading | Life::Stalled => true,
@@ -121,6 +121,7 @@ mod tests {
                     heartbeat_interval: Duration::from_millis(50),
                     heartbeat_timeout: Duration::from_millis(500),
                     seed: 7,
+                    meets_first: false,
                 };
                 let kept = Kept { may_vote: true, ..Kept::default() };
                 Member::new(options, kept, Held::default(), now)
@@ -162,7 +163,7 @@ mod tests {
 
     #[test]
     fn the_end_is_told_once_and_nothing_is_taken_after_it() {
-        for why in [Over::LeadsNoMore, Over::NoRoom] {
+        for why in [Over::LeadsNoMore, Over::NoRoom, Over::PutBack] {
             let mut life = Life::Following;
             assert!(life.takes(&Input::Tick));
             assert!(life.ends(why) && !life.ends(why));

@@ -11,7 +11,7 @@ use towline_admin::catalogue::{
     ENDED, GROUP_AWAITED, GROUP_COPY_FAILED, GROUP_REPLICA, HOUSEKEEPING_FAILED, LISTENING,
     QUIESCING,
 };
-use towline_group::Role;
+use towline_group::{Role, Start};
 
 use super::active::{self, Serving};
 use super::driver::{Driver, Over};
@@ -137,6 +137,8 @@ pub(crate) struct Next {
     pub(crate) copies_failed: u32,
     /// Those that wait for `ready` have seen it.
     pub(crate) ready_told: bool,
+    /// The start of this process: its folder is the same as long as this is the newest one in it.
+    pub(crate) start: Start,
 }
 
 fn end_in_order(opened: &Opened) {
@@ -260,7 +262,8 @@ impl Attending<'_> {
 
     fn again_after(&self, copies_failed: u32) -> Ended {
         let ready_told = self.view.was_ready_told() || again::ready_was_told();
-        Ended::Again(Next { copies_failed, ready_told })
+        let start = self.parts.1.driver.own_start();
+        Ended::Again(Next { copies_failed, ready_told, start })
     }
 
     async fn event(
@@ -275,7 +278,7 @@ impl Attending<'_> {
                 floating.hold(move || leading.group().role == Role::Leader);
                 serve_as_active(&mut self.tasks, config, opened, (&door, &self.view));
             }
-            Event::Over(Over::LeadsNoMore) => {
+            Event::Over(Over::LeadsNoMore | Over::PutBack) => {
                 // Who comes now is served by the re-executed program.
                 accepting.abort_all();
                 if let Some(door) = opened.driver.door() {

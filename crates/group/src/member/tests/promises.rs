@@ -11,6 +11,7 @@ pub(super) fn alone(kept: Kept, batches: u64) -> Member {
         heartbeat_interval: Duration::from_millis(250),
         heartbeat_timeout: TIMEOUT,
         seed: 1,
+        meets_first: false,
     };
     let places = (1..=batches).map(|index| place_of(index, 1)).collect();
     let held = Held { base: BatchPlace::default(), places, applied: kept.committed };
