@@ -396,9 +396,10 @@ entries! {
         "Make room on its disk, or raise log_bytes_max: the group has one log less to go to.";
     GROUP_ALL_FULL = "TWL4323E" "The log is full, and no other instance that is in sync has room.",
         "Puts are refused until there is room, here or elsewhere. See the guide on full disks.";
-    GROUP_AWAITED = "TWL4324I" "Queue manager '{name}' waits until {most} of {all} instances of group '{group}' are connected and one is active.",
-        "Clients are not served before. TWL1002I and `ready` follow when they are, by this instance or \
-         through it.";
+    GROUP_AWAITED = "TWL4324I" "Queue manager '{name}' waits until {count} of {all} instances of group '{group}' are connected and one is active.",
+        "All of them for a new group, and for an instance with an empty disk or one that may have forgotten \
+         its newest term: it takes part when it has heard from the others. Clients are not served before. \
+         TWL1002I and `ready` follow when they are, by this instance or through it.";
 
     UNKNOWN_QUEUE = "TWL5010E" "{reason}.",
         "There is no object of that name, or no model of it for a rule of auto_define. Names are compared \
