@@ -349,7 +349,7 @@ const LARGE: usize = 90;
 fn an_extent_with_live_messages_that_was_removed_by_hand_is_refused_and_repaired() -> Try {
     let (site, backup, extents) = in_several_extents()?;
     // The oldest one, which leaves no gap, and one between others.
-    for extent in extents.iter().take(2) {
+    for (extent, what) in extents.iter().zip(["before the oldest one", "between others"]) {
         let name = extent.file_name().unwrap_or_default().to_string_lossy().into_owned();
         fs::remove_file(extent)?;
         let verify = site.towline(&["log", "verify"])?.output()?;
@@ -362,8 +362,11 @@ fn an_extent_with_live_messages_that_was_removed_by_hand_is_refused_and_repaired
         for words in ["TWL2060E", &name] {
             require!(said(&refused).contains(words), "no {words}: {}", said(&refused));
         }
+        let log = site.log() + &said(&refused);
+        require!(!log.contains("TWL2040W"), "it does not say that nothing is to be done: {log}");
         let repaired = site.runs(&["log", "repair", "--from", &backup], 0)?;
         require!(repaired.contains(&name), "{repaired}");
+        require!(repaired.contains(&format!("an extent {what} is missing")), "{repaired}");
         let verified = site.runs(&["log", "verify"], 0)?;
         require!(verified.contains("The log is sound."), "{verified}");
     }

@@ -169,8 +169,8 @@ entries! {
          Commit more often, or give the log more room.";
     LOG_LEFT_OVER = "TWL2040W" "Older extents were left in the recovery log: {finding}.",
         "A call that was to give them back had failed. They are given back when no message in them \
-         lives; nothing is to be done. If extents with live messages were removed by hand, TWL2060E \
-         follows.";
+         lives; nothing is to be done. No message lives in the extents that are missing: TWL2060E or \
+         TWL2061W would have said so instead.";
     LOG_EXTENT_REFUSED = "TWL2041E" "No further extent of the recovery log can be made: {reason}.",
         "It is tried again five times a second. What is ready is used first, then puts are refused. \
          Nothing acknowledged is lost. Look at the rights of the log folder and at the disk.";
