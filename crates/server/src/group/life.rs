@@ -71,10 +71,12 @@ impl Life {
         *self = Life::Leading;
     }
 
-    /// A copy is about to take the place of its log: nothing is promised with that one any more.
-    pub(super) fn is_replaced(&mut self) {
-        assert_eq!(*self, Life::Copying, "only what asked for a copy is replaced by one");
+    /// A copy is about to take the place of its log: nothing is promised with that one any more. False
+    /// when something else ended the process meanwhile: what was kept then is not to be written over.
+    pub(super) fn is_replaced(&mut self) -> bool {
+        let was_copying = *self == Life::Copying;
         *self = Life::Over;
+        was_copying
     }
 
     /// The process cannot go on as it is; yields whether that is to be told: once in a life.
@@ -201,9 +203,10 @@ mod tests {
         for message in said {
             assert_eq!(message.is_heartbeat(), life.takes(&Input::Message(message)));
         }
-        let mut replaced = life;
-        replaced.is_replaced();
-        assert!(replaced == Life::Over && !replaced.ends(Over::NoRoom), "not heard again");
+        let (mut replaced, mut put_back) = (life, life);
+        assert!(replaced.is_replaced() && replaced == Life::Over);
+        assert!(!replaced.ends(Over::NoRoom), "it is not heard again");
+        assert!(!put_back.ends(Over::PutBack) && !put_back.is_replaced(), "it gave up its vote");
         assert!(!life.ends(Over::NoRoom), "the copy's end is the end");
         assert_eq!(life, Life::Over);
     }

@@ -29,7 +29,7 @@ impl Driver {
     /// durable with what is to be kept beside the copy; nothing is promised by this process any more.
     ///
     /// # Errors
-    /// What `hand_in` said.
+    /// What `hand_in` said, or that the process ends for another reason.
     pub(in crate::group) fn replaced_by(
         &self,
         last: BatchPlace,
@@ -38,7 +38,10 @@ impl Driver {
         // A newer term that is heard now must not be kept beside another log than the one it was heard
         // with, nor be forgotten: what comes behind this lock is not heard.
         let mut core = self.core.lock();
-        core.life.is_replaced();
+        if !core.life.is_replaced() {
+            let why = "this instance gave up what it had promised while the copy came";
+            return Err(std::io::Error::other(why));
+        }
         let kept = core.member.noted();
         let votes = kept.is_borne_out_by(core.member.last(), last);
         hand_in(&if votes { kept } else { kept.without_vote() })

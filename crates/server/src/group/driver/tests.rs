@@ -173,3 +173,39 @@ fn who_is_elected_without_room_in_its_log_begins_again_and_does_nothing_more() {
     assert!(over.try_recv().is_err(), "told once");
     driver.log().shutdown();
 }
+
+/// A leader of this term shows itself to the first member; bytes as `towline_group` draws them.
+fn heartbeat(term: u64) -> Input {
+    const HEARTBEAT: u8 = 8;
+    let mut bytes = vec![HEARTBEAT, 0, 0, 0, 0, 0, 0, 0];
+    for number in [2, 1, term, 0, 0, 0, 0, 0, 0, 0] {
+        bytes.extend_from_slice(&u64::to_le_bytes(number));
+    }
+    Input::Message(Message::decode(&bytes.into()).unwrap())
+}
+
+#[test]
+fn a_newer_term_heard_while_a_copy_comes_costs_no_vote_and_none_is_heard_behind_the_hand_in() {
+    for (copied_in, votes) in [(7, true), (6, false)] {
+        let (disk, folder) =
+            (Arc::new(MemoryDisk::new()) as Arc<dyn Disk>, tempfile::tempdir().unwrap());
+        let kept = Kept { term: 5, may_vote: true, knows_term: true, ..Kept::default() };
+        let (driver, _told) = one_of(&["a", "b", "c"], kept, &disk, folder.path());
+        let file = || KeptFile::of(folder.path()).read().unwrap();
+        driver.core.lock().life.ends(Over::NeedsCopy(1));
+        driver.step(heartbeat(7));
+        assert_eq!((file().term, file().may_vote), (7, true), "its own log is there");
+        let copy = BatchPlace { index: 3, term: copied_in, ..BatchPlace::default() };
+        let mut handed_in = None;
+        let done = driver.replaced_by(copy, |kept| {
+            handed_in = Some(*kept);
+            Ok(())
+        });
+        let handed_in = handed_in.unwrap();
+        assert!(done.is_ok() && handed_in.term == 7 && handed_in.may_vote == votes);
+        driver.step(heartbeat(9));
+        assert_eq!(file().term, 7, "the next process hears it");
+        assert!(driver.replaced_by(copy, |_| Ok(())).is_err(), "once");
+        driver.log().shutdown();
+    }
+}
