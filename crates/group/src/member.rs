@@ -18,6 +18,7 @@ mod input;
 mod meeting;
 mod newest_term;
 mod out;
+mod told;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
@@ -212,6 +213,8 @@ pub struct Member {
     /// What must be durable before this member may vote, once it is known: an index that a leader
     /// said was committed, and the leader's term.
     catch_up_to: Option<(u64, u64)>,
+    /// What its leader said of the group.
+    told: told::Told,
     /// A leader's term, and up to where this process acknowledged to it that the logs are the same.
     agreed: (u64, u64),
     awaiting: VecDeque<Awaiting>,
@@ -305,6 +308,7 @@ impl Member {
             kept,
             terms_told: HashMap::new(),
             catch_up_to: None,
+            told: told::Told::default(),
             agreed: (0, 0),
             awaiting: VecDeque::new(),
             held: None,
@@ -399,6 +403,16 @@ impl Member {
     pub(crate) fn is_heard(&self, peer: MemberId) -> bool {
         let heard = self.heard.get(&peer);
         heard.is_some_and(|heard| self.now.since(*heard) < self.options.heartbeat_timeout)
+    }
+
+    /// Whether it leads, or heard its leader within the time-out.
+    pub(crate) fn hears_leader(&self) -> bool {
+        self.role == Role::Leader || self.leader().is_some_and(|leader| self.is_heard(leader))
+    }
+
+    /// Whether it has on its disk all that its leader said is committed, but for what is on its way.
+    pub(crate) fn has_what_was_told(&self) -> bool {
+        self.told.is_reached(self.raw.raft.term, self.durable)
     }
 
     /// What was committed one or two heartbeats ago.

@@ -107,6 +107,7 @@ impl Instance {
                 backouts: queue.totals.backouts,
                 expired: queue.totals.expired,
                 damaged: self.damaged.in_queue(queue.queue),
+                set_aside: self.damaged.moved_from(queue.queue),
                 consumers: u64::from(queue.open_input) + u64::from(queue.open_browse),
                 producers: u64::from(queue.open_output),
                 name: queue.name,

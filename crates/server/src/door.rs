@@ -11,13 +11,16 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use towline_admin::catalogue::{
     BODY_UNREADABLE, DISK_FULL, LOG_EXTENT_REFUSED, LOG_FULL, LOG_HAS_ROOM, LOG_LOW,
-    LOG_WRITE_FAILED, MESSAGE_SET_ASIDE, MESSAGE_STAYS_DAMAGED, PAGE_DAMAGED,
+    LOG_WRITE_FAILED, MESSAGE_BROWSED_DAMAGED, MESSAGE_SET_ASIDE, MESSAGE_STAYS_DAMAGED,
+    PAGE_DAMAGED,
 };
 use towline_core::{
     ConnectionId, ConsumerId, MessageSequence, PageRequest, QueueId, SetAside, Unreadable,
 };
 use towline_log::{Listener, Log, LogError, Space};
-use towline_node::{ChoreTicket, FetchTicket, Input, Instance, Outbound, Request, Routed};
+use towline_node::{
+    ChoreTicket, FetchTicket, Input, Instance, Outbound, Request, Routed, Whereabouts,
+};
 use towline_types::{Lsn, Payload, Time};
 
 use crate::clerk::Clerk;
@@ -294,6 +297,7 @@ impl Door {
         let (now, journal) = (self.clock.wall(), self.journal());
         self.with_inner(|Inner { instance, out, .. }| {
             crate::defaults::define(instance, now, &journal, out);
+            crate::defaults::tell_dangling(instance);
         });
     }
 
@@ -386,7 +390,11 @@ impl Door {
         out.pages.drain(..).for_each(|request| self.chores.pager.send(request));
         out.chores.drain(..).for_each(|chore| self.chores.clerk.send(chore));
         for found in out.damaged.drain(..) {
-            let message = if found.moved { &MESSAGE_SET_ASIDE } else { &MESSAGE_STAYS_DAMAGED };
+            let message = match found.now {
+                Whereabouts::Moved => &MESSAGE_SET_ASIDE,
+                Whereabouts::Stays => &MESSAGE_STAYS_DAMAGED,
+                Whereabouts::Browsed => &MESSAGE_BROWSED_DAMAGED,
+            };
             log(message, &[&found.queue, &found.place]);
         }
         if let Some(error) = out.damage.take() {

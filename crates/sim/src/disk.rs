@@ -188,15 +188,16 @@ impl Disk {
         *self = Disk { kept, starts, ..Disk::default() };
     }
 
-    /// Takes over all of a leader's but what it kept.
-    pub(crate) fn take_copy(&mut self, of: &Disk, kept_there: Kept, may_vote: bool) {
+    /// Takes over all of a leader's but what it kept. It votes with that if it could with its own log, and
+    /// the copy bears out what it promised.
+    pub(crate) fn take_copy(&mut self, of: &Disk, kept_there: Kept) {
         let own = self.kept;
+        let may_vote = own.is_borne_out_by(self.last_place(), of.last_place());
         let starts = std::mem::take(&mut self.starts);
         let knows_term = own.has_newest_term();
         *self = of.clone();
         (self.synced, self.flight, self.rotten) = (self.last(), None, false);
         let (committed, committed_end) = (kept_there.committed, kept_there.committed_end);
-        let may_vote = own.may_vote && may_vote;
         self.kept = Kept { committed, committed_end, may_vote, knows_term, ..own };
         self.starts = starts;
         // It came without a number.

@@ -334,6 +334,10 @@ fn a_group_of_which_two_may_not_vote_is_brought_back_as_the_guide_says() -> Try 
         group.start(at)?;
     }
     no_leader_is_elected(&group, &[active, other])?;
+    for (asked, of) in [(active, active), (active, other), (other, active), (other, other)] {
+        let row = group.status(asked)?["instances"][of].take();
+        require!(row["status"] == "blank", "{} says {row}", NAMES[asked]);
+    }
     // The steps of docs/guides/native-ha.md, "The group does not elect an active instance".
     group.kill(active)?;
     let shown = runs(&group, active, "force-vote", &[])?;

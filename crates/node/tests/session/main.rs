@@ -12,6 +12,7 @@ mod selection;
 mod supply;
 mod text;
 mod units;
+mod window;
 
 use rig::{Got, Rig};
 use text::message;

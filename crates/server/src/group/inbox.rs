@@ -70,6 +70,7 @@ impl Inbox for GroupInbox {
             let name = self.driver.names().get(peer).map_or("", String::as_str);
             say(&GROUP_INSTANCE_CAME, &[name, &greeting.build]);
             self.driver.opened(peer, greeting.standing);
+            self.driver.repairs().is_back(peer);
             // It need not wait for the next time to know that clients are served.
             if let Some(view) = self.view.get() {
                 view.tell();

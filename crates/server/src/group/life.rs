@@ -71,6 +71,12 @@ impl Life {
         *self = Life::Leading;
     }
 
+    /// A copy is about to take the place of its log: nothing is promised with that one any more.
+    pub(super) fn is_replaced(&mut self) {
+        assert_eq!(*self, Life::Copying, "only what asked for a copy is replaced by one");
+        *self = Life::Over;
+    }
+
     /// The process cannot go on as it is; yields whether that is to be told: once in a life.
     pub(super) fn ends(&mut self, why: Over) -> bool {
         let before = *self;
@@ -195,6 +201,9 @@ mod tests {
         for message in said {
             assert_eq!(message.is_heartbeat(), life.takes(&Input::Message(message)));
         }
+        let mut replaced = life;
+        replaced.is_replaced();
+        assert!(replaced == Life::Over && !replaced.ends(Over::NoRoom), "not heard again");
         assert!(!life.ends(Over::NoRoom), "the copy's end is the end");
         assert_eq!(life, Life::Over);
     }

@@ -197,10 +197,7 @@ impl World {
             let copy = self.nodes[from.node].disk.clone();
             self.counts.copies += 1;
             tell!(self, "{node}: has a copy of {}, up to {}", from.node, copy.last());
-            // Two that may not vote wait for an operator, should the third need one: here it is as if
-            // one had come.
-            let forced = !self.others_are_sound(node);
-            self.nodes[node].disk.take_copy(&copy, kept, forced);
+            self.nodes[node].disk.take_copy(&copy, kept);
         } else {
             tell!(self, "{node}: the copy of {} broke off", from.node);
         }

@@ -198,10 +198,16 @@ impl Trio {
         self.nodes[at].kept
     }
 
-    /// One gets the log of another, as a copy of its disk would bring it.
+    /// One gets the log of another, as a copy of its disk would bring it: it votes with that if the copy
+    /// bears out what it promised.
     pub(super) fn copy(&mut self, from: usize, to: usize) {
         let log = self.nodes[from].log.clone();
-        (self.nodes[to].durable, self.nodes[to].log) = (log.len(), log);
+        let last = |log: &[Batch]| log.last().map(Batch::place).unwrap_or_default();
+        let node = &mut self.nodes[to];
+        if !node.kept.is_borne_out_by(last(&node.log), last(&log)) {
+            node.kept = node.kept.without_vote();
+        }
+        (node.durable, node.log) = (log.len(), log);
     }
 
     pub(super) fn cut_off(&mut self, at: usize) {
