@@ -11,7 +11,7 @@ use towline_admin::catalogue::{GROUP_CLONED, GROUP_PUT_BACK};
 use towline_group::{Input, Start, Starts};
 use towline_log::{Listener, LogError};
 
-use super::{Driver, Over, Peer, member_of};
+use super::{Driver, Life, Over, Peer, member_of};
 use crate::group::KIND_KNOWN;
 use crate::link::{FrameBody, Greeting, Known};
 use crate::logging::log as say;
@@ -98,6 +98,9 @@ impl Driver {
     /// Why this process cannot go on.
     pub(crate) fn hears(&self, peer: Peer, known: &Known) -> Result<(), String> {
         let this = member_of(self.this);
+        if self.look(|core| core.life == Life::Over) {
+            return Err("it begins again".into());
+        }
         let heard = {
             let mut inner = self.starts.inner.lock();
             let heard = inner.starts.hear(this, &known.noted);
@@ -116,6 +119,10 @@ impl Driver {
     fn was_put_back(&self, peer: Peer, known: &Known) -> Result<(), String> {
         let _writing = self.starts.writing.lock();
         let mut core = self.core.lock();
+        if core.life == Life::Over {
+            // It learned that on another connection meanwhile.
+            return Err("it begins again".into());
+        }
         let kept = core.member.kept();
         let trusts_itself = kept.has_newest_term();
         let forgotten = kept.forgotten();
