@@ -11,6 +11,7 @@
 mod arguments;
 mod backup;
 mod disktest;
+mod explain;
 mod failure;
 mod generate;
 mod get;
@@ -44,7 +45,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let (json, result) = match Towline::parse().command {
-        Command::Run(arguments) => (false, run::run(&arguments)),
+        Command::Run(arguments) => (arguments.json, run::run(&arguments)),
         Command::Mqsc(arguments) => (arguments.reach.json, mqsc::run(&arguments)),
         Command::Put(arguments) => (arguments.reach.json, put::run(&arguments)),
         Command::Get(arguments) => (arguments.take.reach.json, get::get(&arguments)),
@@ -64,6 +65,7 @@ fn main() -> ExitCode {
         Command::Load(arguments) => return towline_load::run(arguments),
         Command::Disktest(arguments) => return disktest::run(&arguments),
         Command::DisktestPart { part } => return disktest::part(&part),
+        Command::Explain(arguments) => (arguments.json, explain::run(&arguments)),
         Command::User(arguments) => (false, user::run(&arguments)),
         Command::Completions { shell } => (false, generate::completions(shell)),
         Command::Man { folder } => (false, generate::manual(folder.as_deref())),

@@ -306,6 +306,7 @@ impl Door {
         let (now, journal) = (self.clock.wall(), self.journal());
         self.with_inner(|Inner { instance, out, .. }| {
             crate::defaults::define(instance, now, &journal, out);
+            crate::defaults::tell_dangling(instance);
         });
     }
 

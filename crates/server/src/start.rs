@@ -525,7 +525,7 @@ pub(crate) fn options(config: &Config) -> Options {
     }
 }
 
-fn rules(config: &Config) -> Limits {
+pub(crate) fn rules(config: &Config) -> Limits {
     let manager = &config.queue_manager;
     let auto_define = config
         .auto_define

@@ -186,6 +186,31 @@ fn what_all_instances_have_damaged_is_set_aside_once_and_counted() -> Try {
     Ok(())
 }
 
+#[test]
+fn what_was_set_aside_while_an_instance_was_away_is_repaired_when_it_is_back() -> Try {
+    let mut group = written()?;
+    for instance in [0, 1] {
+        damage(&group, instance, &text(HIT))?;
+    }
+    group.kill(2)?;
+    let got = group.site(0).towline(&["get", Q, "--all"])?.output()?;
+    let others: Vec<usize> = (0..COUNT).filter(|number| *number != HIT).collect();
+    require!(numbers(&got.stdout)? == others, "{}", group.explained(&said(&got)));
+    require!(group.site(0).queue_number(DLQ, "depth")? == 1, "the dead-letter queue has it");
+    group.start(2)?;
+    // Nothing has to ask for it.
+    for instance in [0, 1] {
+        let repaired = || times_said(&group, instance, "TWL4221W") == 1;
+        wait::until_true("the batch is repaired", WHOLE_MAX, repaired)
+            .map_err(|error| group.explained(&error.to_string()))?;
+    }
+    let moved = group.site(0).towline(&["move", DLQ, Q])?.output()?;
+    require!(moved.status.success(), "{}", group.explained(&said(&moved)));
+    let got = group.site(0).towline(&["get", Q, "--all"])?.output()?;
+    require!(numbers(&got.stdout)? == [HIT], "{}", group.explained(&said(&got)));
+    all_are_sound(group)
+}
+
 /// Each kind of get comes to a damaged message of its own, while the process runs.
 #[test]
 fn browsers_selectors_correlation_ids_and_gets_without_settlement_get_what_was_damaged() -> Try {

@@ -13,7 +13,8 @@ pub(crate) struct Here {
     #[arg(long, value_name = "DIR", default_value = "./data/QM1", env = "TOWLINE_DATA")]
     pub(crate) data: PathBuf,
     /// How long it may take
-    #[arg(long, value_name = "SECONDS", default_value_t = 60.0, value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 60.0,
+          value_parser = seconds, allow_negative_numbers = true)]
     pub(crate) timeout: f64,
     /// Answer in JSON
     #[arg(long)]
@@ -54,7 +55,8 @@ pub(crate) struct RollingRestart {
     #[arg(long)]
     pub(crate) force: bool,
     /// How long an instance may take until it is in sync again
-    #[arg(long, value_name = "SECONDS", default_value_t = 300.0, value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 300.0,
+          value_parser = seconds, allow_negative_numbers = true)]
     pub(crate) timeout: f64,
     /// Answer in JSON
     #[arg(long)]

@@ -3,6 +3,7 @@
 //! Not here: damage found by a check, which is a list and no error (`check`).
 
 use std::fmt;
+use std::path::{Path, PathBuf};
 
 use towline_types::{Lsn, Time};
 
@@ -15,6 +16,13 @@ use crate::error::{Finding, LogError};
 pub enum BackupError {
     /// The log, or a file of the backup, cannot be read or written.
     Log(LogError),
+    /// Another backup into the folder is being made.
+    Busy {
+        /// The folder.
+        folder: PathBuf,
+        /// The process that makes it, if it is known.
+        pid: Option<u32>,
+    },
     /// The folder holds something else.
     NotABackup {
         /// The folder.
@@ -113,6 +121,7 @@ impl fmt::Display for BackupError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             BackupError::Log(error) => error.fmt(out),
+            BackupError::Busy { folder, pid } => busy(folder, *pid, out),
             BackupError::NotABackup { folder, file } if file.is_empty() => {
                 write!(out, "there is no backup in {folder}")
             }
@@ -147,13 +156,7 @@ impl fmt::Display for BackupError {
                  them, the notes on the dead-letter queue too, and make the backup then"
             ),
             BackupError::DamageBetween { asked, damaged, behind } => {
-                write!(
-                    out,
-                    "{asked} is out of reach: the log before it was damaged when it was copied \
-                     ({damaged}); restore to a position before {}",
-                    damaged.lsn
-                )?;
-                behind.map_or(Ok(()), |behind| write!(out, ", or from {behind} on"))
+                damage_between(*asked, damaged, *behind, out)
             }
             BackupError::Damaged { file, what } => {
                 write!(out, "the backup is damaged: {file}: {what}")
@@ -184,6 +187,27 @@ impl fmt::Display for BackupError {
     }
 }
 
+fn busy(folder: &Path, pid: Option<u32>, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+    write!(out, "a backup into {} is being made already", folder.display())?;
+    pid.map_or(Ok(()), |pid| write!(out, ", by process {pid}"))?;
+    write!(out, " (one goes on when its command is interrupted): wait until it is done")
+}
+
+fn damage_between(
+    asked: Lsn,
+    damaged: &DamagedBatch,
+    behind: Option<Lsn>,
+    out: &mut fmt::Formatter<'_>,
+) -> fmt::Result {
+    write!(
+        out,
+        "{asked} is out of reach: the log before it was damaged when it was copied ({damaged}); \
+         restore to a position before {}",
+        damaged.lsn
+    )?;
+    behind.map_or(Ok(()), |behind| write!(out, ", or from {behind} on"))
+}
+
 fn at(time: Option<Time>, out: &mut fmt::Formatter<'_>) -> fmt::Result {
     time.map_or(Ok(()), |time| write!(out, " ({})", super::manifest::rfc3339(time)))
 }
@@ -193,7 +217,8 @@ impl std::error::Error for BackupError {
         match self {
             BackupError::Log(error) => Some(error),
             BackupError::Stream(error) => Some(error),
-            BackupError::NotABackup { .. }
+            BackupError::Busy { .. }
+            | BackupError::NotABackup { .. }
             | BackupError::NoLog { .. }
             | BackupError::Version { .. }
             | BackupError::OtherLog { .. }

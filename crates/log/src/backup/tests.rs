@@ -566,3 +566,14 @@ fn a_folder_that_is_not_empty_is_not_restored_into() {
     let refused = restore_folder(&backup, folder.path(), Upto::End, &mut |_| {}).unwrap_err();
     assert!(matches!(refused, BackupError::NotEmpty { .. }), "{refused}");
 }
+
+#[test]
+fn a_backup_into_a_folder_that_has_one_in_the_making_is_told_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = Backup::open(folder.path()).unwrap();
+    let refused = Backup::open(folder.path()).err().unwrap().to_string();
+    let expected = format!("a backup into {} is being made already", folder.path().display());
+    assert!(refused.starts_with(&expected) && refused.contains("wait until"), "{refused}");
+    drop(first);
+    Backup::open(folder.path()).unwrap();
+}

@@ -137,7 +137,6 @@ impl Front {
             Place::Terminus(terminus) => {
                 let selector = selector_of(&source.filter)?;
                 let browse = source.distribution_mode == Some(DistributionMode::Copy);
-                let presettled = attached.sender_settle_mode == SenderSettleMode::Settled;
                 let exclusive = source.capabilities.contains("exclusive").then_some(true);
                 let used_for =
                     LinkUse::Opening(Box::new(Opening { attached: attached.clone(), flow: None }));
@@ -147,7 +146,6 @@ impl Front {
                     terminus,
                     browse,
                     selector,
-                    presettled,
                     exclusive,
                 });
                 Ok(())
@@ -381,7 +379,9 @@ impl Front {
     ) {
         let (lost, keep_queue) = (false, false);
         requests.push(Request::CloseConsumer { consumer, lost, keep_queue });
-        if let Some(link) = self.link_of(consumer) {
+        if let Some(token) = self.links.of_consumer(consumer)
+            && let Some(link) = self.links.by_token(token).map(|link| link.id)
+        {
             self.nodes.detached(link, true);
             self.links.remove(link);
             self.machine.detach(link, true, Some(error::of_refusal(reason)));

@@ -13,6 +13,7 @@ mod steps;
 mod supply;
 mod text;
 mod units;
+mod window;
 
 use rig::{Got, Rig};
 use text::message;

@@ -1,5 +1,6 @@
 //! The bench on which client and instance stand.
 
+mod narrow;
 mod raw;
 mod slow;
 mod steps;
@@ -27,6 +28,7 @@ use towline_node::{
 };
 use towline_types::{Lsn, Payload, Time};
 
+pub(crate) use self::narrow::Narrow;
 pub(crate) use self::slow::Slow;
 use super::log::MemoryLog;
 use super::text::Text;

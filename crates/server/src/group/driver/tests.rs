@@ -77,6 +77,7 @@ fn one_of(
         heartbeat_interval: Duration::from_millis(50),
         heartbeat_timeout: Duration::from_millis(500),
         seed: 1,
+        meets_first: false,
     };
     let clock = Clock::start();
     let member = Member::new(options, kept, Held { base, places, applied: 0 }, clock.now());
