@@ -191,7 +191,8 @@ impl Target for Administered<'_> {
     fn connections(&self, each: &mut dyn FnMut(ConnectionRow<'_>)) {
         let statuses = self.rules.connections();
         for (id, connected) in self.connections {
-            let status = statuses.iter().find(|status| status.connection == *id);
+            let at = statuses.binary_search_by_key(id, |status| status.connection);
+            let status = at.ok().and_then(|at| statuses.get(at));
             let count = |of: fn(&towline_core::ConnectionStatus) -> usize| {
                 status.map_or(0, |status| of(status) as u64)
             };
