@@ -428,6 +428,9 @@ pub(crate) struct User {
     /// How often the password is hashed
     #[arg(long, value_name = "N")]
     pub(crate) iterations: Option<u32>,
+    /// Answer in JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Subcommand)]

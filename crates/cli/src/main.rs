@@ -17,6 +17,7 @@ mod generate;
 mod get;
 mod group;
 mod image;
+mod load;
 mod log;
 mod move_messages;
 mod mqsc;
@@ -56,17 +57,17 @@ fn main() -> ExitCode {
         Command::Stop(arguments) => (arguments.here.json, stop::run(&arguments)),
         Command::RollingRestart(arguments) => (arguments.json, group::rolling(&arguments)),
         Command::Instance { command } => (command.is_json(), group::instance(&command)),
-        Command::Group { command } => (false, group::run(&command)),
+        Command::Group { command } => (command.is_json(), group::run(&command)),
         Command::Image(arguments) => (arguments.reach.json, image::run(&arguments)),
         Command::Reload(arguments) => (arguments.json, reload::run(&arguments)),
         Command::Backup(arguments) => (arguments.json, backup::run(&arguments)),
         Command::Restore(arguments) => (arguments.json, restore::run(&arguments)),
         Command::Log { command } => (command.is_json(), log::run(&command)),
-        Command::Load(arguments) => return towline_load::run(arguments),
+        Command::Load(arguments) => return load::run(arguments),
         Command::Disktest(arguments) => return disktest::run(&arguments),
         Command::DisktestPart { part } => return disktest::part(&part),
         Command::Explain(arguments) => (arguments.json, explain::run(&arguments)),
-        Command::User(arguments) => (false, user::run(&arguments)),
+        Command::User(arguments) => (arguments.json, user::run(&arguments)),
         Command::Completions { shell } => (false, generate::completions(shell)),
         Command::Man { folder } => (false, generate::manual(folder.as_deref())),
     };

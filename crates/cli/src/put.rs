@@ -15,8 +15,7 @@ use towline_client::{Body, Client, Message, Property, Sender, Unit};
 
 use crate::arguments::Put;
 use crate::failure::Failure;
-use crate::signals::{self, Told};
-use crate::{progress, show};
+use crate::{progress, show, signals};
 
 /// Messages that may be on their way without an outcome.
 const WINDOW: usize = 256;
@@ -42,6 +41,11 @@ pub(crate) fn run(arguments: &Put) -> Result<(), Failure> {
     let sender = client.sender(&arguments.queue)?;
     let total = if arguments.lines { None } else { Some(arguments.count) };
     let (feed, fed) = sync_channel(LINES_AHEAD);
+    let wake = feed.clone();
+    let interrupted = signals::first_asks(move || {
+        // When it is full there are lines to put, and the putter looks before each one.
+        wake.try_send(Fed::Interrupted).ok();
+    })?;
     let mut putter = Putter {
         client: &mut client,
         sender,
@@ -51,7 +55,7 @@ pub(crate) fn run(arguments: &Put) -> Result<(), Failure> {
         sent: 0,
         committed: 0,
         bar: progress::bar_of_puts(total, arguments.reach.json),
-        interrupted: interrupted(&feed)?,
+        interrupted,
         input: Some((feed, fed)),
     };
     let ended = putter.all(arguments).and_then(|()| putter.commit());
@@ -79,25 +83,6 @@ fn stopped(failure: Failure, put: u64) -> Failure {
         }
         other => other,
     }
-}
-
-/// True once Ctrl-C was pressed; a second time ends the process.
-fn interrupted(wake: &SyncSender<Fed>) -> Result<Arc<AtomicBool>, Failure> {
-    /// 128 and the number of SIGINT, as a shell counts.
-    const BY_SIGNAL: i32 = 130;
-    let (is_told, wake) = (Arc::new(AtomicBool::new(false)), wake.clone());
-    let tell = Arc::clone(&is_told);
-    signals::listen(move |told| {
-        if told == Told::End {
-            if tell.swap(true, Ordering::Relaxed) {
-                std::process::exit(BY_SIGNAL);
-            }
-            // When it is full there are lines to put, and the putter looks before each one.
-            wake.try_send(Fed::Interrupted).ok();
-        }
-        true
-    })?;
-    Ok(is_told)
 }
 
 /// Everything of the messages but their bodies.

@@ -6,6 +6,7 @@
 mod daemon;
 
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use daemon::{Daemon, text, towline};
 use serde_json::Value;
@@ -426,6 +427,10 @@ fn papers_of_a_group_pass_the_check_of_their_own_instance_only() {
          [[group.member]]\nname = \"c\"\naddress = \"127.0.0.1:5703\"\n"
     );
     std::fs::write(&config, text).unwrap();
+    let json = ["group", "check", config.to_str().unwrap(), "--json"];
+    let told: Value =
+        serde_json::from_str(&self::text(&towline(&json).assert().success())).unwrap();
+    assert_eq!((&told["instance"], &told["members"][2]["name"]), (&"a".into(), &"c".into()));
     let check = |more: &[&str]| {
         let arguments = [&["group", "check", config.to_str().unwrap()], more].concat();
         towline(&arguments).assert()
@@ -439,4 +444,58 @@ fn papers_of_a_group_pass_the_check_of_their_own_instance_only() {
     {
         check(more).code(code);
     }
+}
+
+#[test]
+fn help_is_as_wide_as_the_terminal() {
+    for command in ["run", "put", "load", "backup", "group", "instance"] {
+        let help = text(&towline(&["help", command]).env("COLUMNS", "80").assert().success());
+        let longest = help.lines().map(|line| line.chars().count()).max();
+        assert!(longest <= Some(80), "{command}: {longest:?}\n{help}");
+    }
+}
+
+#[test]
+fn commands_that_print_results_print_one_document_too() {
+    let folder = TempDir::new().unwrap();
+    let out = folder.path().to_str().unwrap();
+    let document = |arguments: &[&str]| -> Value {
+        let said = towline(arguments).arg("--json").write_stdin("x\n").assert().success();
+        let said = text(&said);
+        serde_json::from_str(&said).unwrap_or_else(|error| panic!("{said}: {error}"))
+    };
+    let names = ["--group", "G", "--instances", "a,b,c"];
+    let made = document(&[&["group", "certificates", "--out", out], &names[..]].concat());
+    assert_eq!(made["certificates"][1]["name"], "QM1.G.b");
+    let users = folder.path().join("users");
+    let line = document(&["user", "alice"]);
+    assert!(line["line"].as_str().unwrap().starts_with("alice:SCRAM-SHA-256$"), "{line}");
+    let kept = document(&["user", "alice", "--file", users.to_str().unwrap()]);
+    assert_eq!(kept["user"], "alice");
+    let refused = towline(&["group", "check", "/nowhere.toml", "--json"]).assert().code(1);
+    let refused: Value = serde_json::from_str(&text(&refused)).unwrap();
+    assert_eq!(refused["exit_code"], 1);
+}
+
+#[test]
+fn a_load_that_is_interrupted_says_what_was_done() {
+    let daemon = Daemon::start();
+    let mut load = Command::new(env!("CARGO_BIN_EXE_towline"))
+        .args(["load", "transaction", "--seconds", "600", "--clients", "2", "--url", &daemon.url])
+        .args(["--queue", "DEV.QUEUE.1"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let began = std::time::Instant::now();
+    while daemon.json(&["status"])[0]["log"]["commits"].as_u64() < Some(100) {
+        assert!(began.elapsed().as_secs() < 60, "it does not begin");
+    }
+    let pid = load.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    let mut said = String::new();
+    std::io::Read::read_to_string(&mut load.stdout.take().unwrap(), &mut said).unwrap();
+    assert_eq!(load.wait().unwrap().code(), Some(1));
+    assert!(said.contains("interrupted") && said.contains("0 lost"), "{said}");
+    assert!(said.lines().all(|line| line.chars().count() <= 80), "{said}");
 }

@@ -141,6 +141,9 @@ pub(crate) enum Group {
         /// Which instance [default: the one that the configuration names]
         #[arg(long, value_name = "NAME")]
         instance: Option<String>,
+        /// Answer in JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Whether the floating address of a configuration is on this machine, or take it away
     Address {
@@ -151,6 +154,9 @@ pub(crate) enum Group {
         /// back
         #[arg(long)]
         drop: bool,
+        /// Answer in JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Run three instances on this machine, to try it: certificates, configuration and processes
     Demo(Demo),
@@ -188,4 +194,17 @@ pub(crate) struct GroupCertificates {
     #[arg(long, value_name = "N", default_value_t = 365,
           value_parser = clap::value_parser!(u32).range(1..=3_650))]
     pub(crate) days: u32,
+    /// Answer in JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl Group {
+    pub(crate) fn is_json(&self) -> bool {
+        match self {
+            Group::Certificates(arguments) => arguments.json,
+            Group::Check { json, .. } | Group::Address { json, .. } => *json,
+            Group::Demo(_) => false,
+        }
+    }
 }
