@@ -96,8 +96,12 @@ impl fmt::Display for FrameError {
             FrameError::TooSmall(size) => write!(out, "frame of {size} bytes has no header"),
             FrameError::DataOffset(words) => write!(out, "data offset of {words} words"),
             FrameError::Kind(kind) => write!(out, "frame of type {kind}"),
+            // A record of TLS: an alert or a hello (RFC 8446, 5.1).
+            FrameError::Protocol([0x15 | 0x16, 0x03, ..]) => {
+                out.write_str("the other side speaks TLS here: amqps:// and not amqp://")
+            }
             FrameError::Protocol(header) => {
-                write!(out, "protocol header {}", header.escape_ascii())
+                write!(out, "not AMQP 1.0: its first bytes are {}", header.escape_ascii())
             }
         }
     }

@@ -84,6 +84,8 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: Group,
     },
+    /// Say what a message means and what to do about it
+    Explain(Explain),
     /// Make a line of a users file: who may log in with a name and a password
     User(User),
     /// Print the completions of a shell
@@ -125,7 +127,8 @@ pub(crate) struct Reach {
     #[arg(long, value_name = "FILE", requires = "cert")]
     pub(crate) key: Option<PathBuf>,
     /// How long an answer is waited for
-    #[arg(long, value_name = "SECONDS", default_value_t = 30.0, value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 30.0,
+          value_parser = seconds, allow_negative_numbers = true)]
     pub(crate) timeout: f64,
     /// Answer in JSON
     #[arg(long)]
@@ -138,7 +141,8 @@ pub(crate) struct Reload {
     #[arg(long, value_name = "DIR", default_value = "./data/QM1", env = "TOWLINE_DATA")]
     pub(crate) data: PathBuf,
     /// Give up after so many seconds
-    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", default_value = "30",
+          value_parser = seconds, allow_negative_numbers = true)]
     pub(crate) timeout: f64,
     /// Answer in JSON
     #[arg(long)]
@@ -220,7 +224,8 @@ pub(crate) struct Run {
     #[arg(long, value_name = "DIR", env = "TOWLINE_DATA", hide_env = true)]
     pub(crate) data: Option<PathBuf>,
     /// Where clients come in; port 0 picks a free one
-    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:5672")]
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:5672",
+          value_parser = towline_server::config::listen_address)]
     pub(crate) listen: SocketAddr,
     /// Accept clients of other machines at the --listen address without TLS: their messages can be read
     /// and forged on the way. Users are still needed
@@ -240,6 +245,13 @@ pub(crate) struct Run {
     /// set aside as damaged when their turn comes
     #[arg(long)]
     pub(crate) without_missing_extents: bool,
+    /// Only look whether a start would be refused: configuration, users, certificates, names, data
+    /// folder; writes nothing
+    #[arg(long)]
+    pub(crate) check: bool,
+    /// Answer in JSON
+    #[arg(long, requires = "check")]
+    pub(crate) json: bool,
     /// Microseconds added to each sync of the log, for experiments
     #[arg(long, value_name = "N", default_value_t = 0, hide = true)]
     pub(crate) log_sync_delay_us: u64,
@@ -260,6 +272,7 @@ pub(crate) struct Mqsc {
 #[derive(Args, Debug)]
 pub(crate) struct Put {
     /// Queue: NAME or queue://NAME
+    #[arg(value_parser = queue_name)]
     pub(crate) queue: String,
     /// The message [default: standard input]
     #[arg(conflicts_with = "file")]
@@ -289,7 +302,7 @@ pub(crate) struct Put {
     #[arg(long, value_parser = clap::value_parser!(u8).range(0..=9))]
     pub(crate) priority: Option<u8>,
     /// Seconds that the message lives [default: for ever]
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub(crate) ttl: Option<f64>,
     /// The message survives a restart (this is the default)
     #[arg(long, conflicts_with = "non_persistent")]
@@ -311,9 +324,11 @@ pub(crate) struct Put {
 #[derive(Args, Debug)]
 pub(crate) struct Take {
     /// Queue: NAME or queue://NAME
+    #[arg(value_parser = queue_name)]
     pub(crate) queue: String,
     /// Wait so long for each message
-    #[arg(long, value_name = "SECONDS", default_value_t = 0.0, value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.0,
+          value_parser = seconds, allow_negative_numbers = true)]
     pub(crate) wait: f64,
     /// Only messages that a JMS selector lets through
     #[arg(long)]
@@ -361,8 +376,10 @@ pub(crate) struct Browse {
 #[derive(Args, Debug)]
 pub(crate) struct Move {
     /// Queue to take from: NAME or queue://NAME
+    #[arg(value_parser = queue_name)]
     pub(crate) source: String,
     /// Queue to put on: NAME or queue://NAME
+    #[arg(value_parser = queue_name)]
     pub(crate) target: String,
     /// Move so many messages at most [default: all that there are]
     #[arg(long, value_name = "N")]
@@ -382,10 +399,19 @@ pub(crate) struct Move {
 pub(crate) struct Status {
     /// Show it again every so many seconds (1 when none are said), until q or Ctrl-C
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1",
-          value_parser = interval)]
+          value_parser = interval, allow_negative_numbers = true)]
     pub(crate) watch: Option<f64>,
     #[command(flatten)]
     pub(crate) reach: Reach,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Explain {
+    /// Id of the message, as TWL1012E; 1012 is enough
+    pub(crate) id: String,
+    /// Answer in JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Args, Debug)]
@@ -402,6 +428,9 @@ pub(crate) struct User {
     /// How often the password is hashed
     #[arg(long, value_name = "N")]
     pub(crate) iterations: Option<u32>,
+    /// Answer in JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -449,6 +478,14 @@ impl Log {
                 place.json
             }
         }
+    }
+}
+
+/// The name of a queue; whether there is such a one, the queue manager knows.
+fn queue_name(text: &str) -> Result<String, String> {
+    match text.strip_prefix("queue://").unwrap_or(text) {
+        "" => Err("the name of the queue is empty".into()),
+        _ => Ok(text.to_owned()),
     }
 }
 

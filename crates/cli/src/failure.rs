@@ -1,6 +1,7 @@
 //! Why a command failed, and its exit code.
 
 use std::fmt::Display;
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use towline_client::Error;
@@ -56,11 +57,24 @@ impl Failure {
                 // Nobody may be reading any more; there is nobody else to tell.
                 show::json(&serde_json::json!({ "error": text, "exit_code": code })).ok();
             }
-            Some(text) => eprintln!("towline: {text}"),
+            Some(text) => {
+                eprintln!("towline: {text}");
+                if std::io::stderr().is_terminal()
+                    && let Some(hint) = hint(&text)
+                {
+                    eprintln!("{hint}");
+                }
+            }
             None => {}
         }
         ExitCode::from(code)
     }
+}
+
+/// Where more is said about a text that has the id of a message.
+pub(crate) fn hint(text: &str) -> Option<String> {
+    let id = towline_admin::catalogue::id_in(text)?;
+    Some(format!("What to do: towline explain {id}"))
 }
 
 impl From<Error> for Failure {

@@ -11,11 +11,13 @@
 mod arguments;
 mod backup;
 mod disktest;
+mod explain;
 mod failure;
 mod generate;
 mod get;
 mod group;
 mod image;
+mod load;
 mod log;
 mod move_messages;
 mod mqsc;
@@ -44,7 +46,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let (json, result) = match Towline::parse().command {
-        Command::Run(arguments) => (false, run::run(&arguments)),
+        Command::Run(arguments) => (arguments.json, run::run(&arguments)),
         Command::Mqsc(arguments) => (arguments.reach.json, mqsc::run(&arguments)),
         Command::Put(arguments) => (arguments.reach.json, put::run(&arguments)),
         Command::Get(arguments) => (arguments.take.reach.json, get::get(&arguments)),
@@ -55,16 +57,17 @@ fn main() -> ExitCode {
         Command::Stop(arguments) => (arguments.here.json, stop::run(&arguments)),
         Command::RollingRestart(arguments) => (arguments.json, group::rolling(&arguments)),
         Command::Instance { command } => (command.is_json(), group::instance(&command)),
-        Command::Group { command } => (false, group::run(&command)),
+        Command::Group { command } => (command.is_json(), group::run(&command)),
         Command::Image(arguments) => (arguments.reach.json, image::run(&arguments)),
         Command::Reload(arguments) => (arguments.json, reload::run(&arguments)),
         Command::Backup(arguments) => (arguments.json, backup::run(&arguments)),
         Command::Restore(arguments) => (arguments.json, restore::run(&arguments)),
         Command::Log { command } => (command.is_json(), log::run(&command)),
-        Command::Load(arguments) => return towline_load::run(arguments),
+        Command::Load(arguments) => return load::run(arguments),
         Command::Disktest(arguments) => return disktest::run(&arguments),
         Command::DisktestPart { part } => return disktest::part(&part),
-        Command::User(arguments) => (false, user::run(&arguments)),
+        Command::Explain(arguments) => (arguments.json, explain::run(&arguments)),
+        Command::User(arguments) => (arguments.json, user::run(&arguments)),
         Command::Completions { shell } => (false, generate::completions(shell)),
         Command::Man { folder } => (false, generate::manual(folder.as_deref())),
     };

@@ -8,10 +8,11 @@ use std::path::PathBuf;
 use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
 use towline_admin::mqsc::{Reader, Statement, parse};
+use towline_admin::reply::Outcome;
 use towline_admin::{Command, ScriptReply, reference};
 
 use crate::arguments::{Mqsc, Reach};
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use crate::show;
 
 /// Runs the command.
@@ -33,11 +34,21 @@ pub(crate) fn run(arguments: &Mqsc) -> Result<(), Failure> {
 
 /// Has a script carried out, and prints what came back.
 fn script(reach: &Reach, text: &str) -> Result<(), Failure> {
+    if ["HELP", "?"].contains(&text.trim().to_uppercase().as_str()) {
+        return show::line(reference::help().trim_end());
+    }
     let (json, reply) = ask(reach, text)?;
     if reach.json {
         show::line(&json)?;
     } else {
         show::line(&reply.to_text())?;
+        let mut failed = reply.replies.iter().filter(|reply| reply.outcome == Outcome::Failed);
+        if let Some(message) = failed.next().and_then(|reply| reply.messages.first())
+            && std::io::stderr().is_terminal()
+            && let Some(hint) = failure::hint(&message.id)
+        {
+            eprintln!("{hint}");
+        }
     }
     if reply.is_success() { Ok(()) } else { Err(Failure::Silent) }
 }

@@ -1,20 +1,34 @@
 //! `towline put`: messages from an argument, files or standard input, in units of work when asked.
 //!
-//! Ends well only when every message was accepted; it does not try again.
+//! Ends well only when every message was accepted; it does not try again. When it fails or is
+//! interrupted it says how many messages were put, so that one can go on from there.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, IsTerminal, Read};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use bytes::Bytes;
 use towline_client::{Body, Client, Message, Property, Sender, Unit};
 
 use crate::arguments::Put;
 use crate::failure::Failure;
-use crate::{progress, show};
+use crate::{progress, show, signals};
 
 /// Messages that may be on their way without an outcome.
 const WINDOW: usize = 256;
+
+/// Lines that were read and not put yet.
+const LINES_AHEAD: usize = 1_024;
+
+/// What standard input and Ctrl-C have to say.
+enum Fed {
+    Line(Vec<u8>),
+    End(std::io::Result<()>),
+    Interrupted,
+}
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Put) -> Result<(), Failure> {
@@ -26,23 +40,48 @@ pub(crate) fn run(arguments: &Put) -> Result<(), Failure> {
     let mut client = arguments.reach.connect()?;
     let sender = client.sender(&arguments.queue)?;
     let total = if arguments.lines { None } else { Some(arguments.count) };
+    let (feed, fed) = sync_channel(LINES_AHEAD);
+    let wake = feed.clone();
+    let interrupted = signals::first_asks(move || {
+        // When it is full there are lines to put, and the putter looks before each one.
+        wake.try_send(Fed::Interrupted).ok();
+    })?;
     let mut putter = Putter {
         client: &mut client,
         sender,
         pattern,
         batch: arguments.transaction,
         unit: None,
-        put: 0,
-        bar: progress::bar(total, arguments.reach.json),
+        sent: 0,
+        committed: 0,
+        bar: progress::bar_of_puts(total, arguments.reach.json),
+        interrupted,
+        input: Some((feed, fed)),
     };
-    putter.all(arguments)?;
-    let put = putter.finish()?;
+    let ended = putter.all(arguments).and_then(|()| putter.commit());
+    let put = putter.put();
+    putter.bar.finish_and_clear();
+    if let Err(failure) = ended {
+        let alone = put == 0 && !arguments.lines;
+        return Err(if alone { failure } else { stopped(failure, put) });
+    }
     client.close()?;
     if arguments.reach.json {
         show::json(&serde_json::json!({ "queue": arguments.queue, "put": put }))
     } else {
         let plural = if put == 1 { "" } else { "s" };
         show::line(&format!("{put} message{plural} put to {}", arguments.queue))
+    }
+}
+
+/// Why it ended too early, and how far it came.
+fn stopped(failure: Failure, put: u64) -> Failure {
+    match failure {
+        Failure::Failed(reason) => {
+            let plural = if put == 1 { "" } else { "s" };
+            Failure::Failed(format!("{reason}; {put} message{plural} put before that"))
+        }
+        other => other,
     }
 }
 
@@ -99,8 +138,13 @@ struct Putter<'c> {
     pattern: Message,
     batch: Option<u64>,
     unit: Option<Unit>,
-    put: u64,
+    /// Messages of units of work that were committed, and all that were sent.
+    committed: u64,
+    sent: u64,
     bar: indicatif::ProgressBar,
+    interrupted: Arc<AtomicBool>,
+    /// Where the lines of standard input come, until they are read.
+    input: Option<(SyncSender<Fed>, Receiver<Fed>)>,
 }
 
 impl Putter<'_> {
@@ -129,7 +173,7 @@ impl Putter<'_> {
                 let message = "--count with --lines needs files: standard input comes once";
                 return Err(Failure::Usage(message.into()));
             }
-            return self.each_line(std::io::stdin().lock());
+            return self.lines_of_input();
         }
         for _ in 0..arguments.count {
             for file in &arguments.file {
@@ -141,15 +185,38 @@ impl Putter<'_> {
         Ok(())
     }
 
-    fn each_line(&mut self, mut input: impl BufRead) -> Result<(), Failure> {
-        let mut line = Vec::new();
-        while input.read_until(b'\n', &mut line)? > 0 {
-            let text = line.strip_suffix(b"\n").unwrap_or(&line);
-            let text = text.strip_suffix(b"\r").unwrap_or(text);
-            self.one(&Bytes::copy_from_slice(text))?;
-            line.clear();
+    fn each_line(&mut self, input: impl BufRead) -> Result<(), Failure> {
+        let mut result = Ok(());
+        read_lines(input, |line| {
+            result = self.line(&line);
+            result.is_ok()
+        })?;
+        result
+    }
+
+    /// A thread of its own reads standard input: whoever waits for a line must hear Ctrl-C.
+    fn lines_of_input(&mut self) -> Result<(), Failure> {
+        let Some((feed, fed)) = self.input.take() else { return Ok(()) };
+        std::thread::Builder::new().name("lines".into()).spawn(move || {
+            let input = std::io::stdin().lock();
+            let read = read_lines(input, |line| feed.send(Fed::Line(line)).is_ok());
+            // The putter may have failed and gone.
+            feed.send(Fed::End(read)).ok();
+        })?;
+        for fed in fed {
+            match fed {
+                Fed::Line(line) => self.line(&line)?,
+                Fed::End(read) => return Ok(read?),
+                Fed::Interrupted => return Err(Failure::Failed("interrupted".into())),
+            }
         }
         Ok(())
+    }
+
+    fn line(&mut self, line: &[u8]) -> Result<(), Failure> {
+        let text = line.strip_suffix(b"\n").unwrap_or(line);
+        let text = text.strip_suffix(b"\r").unwrap_or(text);
+        self.one(&Bytes::copy_from_slice(text))
     }
 
     fn repeat(&mut self, bodies: &[Bytes], count: u64) -> Result<(), Failure> {
@@ -163,6 +230,9 @@ impl Putter<'_> {
 
     /// Puts one message: text when the body is UTF-8, bytes otherwise.
     fn one(&mut self, body: &Bytes) -> Result<(), Failure> {
+        if self.interrupted.load(Ordering::Relaxed) {
+            return Err(Failure::Failed("interrupted".into()));
+        }
         self.pattern.body = match std::str::from_utf8(body) {
             Ok(text) => Body::Text(text.into()),
             Err(_) => Body::Bytes(body.clone()),
@@ -172,9 +242,9 @@ impl Putter<'_> {
         }
         self.client.send(self.sender, &self.pattern, self.unit.as_ref())?;
         self.client.settle_to(self.sender, WINDOW)?;
-        self.put = self.put.saturating_add(1);
+        self.sent = self.sent.saturating_add(1);
         self.bar.inc(1);
-        if self.batch.is_some_and(|batch| self.put.is_multiple_of(batch)) {
+        if self.batch.is_some_and(|batch| self.sent.is_multiple_of(batch)) {
             self.commit()?;
         }
         Ok(())
@@ -185,14 +255,29 @@ impl Putter<'_> {
         if let Some(unit) = self.unit.take() {
             self.client.commit(unit)?;
         }
+        self.committed = self.sent;
         Ok(())
     }
 
-    /// Waits for what is on its way; gives the count of messages put.
-    fn finish(&mut self) -> Result<u64, Failure> {
-        self.commit()?;
-        self.bar.finish_and_clear();
-        Ok(self.put)
+    /// How many messages are on the queue: with units of work those that were committed.
+    fn put(&mut self) -> u64 {
+        match self.batch {
+            Some(_) => self.committed,
+            None => self.client.accepted(self.sender),
+        }
+    }
+}
+
+/// Reads lines, with their ends, until there are no more or nobody takes them.
+fn read_lines(
+    mut input: impl BufRead,
+    mut take: impl FnMut(Vec<u8>) -> bool,
+) -> std::io::Result<()> {
+    loop {
+        let mut line = Vec::new();
+        if input.read_until(b'\n', &mut line)? == 0 || !take(line) {
+            return Ok(());
+        }
     }
 }
 

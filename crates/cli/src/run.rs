@@ -1,12 +1,14 @@
-//! `towline run`: turns options into what the server room wants. Everything else happens there.
+//! `towline run`: turns options into what the server room wants. Everything else happens there, the
+//! check of a configuration too; here it is shown.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use towline_server::RunArgs;
+use towline_server::{Checked, RunArgs, Verdict};
 
 use crate::arguments::Run;
 use crate::failure::Failure;
+use crate::show;
 
 /// Runs a queue manager until it is told to end.
 pub(crate) fn run(arguments: &Run) -> Result<(), Failure> {
@@ -31,7 +33,43 @@ pub(crate) fn run(arguments: &Run) -> Result<(), Failure> {
         without_missing_extents: arguments.without_missing_extents,
         program: program(),
     };
+    if arguments.check {
+        return report(&towline_server::check(&told), arguments.json);
+    }
     towline_server::run(&told).map_err(Failure::failed)
+}
+
+/// Says what was looked at, one a line.
+fn report(seen: &[Checked], json: bool) -> Result<(), Failure> {
+    let would_start = !seen.iter().any(|one| matches!(one.verdict, Verdict::Refused(_)));
+    if json {
+        let checks: Vec<_> = seen
+            .iter()
+            .map(|Checked { what, verdict }| {
+                let (verdict, text) = words(verdict);
+                serde_json::json!({ "what": what, "verdict": verdict, "text": text })
+            })
+            .collect();
+        show::json(&serde_json::json!({ "would_start": would_start, "checks": checks }))?;
+    } else {
+        for Checked { what, verdict } in seen {
+            let (verdict, text) = words(verdict);
+            show::line(&format!("{verdict:<8} {what}: {text}"))?;
+        }
+        let not = if would_start { "" } else { "not " };
+        show::line(&format!(
+            "It would {not}start. Ports and the whole of the log were not looked at."
+        ))?;
+    }
+    if would_start { Ok(()) } else { Err(Failure::Silent) }
+}
+
+fn words(verdict: &Verdict) -> (&'static str, &str) {
+    match verdict {
+        Verdict::Fine(text) => ("ok", text),
+        Verdict::Warning(text) => ("warning", text),
+        Verdict::Refused(text) => ("refused", text),
+    }
 }
 
 /// How we were called, as it can be typed again.

@@ -2,6 +2,8 @@
 //! before they go.
 
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -12,6 +14,26 @@ pub(crate) enum Told {
     End,
     /// The terminal has another size.
     Resized,
+}
+
+/// 128 and the number of SIGINT, as a shell counts.
+const BY_SIGNAL: i32 = 130;
+
+/// A flag that is set by the first signal to end, after which `wake` is called; a second one ends the
+/// process.
+pub(crate) fn first_asks(wake: impl Fn() + Send + 'static) -> io::Result<Arc<AtomicBool>> {
+    let is_asked = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&is_asked);
+    listen(move |told| {
+        if told == Told::End {
+            if flag.swap(true, Ordering::Relaxed) {
+                std::process::exit(BY_SIGNAL);
+            }
+            wake();
+        }
+        true
+    })?;
+    Ok(is_asked)
 }
 
 /// From now on `tell` is called for each signal, on a thread of its own, until it gives false.

@@ -9,6 +9,7 @@ use std::io::{BufRead, IsTerminal, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
+use serde_json::json;
 use towline_client::user_line;
 
 use crate::arguments::User;
@@ -20,10 +21,18 @@ pub(crate) fn run(arguments: &User) -> Result<(), Failure> {
     let password = password(arguments)?;
     let line = user_line(&arguments.name, &password, arguments.iterations);
     let line = line.map_err(Failure::Usage)?;
+    let (name, json) = (&arguments.name, arguments.json);
     match &arguments.file {
+        None if json => show::json(&json!({ "user": name, "line": line })),
         None => show::line(&line),
-        Some(file) => keep(file, &arguments.name, &line)
-            .map_err(|error| Failure::about(file.display(), error)),
+        Some(file) => {
+            let kept = keep(file, name, &line);
+            kept.map_err(|error| Failure::about(file.display(), error))?;
+            match json {
+                true => show::json(&json!({ "user": name, "file": file })),
+                false => Ok(()),
+            }
+        }
     }
 }
 

@@ -110,15 +110,19 @@ fn redraw(
     let mut text = first;
     let every = format!("every {} s, q ends", view.interval.as_secs_f64());
     let mut note = every.clone();
+    let mut top = 0;
     // None: somebody looks now.
     let mut due = Some(Instant::now() + view.interval);
     loop {
-        draw(&text, &note)?;
+        let rows = rows();
+        let page = rows.saturating_sub(2).max(1);
+        top = draw((&text, top), &note, rows)?;
         let wait = due.map_or(view.interval, |at| at.saturating_duration_since(Instant::now()));
         match events.recv_timeout(wait) {
             Ok(Event::Key(b'q' | b'Q' | CTRL_C | CTRL_D) | Event::Signal(Told::End))
             | Err(RecvTimeoutError::Disconnected) => return Ok(text),
-            Ok(Event::Key(_) | Event::Signal(Told::Resized)) => {}
+            Ok(Event::Key(key)) => top = scrolled(top, key, page),
+            Ok(Event::Signal(Told::Resized)) => {}
             Ok(Event::Looked(seen)) => {
                 due = Some(Instant::now() + view.interval);
                 match seen {
@@ -148,31 +152,54 @@ fn keys(tell: &Sender<Event>) {
     }
 }
 
-fn draw(text: &str, note: &str) -> Result<(), Failure> {
-    let output = io::stdout();
-    let rows = tcgetwinsize(&output).map_or(0, |size| usize::from(size.ws_row));
-    let mut output = output.lock();
-    // At once, so that nothing half drawn is seen.
-    output.write_all(frame(text, note, if rows == 0 { ROWS } else { rows }).as_bytes())?;
-    Ok(output.flush()?)
+/// The first line that is shown after a key. Arrow keys send ESC [ A and B, the keys for pages ESC [ 5 ~
+/// and 6 ~; what else they send means nothing here.
+fn scrolled(top: usize, key: u8, page: usize) -> usize {
+    match key {
+        b'B' | b'j' => top.saturating_add(1),
+        b'A' | b'k' => top.saturating_sub(1),
+        b'6' | b' ' => top.saturating_add(page),
+        b'5' | b'b' => top.saturating_sub(page),
+        _ => top,
+    }
 }
 
-/// The bytes that draw a text and a note below it on a screen of so many rows.
-fn frame(text: &str, note: &str, rows: usize) -> String {
+/// Rows of the screen.
+fn rows() -> usize {
+    let rows = tcgetwinsize(io::stdout()).map_or(0, |size| usize::from(size.ws_row));
+    if rows == 0 { ROWS } else { rows }
+}
+
+/// Draws from line `top` on, or from the last one that leaves no row empty; gives which it was.
+fn draw((text, top): (&str, usize), note: &str, rows: usize) -> Result<usize, Failure> {
+    let top = top.min(text.lines().count().saturating_sub(rows.saturating_sub(1)));
+    let mut output = io::stdout().lock();
+    // At once, so that nothing half drawn is seen.
+    output.write_all(frame((text, top), note, rows).as_bytes())?;
+    output.flush()?;
+    Ok(top)
+}
+
+/// The bytes that draw a text from a line on, and a note below it, on a screen of so many rows.
+fn frame((text, top): (&str, usize), note: &str, rows: usize) -> String {
     let room = rows.saturating_sub(1);
-    let lines: Vec<&str> = text.lines().collect();
+    let lines: Vec<&str> = text.lines().skip(top).collect();
     let mut bytes = String::from("\x1b[H");
     for line in lines.iter().take(room) {
+        // Before the line: behind one that is as wide as the screen the cursor stands on its last
+        // column, and that would be wiped away.
+        bytes.push_str("\x1b[K");
         bytes.push_str(line);
-        bytes.push_str("\x1b[K\r\n");
+        bytes.push_str("\r\n");
     }
-    let hidden = lines.len().saturating_sub(room);
-    if hidden > 0 {
-        bytes.push_str(&format!("({hidden} lines more) "));
+    // What is left of the frame before, from here to the end of the screen.
+    bytes.push_str("\x1b[J");
+    let below = lines.len().saturating_sub(room);
+    if below + top > 0 {
+        bytes.push_str(&format!("({} lines more: arrow keys) ", below + top));
     }
     let harmless = |each: char| if each.is_control() { '\u{fffd}' } else { each };
     bytes.extend(note.chars().map(harmless));
-    bytes.push_str("\x1b[K\x1b[J");
     bytes
 }
 
@@ -221,20 +248,36 @@ mod tests {
 
     #[test]
     fn a_frame_overwrites_the_one_before_and_clears_what_is_left_of_it() {
-        let frame = frame("one\ntwo\n", "note", 24);
-        assert_eq!(frame, "\x1b[Hone\x1b[K\r\ntwo\x1b[K\r\nnote\x1b[K\x1b[J");
+        let frame = frame(("one\ntwo\n", 0), "note", 24);
+        assert_eq!(frame, "\x1b[H\x1b[Kone\r\n\x1b[Ktwo\r\n\x1b[Jnote");
     }
 
     #[test]
     fn a_frame_never_has_more_lines_than_the_screen() {
-        let frame = frame("1\n2\n3\n4\n5\n", "note", 3);
+        let frame = frame(("1\n2\n3\n4\n5\n", 0), "note", 3);
         assert_eq!(frame.matches('\n').count(), 2);
-        assert!(frame.contains("(3 lines more) note"), "{frame:?}");
-        assert!(super::frame("1\n2", "note", 0).contains("(2 lines more)"));
+        assert!(frame.contains("(3 lines more: arrow keys) note"), "{frame:?}");
+        assert!(super::frame(("1\n2", 0), "note", 0).contains("(2 lines more"));
+    }
+
+    #[test]
+    fn nothing_is_wiped_behind_a_line_as_wide_as_the_screen() {
+        let wide = "x".repeat(80);
+        assert!(frame((&wide, 0), "note", 24).contains(&format!("{wide}\r\n")));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_reached_by_keys() {
+        let seen = frame(("1\n2\n3\n4\n5\n", 2), "note", 3);
+        assert!(seen.contains("\x1b[K3\r\n\x1b[K4\r\n\x1b[J(3 lines more"), "{seen:?}");
+        let keys = [(b'B', 4), (b'j', 4), (b'A', 2), (b'k', 2), (b' ', 13), (b'5', 0), (b'[', 3)];
+        for (key, top) in keys {
+            assert_eq!(scrolled(3, key, 10), top, "{key}");
+        }
     }
 
     #[test]
     fn a_note_cannot_command_the_terminal() {
-        assert!(!frame("", "a\x1b[2Jb", 24).contains("\x1b[2J"));
+        assert!(!frame(("", 0), "a\x1b[2Jb", 24).contains("\x1b[2J"));
     }
 }

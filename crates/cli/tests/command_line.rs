@@ -3,86 +3,15 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
-use std::io::{BufRead, BufReader};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+mod daemon;
 
-use assert_cmd::assert::Assert;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use daemon::{Daemon, text, towline};
 use serde_json::Value;
 use tempfile::TempDir;
 use towline_client::{Client, Options, Place};
-
-fn towline(arguments: &[&str]) -> assert_cmd::Command {
-    let mut command = assert_cmd::Command::new(env!("CARGO_BIN_EXE_towline"));
-    command.args(arguments);
-    command.env_remove("TOWLINE_DATA").env_remove("TOWLINE_URL").env_remove("TOWLINE_PASSWORD");
-    command
-}
-
-/// A queue manager that ends with its test.
-struct Daemon {
-    process: Child,
-    folder: TempDir,
-    url: String,
-}
-
-impl Daemon {
-    fn start() -> Daemon {
-        Daemon::start_with(&[])
-    }
-
-    fn start_with(arguments: &[&str]) -> Daemon {
-        let folder = tempfile::tempdir().unwrap();
-        let mut process = Command::new(env!("CARGO_BIN_EXE_towline"))
-            .args(["run", "QMT", "--listen", "127.0.0.1:0", "--data"])
-            .arg(folder.path())
-            .args(arguments)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(process.stdout.take().unwrap()).lines();
-        let url = lines
-            .map_while(Result::ok)
-            .find_map(|line| line.strip_prefix("ready ").map(ToOwned::to_owned));
-        let url = url.expect("it tells when it is ready");
-        Daemon { process, folder, url }
-    }
-
-    fn data(&self) -> &str {
-        self.folder.path().to_str().unwrap()
-    }
-
-    fn run(&self, arguments: &[&str]) -> Assert {
-        towline(arguments).args(["--data", self.data()]).assert()
-    }
-
-    fn text(&self, arguments: &[&str]) -> String {
-        text(&self.run(arguments).success())
-    }
-
-    fn json(&self, arguments: &[&str]) -> Vec<Value> {
-        let text = text(&self.run(&[arguments, &["--json"]].concat()));
-        text.lines().map(|line| serde_json::from_str(line).expect(line)).collect()
-    }
-
-    fn stop(&mut self) {
-        let pid = self.process.id().to_string();
-        assert!(Command::new("kill").arg(pid).status().unwrap().success());
-        assert!(self.process.wait().unwrap().success());
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        self.process.kill().ok();
-        self.process.wait().ok();
-    }
-}
-
-fn text(assert: &Assert) -> String {
-    String::from_utf8(assert.get_output().stdout.clone()).unwrap()
-}
 
 #[test]
 fn a_message_is_put_browsed_and_got() {
@@ -498,6 +427,10 @@ fn papers_of_a_group_pass_the_check_of_their_own_instance_only() {
          [[group.member]]\nname = \"c\"\naddress = \"127.0.0.1:5703\"\n"
     );
     std::fs::write(&config, text).unwrap();
+    let json = ["group", "check", config.to_str().unwrap(), "--json"];
+    let told: Value =
+        serde_json::from_str(&self::text(&towline(&json).assert().success())).unwrap();
+    assert_eq!((&told["instance"], &told["members"][2]["name"]), (&"a".into(), &"c".into()));
     let check = |more: &[&str]| {
         let arguments = [&["group", "check", config.to_str().unwrap()], more].concat();
         towline(&arguments).assert()
@@ -511,4 +444,58 @@ fn papers_of_a_group_pass_the_check_of_their_own_instance_only() {
     {
         check(more).code(code);
     }
+}
+
+#[test]
+fn help_is_as_wide_as_the_terminal() {
+    for command in ["run", "put", "load", "backup", "group", "instance"] {
+        let help = text(&towline(&["help", command]).env("COLUMNS", "80").assert().success());
+        let longest = help.lines().map(|line| line.chars().count()).max();
+        assert!(longest <= Some(80), "{command}: {longest:?}\n{help}");
+    }
+}
+
+#[test]
+fn commands_that_print_results_print_one_document_too() {
+    let folder = TempDir::new().unwrap();
+    let out = folder.path().to_str().unwrap();
+    let document = |arguments: &[&str]| -> Value {
+        let said = towline(arguments).arg("--json").write_stdin("x\n").assert().success();
+        let said = text(&said);
+        serde_json::from_str(&said).unwrap_or_else(|error| panic!("{said}: {error}"))
+    };
+    let names = ["--group", "G", "--instances", "a,b,c"];
+    let made = document(&[&["group", "certificates", "--out", out], &names[..]].concat());
+    assert_eq!(made["certificates"][1]["name"], "QM1.G.b");
+    let users = folder.path().join("users");
+    let line = document(&["user", "alice"]);
+    assert!(line["line"].as_str().unwrap().starts_with("alice:SCRAM-SHA-256$"), "{line}");
+    let kept = document(&["user", "alice", "--file", users.to_str().unwrap()]);
+    assert_eq!(kept["user"], "alice");
+    let refused = towline(&["group", "check", "/nowhere.toml", "--json"]).assert().code(1);
+    let refused: Value = serde_json::from_str(&text(&refused)).unwrap();
+    assert_eq!(refused["exit_code"], 1);
+}
+
+#[test]
+fn a_load_that_is_interrupted_says_what_was_done() {
+    let daemon = Daemon::start();
+    let mut load = Command::new(env!("CARGO_BIN_EXE_towline"))
+        .args(["load", "transaction", "--seconds", "600", "--clients", "2", "--url", &daemon.url])
+        .args(["--queue", "DEV.QUEUE.1"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let began = std::time::Instant::now();
+    while daemon.json(&["status"])[0]["log"]["commits"].as_u64() < Some(100) {
+        assert!(began.elapsed().as_secs() < 60, "it does not begin");
+    }
+    let pid = load.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    let mut said = String::new();
+    std::io::Read::read_to_string(&mut load.stdout.take().unwrap(), &mut said).unwrap();
+    assert_eq!(load.wait().unwrap().code(), Some(1));
+    assert!(said.contains("interrupted") && said.contains("0 lost"), "{said}");
+    assert!(said.lines().all(|line| line.chars().count() <= 80), "{said}");
 }

@@ -23,7 +23,7 @@ use crate::link::{Ended, Link};
 use crate::place::Place;
 use crate::receive::Receiver;
 use crate::send::Sender;
-use crate::stream::Stream;
+use crate::stream::{NO_ACTIVE, Stream};
 
 /// Bytes that one read may give.
 const READ_BYTES: usize = 256 * 1024;
@@ -136,7 +136,8 @@ impl Client {
             container_id: format!("{}-{nonce}", options.container).into(),
             hostname,
             login: Some(login),
-            login_timeout: options.timeout,
+            // It is this client that gives up first, and says so in its own words.
+            login_timeout: options.timeout.saturating_mul(2),
             ..ClientOptions::default()
         };
         let mut client = Client {
@@ -164,6 +165,10 @@ impl Client {
                 return Err(failed(condition));
             }
             Err(Error::Refused { description, .. }) => return Err(failed(description)),
+            Err(Error::NoAnswer { after, .. }) => {
+                let waited = after.as_secs_f64();
+                return Err(failed(format!("no answer within {waited} s; {NO_ACTIVE}")));
+            }
             Err(other) => return Err(failed(other.to_string())),
         }
         client.session = client.connection.begin();

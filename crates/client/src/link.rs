@@ -25,6 +25,8 @@ pub(crate) struct Link {
     pub(crate) sent: u64,
     /// Sender: keys without an outcome.
     pub(crate) unsettled: BTreeSet<u64>,
+    /// Sender: deliveries that were accepted.
+    pub(crate) accepted: u64,
     /// Sender: the first refusal that nobody was told of.
     pub(crate) refusal: Option<Error>,
     /// Sender: the state of the last outcome that was not just accepted.
@@ -54,6 +56,7 @@ impl Link {
             allowed: 0,
             sent: 0,
             unsettled: BTreeSet::new(),
+            accepted: 0,
             refusal: None,
             answer: None,
             inbox: VecDeque::new(),
@@ -102,7 +105,10 @@ impl Link {
             return;
         }
         let refusal = match state.and_then(DeliveryState::outcome) {
-            Some(Outcome::Accepted) => None,
+            Some(Outcome::Accepted) => {
+                self.accepted = self.accepted.saturating_add(1);
+                None
+            }
             Some(Outcome::Rejected { error }) => Some(Error::refused(error.as_deref())),
             Some(Outcome::Released) => Some(given_back("released")),
             Some(Outcome::Modified { .. }) => Some(given_back("modified")),

@@ -102,6 +102,20 @@ impl Client {
         self.check(sender.link)
     }
 
+    /// How many messages of a sender were accepted, when the outcomes of all that were sent are
+    /// known or the connection cannot tell any more.
+    pub fn accepted(&mut self, sender: Sender) -> u64 {
+        let most = self.links.get(&sender.link).map_or(0, |link| link.unsettled.len());
+        // Each refusal is reported once, and there are no more of them than messages on their way.
+        for _ in 0..=most {
+            match self.settle_to(sender, 0) {
+                Err(Error::Refused { .. }) => {}
+                Ok(()) | Err(_) => break,
+            }
+        }
+        self.links.get(&sender.link).map_or(0, |link| link.accepted)
+    }
+
     /// Reports a refusal once.
     fn refusal(&mut self, link: LinkId) -> Result<(), Error> {
         let refusal = self.links.get_mut(&link).and_then(|link| link.refusal.take());

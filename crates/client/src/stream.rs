@@ -1,6 +1,6 @@
 //! A socket with time-outs: Unix, TCP, or TLS over TCP.
 
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -29,7 +29,7 @@ impl Stream {
     pub(crate) fn connect(place: &Place, options: &Options) -> Result<Stream, String> {
         let stream = match place {
             Place::Local(path) => {
-                Stream::Unix(UnixStream::connect(path).map_err(|error| error.to_string())?)
+                Stream::Unix(UnixStream::connect(path).map_err(|error| nobody_there(path, &error))?)
             }
             Place::Remote { tls, host, port, .. } => {
                 let socket = tcp(host, *port, options.timeout)?;
@@ -97,6 +97,76 @@ impl Stream {
     }
 }
 
+/// Why a local socket does not answer, and what to do.
+fn nobody_there(socket: &Path, error: &io::Error) -> String {
+    let folder = socket.parent().unwrap_or(Path::new("."));
+    match error.kind() {
+        // The second: what a killed queue manager left.
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
+            let folder = folder.display();
+            format!(
+                "no queue manager runs with its data in {folder}; start one with `towline run \
+                 --data {folder}`, or name the one that runs: --data or TOWLINE_DATA its folder, \
+                 --url or TOWLINE_URL its address"
+            )
+        }
+        ErrorKind::PermissionDenied => format!(
+            "{error}: the socket is for the user that runs the queue manager, and for the members of \
+             users.local_group"
+        ),
+        _ => error.to_string(),
+    }
+}
+
+/// Why a socket over the network failed, for people.
+fn unreachable_for(error: &io::Error, timeout: Duration) -> String {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    match (error.kind(), inner) {
+        (_, Some(rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType))) => {
+            "the server does not speak TLS there: amqp:// and not amqps://".into()
+        }
+        (ErrorKind::WouldBlock | ErrorKind::TimedOut, _) => {
+            format!("no answer within {} s; {NO_ACTIVE}", timeout.as_secs_f64())
+        }
+        (ErrorKind::ConnectionRefused, _) => {
+            format!("{error}: no queue manager listens at this address")
+        }
+        (_, _) => error.to_string(),
+    }
+}
+
+/// An instance of a group lets clients wait while none is active.
+pub(crate) const NO_ACTIVE: &str = "in a group there may be no active instance: `towline status \
+                                    --data` with the folder of one of its instances says so";
+
+/// Why our own certificate cannot be shown.
+fn own_certificate(file: &Path, is_old: bool, error: &rustls::Error) -> String {
+    let file = file.display();
+    if is_old {
+        return format!(
+            "our own certificate {file} is of X.509 version 1, and 3 is needed: sign it with \
+             extensions (openssl x509 -req -extfile)"
+        );
+    }
+    format!("our own certificate {file}, or its key, cannot be used: {error}")
+}
+
+/// Whether a certificate says no version, which means 1 (RFC 5280, 4.1.2.1). `openssl x509 -req` makes
+/// such ones when it is given no extensions.
+fn is_of_version_1(der: &[u8]) -> bool {
+    /// DER: a sequence; an element of its own number 0, in which the version stands.
+    const SEQUENCE: u8 = 0x30;
+    const VERSION: u8 = 0xa0;
+    let inside = |bytes: &[u8]| -> Option<Vec<u8>> {
+        let [SEQUENCE, length, rest @ ..] = bytes else { return None };
+        // Beyond 127 the length itself has as many bytes as its low bits say.
+        let skipped = if *length < 0x80 { 0 } else { usize::from(length & 0x7f) };
+        rest.get(skipped..).map(<[u8]>::to_vec)
+    };
+    let first = inside(der).and_then(|whole| inside(&whole));
+    first.is_some_and(|fields| fields.first().is_some_and(|first| *first != VERSION))
+}
+
 /// The first address of a host that answers.
 fn tcp(host: &str, port: u16, timeout: Duration) -> Result<TcpStream, String> {
     let addresses = (host, port).to_socket_addrs().map_err(|error| error.to_string())?;
@@ -107,7 +177,7 @@ fn tcp(host: &str, port: u16, timeout: Duration) -> Result<TcpStream, String> {
                 socket.set_nodelay(true).map_err(|error| error.to_string())?;
                 return Ok(socket);
             }
-            Err(error) => reason = error.to_string(),
+            Err(error) => reason = unreachable_for(&error, timeout),
         }
     }
     Err(reason)
@@ -128,9 +198,11 @@ fn secured(mut socket: TcpStream, host: &str, options: &Options) -> Result<Strea
         Some((chain, key)) => {
             let private = PrivateKeyDer::from_pem_file(key)
                 .map_err(|error| format!("{}: {error}", key.display()))?;
+            let ours = certificates(chain)?;
+            let is_old = ours.first().is_some_and(|first| is_of_version_1(first));
             builder
-                .with_client_auth_cert(certificates(chain)?, private)
-                .map_err(|error| error.to_string())?
+                .with_client_auth_cert(ours, private)
+                .map_err(|error| own_certificate(chain, is_old, &error))?
         }
     };
     let name = ServerName::try_from(host.to_owned()).map_err(|error| error.to_string())?;
@@ -139,7 +211,8 @@ fn secured(mut socket: TcpStream, host: &str, options: &Options) -> Result<Strea
     socket.set_read_timeout(Some(options.timeout)).map_err(|error| error.to_string())?;
     socket.set_write_timeout(Some(options.timeout)).map_err(|error| error.to_string())?;
     while connection.is_handshaking() {
-        connection.complete_io(&mut socket).map_err(|error| error.to_string())?;
+        let went_on = connection.complete_io(&mut socket);
+        went_on.map_err(|error| unreachable_for(&error, options.timeout))?;
     }
     Ok(Stream::Tls(Box::new(StreamOwned::new(connection, socket))))
 }
@@ -148,4 +221,44 @@ fn secured(mut socket: TcpStream, host: &str, options: &Options) -> Result<Strea
 fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let named = |error: rustls::pki_types::pem::Error| format!("{}: {error}", file.display());
     CertificateDer::pem_file_iter(file).map_err(named)?.collect::<Result<_, _>>().map_err(named)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(place: &Place, options: &Options) -> String {
+        Stream::connect(place, options).err().expect("nobody is there")
+    }
+
+    #[test]
+    fn a_folder_without_a_queue_manager_is_named_with_what_to_do() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("towline.sock");
+        let place = Place::Local(socket.clone());
+        for _ in ["never started", "killed"] {
+            let why = refused(&place, &Options::default());
+            let named = format!("with its data in {};", folder.path().display());
+            assert!(why.contains(&named) && why.contains("`towline run"), "{why}");
+            assert!(why.contains("--url") && !why.contains("os error"), "{why}");
+            drop(std::os::unix::net::UnixListener::bind(&socket));
+        }
+    }
+
+    #[test]
+    fn a_server_that_does_not_answer_in_time_is_told_with_the_time() {
+        let error = io::Error::from(ErrorKind::WouldBlock);
+        let why = unreachable_for(&error, Duration::from_secs(5));
+        assert!(why.starts_with("no answer within 5 s; in a group"), "{why}");
+    }
+
+    #[test]
+    fn a_certificate_without_a_version_is_of_version_1() {
+        // Two sequences with long lengths; then the version, or the serial number at once.
+        let start = [0x30, 0x82, 0x03, 0x00, 0x30, 0x82, 0x02, 0x00];
+        assert!(!is_of_version_1(&[&start[..], &[0xa0, 3, 2, 1, 2]].concat()));
+        assert!(is_of_version_1(&[&start[..], &[2, 1, 7]].concat()));
+        assert!(is_of_version_1(&[0x30, 0x20, 0x30, 0x10, 2, 1, 7]));
+        assert!(!is_of_version_1(&start) && !is_of_version_1(&[0x30]) && !is_of_version_1(&[]));
+    }
 }

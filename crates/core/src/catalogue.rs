@@ -77,7 +77,7 @@ impl Catalogue {
     /// Follows an alias to its local queue.
     pub(crate) fn resolve(&self, name: &str) -> Result<Resolved<'_>, Refusal> {
         match self.get(name) {
-            None => Err(Refusal::UnknownQueue(name.to_owned())),
+            None => Err(self.unknown_queue(name)),
             Some(Definition::Local(queue)) => Ok(Resolved { queue, alias: None }),
             Some(Definition::Alias(alias)) => match self.get(&alias.target) {
                 Some(Definition::Local(queue)) => Ok(Resolved { queue, alias: Some(alias) }),
@@ -90,12 +90,36 @@ impl Catalogue {
         }
     }
 
+    /// What a producer or consumer hears about a name that is not there.
+    pub(crate) fn unknown_queue(&self, name: &str) -> Refusal {
+        match self.in_other_case(name) {
+            Some(there) => Refusal::UnknownQueueButCase { queue: name.to_owned(), there },
+            None => Refusal::UnknownQueue(name.to_owned()),
+        }
+    }
+
+    /// What a command hears about a name that is not there.
+    pub(crate) fn unknown(&self, name: &str, expected: ObjectType) -> Refusal {
+        Refusal::UnknownObject {
+            expected: expected.as_str(),
+            name: name.to_owned(),
+            there: self.in_other_case(name),
+        }
+    }
+
+    /// Names are folded to upper case by commands and taken as they are by clients: the usual slip. Two
+    /// look-ups, for anybody can ask for names that are not there, as often as they like.
+    fn in_other_case(&self, name: &str) -> Option<String> {
+        let others = [name.to_uppercase(), name.to_lowercase()];
+        others.into_iter().find(|other| other != name && self.get(other).is_some())
+    }
+
     /// The local queue of this name.
     pub(crate) fn local(&self, name: &str) -> Result<&LocalQueue, Refusal> {
         match self.get(name) {
             Some(Definition::Local(queue)) => Ok(queue),
             Some(_) => Err(wrong_type(name, ObjectType::Local)),
-            None => Err(Refusal::UnknownQueue(name.to_owned())),
+            None => Err(self.unknown(name, ObjectType::Local)),
         }
     }
 
@@ -104,7 +128,7 @@ impl Catalogue {
         match self.get(name) {
             Some(Definition::Alias(alias)) => Ok(alias),
             Some(_) => Err(wrong_type(name, ObjectType::Alias)),
-            None => Err(Refusal::UnknownQueue(name.to_owned())),
+            None => Err(self.unknown(name, ObjectType::Alias)),
         }
     }
 
@@ -113,7 +137,7 @@ impl Catalogue {
         match self.get(name) {
             Some(Definition::Model(model)) => Ok(model),
             Some(_) => Err(wrong_type(name, ObjectType::Model)),
-            None => Err(Refusal::UnknownQueue(name.to_owned())),
+            None => Err(self.unknown(name, ObjectType::Model)),
         }
     }
 }

@@ -9,8 +9,14 @@ use towline_types::limits;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields say what the text of the refusal shows")]
 pub enum Refusal {
-    /// No object of that name.
+    /// No object of that name, for a producer or consumer.
     UnknownQueue(String),
+    /// The same, and there is one whose name differs in upper and lower case only.
+    UnknownQueueButCase { queue: String, there: String },
+    /// The queue is to be defined on its first use, of a model that does not exist.
+    UnknownModel { queue: String, model: String },
+    /// No object of that name, for a command.
+    UnknownObject { expected: &'static str, name: String, there: Option<String> },
     /// The name is empty, too long, or has a control character.
     BadName(String),
     /// An alias whose target does not exist, or an alias of an alias.
@@ -97,20 +103,17 @@ impl fmt::Display for Refusal {
                 "queue '{name}' does not exist; define it with DEFINE QLOCAL('{name}'), \
                  or set auto_define"
             ),
+            R::UnknownQueueButCase { .. } | R::UnknownModel { .. } | R::UnknownObject { .. } => {
+                self.write_unknown(out)
+            }
             R::BadName(name) => {
                 write!(out, "'{name}' is not a name: 1 to 255 characters, no control characters")
             }
             R::BadAlias(name) => {
                 write!(out, "alias '{name}' does not lead to a local queue; check its TARGET")
             }
-            R::PutInhibited(name) => write!(
-                out,
-                "put is disabled for queue '{name}'; ALTER QLOCAL('{name}') PUT(ENABLED) allows it"
-            ),
-            R::GetInhibited(name) => write!(
-                out,
-                "get is disabled for queue '{name}'; ALTER QLOCAL('{name}') GET(ENABLED) allows it"
-            ),
+            R::PutInhibited(name) => write_inhibited(out, "put", "PUT", name),
+            R::GetInhibited(name) => write_inhibited(out, "get", "GET", name),
             R::QueueFull { queue, depth_max } => write!(
                 out,
                 "queue '{queue}' holds MAXDEPTH({depth_max}) messages; get some, or raise MAXDEPTH"
@@ -162,6 +165,18 @@ impl fmt::Display for Refusal {
     }
 }
 
+fn write_inhibited(
+    out: &mut fmt::Formatter<'_>,
+    what: &str,
+    attribute: &str,
+    name: &str,
+) -> fmt::Result {
+    write!(
+        out,
+        "{what} is disabled for queue '{name}'; ALTER QLOCAL('{name}') {attribute}(ENABLED) allows it"
+    )
+}
+
 fn write_damaged(
     out: &mut fmt::Formatter<'_>,
     queue: &str,
@@ -179,6 +194,31 @@ fn write_damaged(
 }
 
 impl Refusal {
+    /// The text of a refusal that concerns a name which is not there.
+    fn write_unknown(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::UnknownQueueButCase { queue, there } => {
+                write!(out, "queue '{queue}' does not exist; did you mean '{there}'?")
+            }
+            Refusal::UnknownModel { queue, model } => write!(
+                out,
+                "queue '{queue}' cannot be defined on its first use: model '{model}' of its rule \
+                 auto_define does not exist; define it with DEFINE QMODEL('{model}')"
+            ),
+            Refusal::UnknownObject { expected, name, there } => match there {
+                Some(there) => {
+                    write!(out, "{expected} '{name}' does not exist; did you mean '{there}'?")
+                }
+                None => write!(
+                    out,
+                    "{expected} '{name}' does not exist; DISPLAY QUEUE(*) shows those that do"
+                ),
+            },
+            // Nothing else comes here.
+            _ => write!(out, "there is no such object"),
+        }
+    }
+
     /// The text of a refusal that concerns units of work.
     fn write_unit(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

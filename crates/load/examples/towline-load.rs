@@ -13,5 +13,5 @@ struct Command {
 }
 
 fn main() -> ExitCode {
-    towline_load::run(Command::parse().load)
+    towline_load::run(Command::parse().load, &std::sync::atomic::AtomicBool::new(false))
 }

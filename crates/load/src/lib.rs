@@ -41,6 +41,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use args::{Entropy, LoadArgs, Mechanism, Mode};
 
@@ -51,9 +52,10 @@ use show::Show;
 /// Runs a load as the command line asks.
 ///
 /// Success means that it ran and that nothing was lost, duplicated (unless allowed) or reordered;
-/// 1 that something was, or that the run broke off; 2 that the options do not fit together.
+/// 1 that something was, or that the run broke off, also because `interrupted` became true (what was
+/// done up to then is reported all the same); 2 that the options do not fit together.
 #[must_use]
-pub fn run(args: LoadArgs) -> ExitCode {
+pub fn run(args: LoadArgs, interrupted: &AtomicBool) -> ExitCode {
     let plan = match random::run_number().and_then(|run| Plan::new(&args, run)) {
         Ok(plan) => Arc::new(plan),
         Err(reason) => {
@@ -61,7 +63,7 @@ pub fn run(args: LoadArgs) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    match run_plan(&args, &plan) {
+    match run_plan(&args, &plan, interrupted) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(reason) => {
@@ -71,16 +73,16 @@ pub fn run(args: LoadArgs) -> ExitCode {
     }
 }
 
-fn run_plan(args: &LoadArgs, plan: &Arc<Plan>) -> Result<bool, String> {
+fn run_plan(args: &LoadArgs, plan: &Arc<Plan>, interrupted: &AtomicBool) -> Result<bool, String> {
     let show = Show { is_quiet: args.quiet };
-    let mut outcome = run::run(plan, &args.server_pid, args.csv.as_deref(), &show)?;
+    let mut outcome = run::run(plan, (&args.server_pid, interrupted), args.csv.as_deref(), &show)?;
     if let Some(path) = &args.events {
         let events = std::mem::take(&mut outcome.events);
         events.write(path).map_err(|error| format!("{}: {error}", path.display()))?;
     }
     if plan.verify_drain {
         let drain = Arc::new(plan.drain());
-        let rest = run::run(&drain, &[], None, &Show { is_quiet: true })?;
+        let rest = run::run(&drain, (&[], interrupted), None, &Show { is_quiet: true })?;
         outcome.ledger.merge(rest.ledger);
     }
     let complete = match plan.mode {
@@ -88,9 +90,13 @@ fn run_plan(args: &LoadArgs, plan: &Arc<Plan>) -> Result<bool, String> {
         Mode::Put => plan.verify_drain,
         Mode::Responder | Mode::Get | Mode::Idle => false,
     };
+    let was_interrupted = interrupted.load(Ordering::Relaxed);
+    if was_interrupted {
+        outcome.remarks.push("interrupted: these are the figures up to then".into());
+    }
     let report = Report::new(plan, &outcome, !args.server_pid.is_empty(), complete);
     write_report(args, &report).map_err(|error| format!("writing the result: {error}"))?;
-    Ok(report.passed())
+    Ok(report.passed() && !was_interrupted)
 }
 
 fn write_report(args: &LoadArgs, report: &Report) -> io::Result<()> {

@@ -77,7 +77,7 @@ impl Report {
     /// The report of a run. `ledger` has the drain merged in; `complete` as in
     /// [`crate::verify::Ledger::verdict`].
     pub(crate) fn new(plan: &Plan, outcome: &Outcome, has_server: bool, complete: bool) -> Report {
-        let verdict = outcome.ledger.verdict(complete);
+        let verdict = outcome.ledger.verdict(complete, plan.verify_drain);
         let clean = verdict.lost == 0
             && verdict.reordered == 0
             && (verdict.duplicated == 0 || plan.allow_duplicates);
@@ -223,12 +223,18 @@ impl Report {
     }
 
     fn write_verdict(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Verdict { lost, duplicated, reordered, in_doubt, foreign, .. } = self.verdict;
-        writeln!(
-            out,
-            "  check      {lost} lost, {duplicated} duplicated, {reordered} reordered; \
-             {in_doubt} in doubt, {foreign} of other runs"
-        )?;
+        let Verdict { lost, duplicated, reordered, in_doubt, foreign, left, .. } = self.verdict;
+        writeln!(out, "  check      {lost} lost, {duplicated} duplicated, {reordered} reordered")?;
+        if in_doubt > 0 || foreign > 0 {
+            writeln!(out, "             {in_doubt} in doubt, {foreign} of other runs")?;
+        }
+        if left > 0 {
+            writeln!(
+                out,
+                "             {left} left on the queue: messages of other runs came in their place\n\
+                 \x20            (empty the queue, or use --verify-drain, to see each one)"
+            )?;
+        }
         if self.refused > 0 || self.reconnects > 0 || self.unfinished > 0 {
             writeln!(
                 out,
@@ -255,7 +261,7 @@ impl fmt::Display for Cost {
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         write!(
             out,
-            "{:.2} processors, {:.1} MiB resident (most {:.1})",
+            "{:.2} processors\n             {:.1} MiB resident (most {:.1})",
             self.processors,
             mib(self.memory.resident_bytes),
             mib(self.memory.resident_bytes_max)

@@ -6,6 +6,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
@@ -62,7 +63,7 @@ pub(crate) struct Outcome {
 /// A sentence: what ended the run before its time.
 pub(crate) fn run(
     plan: &Arc<Plan>,
-    server_pids: &[u32],
+    (server_pids, interrupted): (&[u32], &AtomicBool),
     csv: Option<&Path>,
     show: &Show,
 ) -> Result<Outcome, String> {
@@ -81,7 +82,8 @@ pub(crate) fn run(
     }
     drop(sender);
     let samples = show.samples(csv, plan)?;
-    let mut driver = Driver { plan, board: &board, clock, server_pids, samples, finished };
+    let mut driver =
+        Driver { plan, board: &board, clock, server_pids, interrupted, samples, finished };
     let result = driver.drive();
     board.set_phase(Phase::End);
     driver.collect(result)
@@ -92,6 +94,8 @@ struct Driver<'a> {
     board: &'a Board,
     clock: Clock,
     server_pids: &'a [u32],
+    /// Somebody wants it to end.
+    interrupted: &'a AtomicBool,
     samples: crate::show::Samples,
     finished: Receiver<Desk>,
 }
@@ -137,6 +141,9 @@ impl Driver<'_> {
                 let ready = self.board.ready();
                 return Err(format!("only {ready} of {wanted} clients were connected in time"));
             }
+            if self.interrupted.load(Ordering::Relaxed) {
+                return Err("interrupted before all clients were connected".into());
+            }
             self.samples.connecting(self.board.ready(), wanted);
         }
         Ok(())
@@ -161,7 +168,7 @@ impl Driver<'_> {
                 let connected = self.board.ready();
                 self.samples.sample(now, Row { counts, connected });
             }
-            if self.is_done(counts) {
+            if self.is_done(counts) || self.interrupted.load(Ordering::Relaxed) {
                 return Ok(());
             }
             if self.plan.until_empty.is_some_and(|quiet| now.since(moved_at) >= quiet) {

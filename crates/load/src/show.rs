@@ -34,7 +34,7 @@ impl Show {
         } else {
             ProgressDrawTarget::stderr_with_hz(5)
         });
-        if let Ok(style) = ProgressStyle::with_template("{bar:30} {msg}") {
+        if let Ok(style) = ProgressStyle::with_template("{msg}  {wide_bar}") {
             bar.set_style(style);
         }
         let csv = csv.map(Csv::create).transpose()?;
@@ -81,12 +81,8 @@ impl Samples {
         self.next = self.next + SECOND;
         let rate = row.counts.since(self.last);
         self.last = row.counts;
-        let Counts { puts, gets, pairs, commits, .. } = rate;
         let connected = row.connected;
-        self.bar.set_message(format!(
-            "{:>3} s  {puts} put/s  {gets} got/s  {pairs} pairs/s  {commits} commits/s  {connected} clients",
-            elapsed.as_secs(),
-        ));
+        self.bar.set_message(message(elapsed.as_secs(), rate, connected));
         if let Some(csv) = &mut self.csv {
             csv.line(elapsed.as_secs(), rate, connected);
         }
@@ -99,6 +95,20 @@ impl Samples {
             csv.flush();
         }
     }
+}
+
+/// What is done in this mode, in a terminal's width.
+fn message(seconds: u64, rate: Counts, connected: u32) -> String {
+    let Counts { puts, gets, pairs, commits, replies, .. } = rate;
+    let done = [(puts, "put"), (gets, "got"), (pairs, "pairs"), (commits, "commits")];
+    let mut text = format!("{seconds:>3} s");
+    for (count, name) in done.into_iter().chain([(replies, "replies")]) {
+        if count > 0 {
+            text.push_str(&format!("  {count} {name}/s"));
+        }
+    }
+    text.push_str(&format!("  {connected} clients"));
+    text
 }
 
 struct Csv {
@@ -132,5 +142,19 @@ impl Csv {
         if let Err(error) = self.out.flush() {
             eprintln!("{}: {error}", self.path);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_of_a_fast_run_fits_eighty_columns_and_names_only_what_is_done() {
+        let rate = Counts { puts: 199_999, gets: 199_999, commits: 99_999, ..Counts::default() };
+        let line = message(9_999, rate, 10_000);
+        assert!(line.chars().count() < 80, "{line}");
+        let rate = Counts { puts: 5, ..Counts::default() };
+        assert_eq!(message(1, rate, 4), "  1 s  5 put/s  4 clients");
     }
 }

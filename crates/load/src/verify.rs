@@ -101,6 +101,8 @@ pub(crate) struct Verdict {
     pub(crate) received: u64,
     /// Confirmed, and not come out.
     pub(crate) lost: u64,
+    /// Confirmed, not come out, and most likely still on the queue: as many of other runs came out.
+    pub(crate) left: u64,
     /// Come out more than once.
     pub(crate) duplicated: u64,
     /// Come out at one consumer after a later one of the same producer.
@@ -176,8 +178,9 @@ impl Ledger {
         }
     }
 
-    /// Counts. `complete` says that all that was put should have come out by now.
-    pub(crate) fn verdict(&self, complete: bool) -> Verdict {
+    /// Counts. `complete` says that all that was put should have come out by now, `drained` that
+    /// nothing was left on the queues.
+    pub(crate) fn verdict(&self, complete: bool, drained: bool) -> Verdict {
         let mut verdict =
             Verdict { foreign: self.foreign, reordered: self.reordered, ..Verdict::default() };
         for record in self.own.iter().chain(self.adopted.values()) {
@@ -190,6 +193,11 @@ impl Ledger {
                 come.merge(&record.perhaps_received);
                 verdict.lost += record.accepted.missing_in(&come);
             }
+        }
+        if !drained {
+            // Each message of another run that a client got stands for one of ours that it did not.
+            verdict.left = verdict.lost.min(verdict.foreign);
+            verdict.lost -= verdict.left;
         }
         verdict
     }
@@ -255,19 +263,19 @@ mod tests {
 
     #[test]
     fn all_once_and_in_order_is_clean() {
-        let verdict = ledger(&[0, 1, 2, 130], &[0, 1, 2, 130]).verdict(true);
+        let verdict = ledger(&[0, 1, 2, 130], &[0, 1, 2, 130]).verdict(true, true);
         assert_eq!(verdict, Verdict { accepted: 4, received: 4, ..Verdict::default() });
     }
 
     #[test]
     fn a_confirmed_message_that_never_came_is_lost() {
-        assert_eq!(ledger(&[0, 1, 200], &[0, 200]).verdict(true).lost, 1);
-        assert_eq!(ledger(&[0, 1, 200], &[0, 200]).verdict(false).lost, 0);
+        assert_eq!(ledger(&[0, 1, 200], &[0, 200]).verdict(true, true).lost, 1);
+        assert_eq!(ledger(&[0, 1, 200], &[0, 200]).verdict(false, true).lost, 0);
     }
 
     #[test]
     fn a_message_that_came_twice_is_duplicated_and_not_reordered() {
-        let verdict = ledger(&[0, 1], &[0, 1, 0]).verdict(true);
+        let verdict = ledger(&[0, 1], &[0, 1, 0]).verdict(true, true);
         assert_eq!((verdict.duplicated, verdict.reordered, verdict.lost), (1, 0, 0));
     }
 
@@ -276,20 +284,20 @@ mod tests {
         let mut ledger = ledger(&[0, 1], &[1]);
         ledger.perhaps_received(stamp(0, 0).unwrap());
         ledger.perhaps_received(stamp(0, 1).unwrap());
-        let verdict = ledger.verdict(true);
+        let verdict = ledger.verdict(true, true);
         assert_eq!((verdict.lost, verdict.duplicated), (0, 0));
     }
 
     #[test]
     fn a_message_behind_a_later_one_is_reordered() {
-        assert_eq!(ledger(&[0, 1, 2], &[0, 2, 1]).verdict(true).reordered, 1);
+        assert_eq!(ledger(&[0, 1, 2], &[0, 2, 1]).verdict(true, true).reordered, 1);
     }
 
     #[test]
     fn the_same_message_on_two_threads_is_duplicated() {
         let mut all = ledger(&[0, 1], &[0]);
         all.merge(ledger(&[], &[0, 1]));
-        let verdict = all.verdict(true);
+        let verdict = all.verdict(true, true);
         assert_eq!((verdict.received, verdict.duplicated, verdict.lost), (2, 1, 0));
     }
 
@@ -299,9 +307,21 @@ mod tests {
         for (adopts, foreign, received) in [(false, 1, 0), (true, 0, 1)] {
             let mut ledger = Ledger::new(1, adopts);
             ledger.received(old, &mut Order::default());
-            let verdict = ledger.verdict(true);
+            let verdict = ledger.verdict(true, true);
             assert_eq!((verdict.foreign, verdict.received), (foreign, received));
         }
+    }
+
+    #[test]
+    fn what_other_runs_left_does_not_make_messages_of_this_one_lost() {
+        let old = |sequence| Some(Stamp { run: 9, producer: 0, sequence, put_at: Time(0) });
+        let mut ledger = ledger(&[0, 1, 2, 3], &[0]);
+        ledger.received(old(0), &mut Order::default());
+        ledger.received(old(1), &mut Order::default());
+        let verdict = ledger.verdict(true, false);
+        assert_eq!((verdict.lost, verdict.left, verdict.foreign), (1, 2, 2));
+        let verdict = ledger.verdict(true, true);
+        assert_eq!((verdict.lost, verdict.left), (3, 0), "a drained queue has none left");
     }
 
     #[test]

@@ -24,7 +24,8 @@ fn load(broker: &Broker, line: &str) -> Value {
     let mut words = vec!["load"];
     words.extend(line.split_whitespace());
     words.extend(["--url", &url, "--quiet", "--json", file.path().to_str().unwrap()]);
-    let _status = towline_load::run(Command::try_parse_from(words).unwrap().load);
+    let never = std::sync::atomic::AtomicBool::new(false);
+    let _status = towline_load::run(Command::try_parse_from(words).unwrap().load, &never);
     serde_json::from_slice(&std::fs::read(file.path()).unwrap()).unwrap()
 }
 

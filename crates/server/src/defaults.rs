@@ -1,8 +1,11 @@
 //! Objects that a new queue manager starts with.
 
+use towline_admin::catalogue::{NO_DEAD_LETTER_QUEUE, NO_MODEL};
 use towline_core::object::QueueKind;
 use towline_node::{Instance, Journal, Outbound};
 use towline_types::Time;
+
+use crate::logging::log;
 
 /// Model of queues that `auto_define` makes, unless the rule names another.
 pub(crate) const DEFAULT_LOCAL_MODEL: &str = "SYSTEM.DEFAULT.LOCAL.MODEL";
@@ -37,6 +40,23 @@ pub(crate) fn define(
     for (name, kind) in DEFAULT_MODELS.iter().skip(there.saturating_sub(DEFAULT_QUEUES.len())) {
         instance.define_default_model(now, name, *kind, journal, out);
     }
+}
+
+/// Warns of names that are relied on and are not there, before the first message needs them.
+pub(crate) fn tell_dangling(instance: &Instance) {
+    let (dead_letters, models) = instance.dangling();
+    if let Some(name) = dead_letters {
+        log(&NO_DEAD_LETTER_QUEUE, &[&name]);
+    }
+    for (pattern, model) in models {
+        log(&NO_MODEL, &[&pattern, &model]);
+    }
+}
+
+/// Whether a new queue manager has a queue, or a model, of this name.
+pub(crate) fn is_there(name: &str) -> bool {
+    DEFAULT_QUEUES.iter().any(|(queue, _)| *queue == name)
+        || DEFAULT_MODELS.iter().any(|(model, _)| *model == name)
 }
 
 /// How many of them there are already, when these are all objects that there are; `None` when there is

@@ -16,13 +16,18 @@ pub(crate) fn text(program: &str, data: &Path, url: &str) -> String {
     } else {
         format!(" --data {}", word(&data.display().to_string()))
     };
+    // A trust store and a user are needed then, and in a group the other instances are named too.
+    let more = match url.starts_with("amqps:") {
+        true => "\n  with user, password and trust store: docs/guides/tls-and-users.md",
+        false => "",
+    };
     format!(
         "Try in another terminal:\n  \
          {towline} put DEV.QUEUE.1 hello{data}\n  \
          {towline} get DEV.QUEUE.1{data}\n  \
          {towline} status{data}\n  \
          {towline} mqsc{data}\n\
-         From JMS (Qpid): new JmsConnectionFactory(\"{url}\")\n\
+         From JMS (Qpid): new JmsConnectionFactory(\"{url}\"){more}\n\
          Ctrl-C here ends the queue manager in order."
     )
 }
@@ -57,7 +62,7 @@ mod tests {
     fn a_listener_on_all_addresses_is_shown_as_one_that_can_be_connected_to() {
         for any in ["amqps://0.0.0.0:5671", "amqps://[::]:5671"] {
             let text = text("towline", Path::new("x"), any);
-            assert!(text.contains("\"amqps://localhost:5671\""), "{text}");
+            assert!(text.contains("\"amqps://localhost:5671\")\n  with user, password"), "{text}");
         }
     }
 

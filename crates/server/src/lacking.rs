@@ -89,6 +89,17 @@ impl fmt::Display for Lacking {
 /// # Errors
 /// Why it is not known which extents hold messages.
 pub fn look(data: &Path) -> Result<Lacking, String> {
+    look_with(data, Limits::default()).map(|(lacking, _)| lacking)
+}
+
+/// Names that are relied on and are not there, as `QueueManager::dangling` gives them.
+type Dangling = (Option<String>, Vec<(String, String)>);
+
+/// The same under the rules of a configuration, and the names that are relied on and are not there.
+///
+/// # Errors
+/// As [`look`].
+pub(crate) fn look_with(data: &Path, rules: Limits) -> Result<(Lacking, Dangling), String> {
     let folder = crate::log_folder(data).map_err(|error| error.to_string())?;
     let folder = folder.ok_or("there is no recovery log")?;
     if data.join(REBUILD_MARKER).exists() || folder.join(REBUILD_MARKER).exists() {
@@ -96,10 +107,10 @@ pub fn look(data: &Path) -> Result<Lacking, String> {
     }
     let disk: Arc<dyn Disk> =
         Arc::new(LinuxDisk::read_only(&folder).map_err(|error| error.to_string())?);
-    look_at(&disk)
+    look_at(&disk, rules)
 }
 
-fn look_at(disk: &Arc<dyn Disk>) -> Result<Lacking, String> {
+fn look_at(disk: &Arc<dyn Disk>, rules: Limits) -> Result<(Lacking, Dangling), String> {
     let recovery = Recovery::open(Arc::clone(disk), Options::default(), LogId(0));
     let mut recovery = recovery.map_err(|error| error.to_string())?;
     recovery.look_only();
@@ -109,7 +120,7 @@ fn look_at(disk: &Arc<dyn Disk>) -> Result<Lacking, String> {
     }
     let bytes = image.as_ref().map(|image| image.bytes.as_ref());
     let extent_bytes = recovery.extent_bytes();
-    let restart = Restart::begin("", Limits::default(), extent_bytes, bytes, Trust::Whole);
+    let restart = Restart::begin("", rules, extent_bytes, bytes, Trust::Whole);
     let mut restart = restart.map_err(|error| error.to_string())?;
     if image.is_some() && !restart.is_whole() {
         return Err("the image is of an older version".into());
@@ -126,7 +137,7 @@ fn look_at(disk: &Arc<dyn Disk>) -> Result<Lacking, String> {
     let read = |page| pages.as_ref().and_then(|pages| pages.read(page).ok());
     let replayed = recovery.replay(|lsn, record| restart.record(lsn, record, &read));
     replayed.map_err(|error| error.to_string())?;
-    Ok(Lacking::find(&restart, &recovery, &read))
+    Ok((Lacking::find(&restart, &recovery, &read), restart.instance().dangling()))
 }
 
 #[cfg(test)]

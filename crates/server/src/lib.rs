@@ -4,7 +4,7 @@
 //! connections), `journal` and `bodies` (the log as node and connections see it), `pager`
 //! (pages of deep queues), `images`, `housekeeping` (when images are due, reclaim, time), `link` (to
 //! the other instances of a group), [`floating`] (the address of the active one), `clerk` (what
-//! administrators ask for), `backup` (copies, and the way back), `shared_folder` (several processes,
+//! administrators ask for), `check` (whether a start would be refused), `backup` (copies, and the way back), `shared_folder` (several processes,
 //! one of them active), `config`, `identity`, `users`, `attempts` (who comes in).
 //!
 //! It knows no queue rules and no protocol: it moves bytes and time between rooms that know them.
@@ -14,6 +14,7 @@
 mod attempts;
 pub mod backup;
 mod bodies;
+mod check;
 mod clerk;
 mod clock;
 pub mod config;
@@ -45,6 +46,7 @@ mod start;
 mod status;
 mod users;
 
+pub use check::{Checked, Verdict, check};
 pub use group::{
     Answer, HardState, Report, Stand, ask_group, force_vote, give_up_vote, hard_state,
 };

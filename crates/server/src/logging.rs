@@ -56,7 +56,7 @@ pub(crate) fn start() -> Result<(), BadVariable> {
     let builder = tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         // Files and pipes get plain text: escapes there are only in the way of a search.
-        .with_ansi(std::io::stderr().is_terminal())
+        .with_ansi(std::io::stderr().is_terminal() && !no_color(std::env::var_os("NO_COLOR")))
         .with_target(false);
     let started = if matches!(json, Ok(Some(true))) {
         let builder = builder.json().with_env_filter(filter).with_filter_reloading();
@@ -76,6 +76,16 @@ pub(crate) fn start() -> Result<(), BadVariable> {
         Err(_) => tracing::debug!("logging was started before"),
     }
     json.and(refused.map_or(Ok(()), Err))
+}
+
+/// Whether the variables of the environment are understood, without doing anything.
+///
+/// # Errors
+/// The first that is not.
+pub(crate) fn check() -> Result<(), BadVariable> {
+    variable(LEVEL_VARIABLE, level)?;
+    variable(FORMAT_VARIABLE, is_json)?;
+    Ok(())
 }
 
 /// The value of a variable, as `understand` reads it; `None` when it is not set.
@@ -98,6 +108,11 @@ fn understood<T>(
         Ok(understood) => Ok(Some(understood)),
         Err(why) => Err(BadVariable { name, value, why }),
     }
+}
+
+/// Whether colours are not wanted: https://no-color.org, any value but an empty one.
+fn no_color(value: Option<std::ffi::OsString>) -> bool {
+    value.is_some_and(|value| !value.is_empty())
 }
 
 fn is_json(text: &str) -> Result<bool, String> {
@@ -232,6 +247,12 @@ mod tests {
         }
         assert!(understood(LEVEL_VARIABLE, Some("inof".into()), level).is_err());
         assert!(understood(LEVEL_VARIABLE, Some(" ".into()), level).is_err());
+    }
+
+    #[test]
+    fn colours_are_left_out_where_they_are_not_wanted() {
+        assert!(no_color(Some("1".into())));
+        assert!(!no_color(None) && !no_color(Some("".into())));
     }
 
     #[test]

@@ -86,32 +86,14 @@ pub fn run(args: &RunArgs) -> Result<(), RunError> {
     logging::start().map_err(RunError::Environment)?;
     tell_of_panics(&args.name);
     let descriptors = descriptors::raise();
-    let refused = |error| RunError::Config { file: args.config.clone(), error };
-    let mut config = match &args.config {
-        Some(path) => Config::read(path).map_err(refused)?,
-        None => Config::default(),
-    };
-    logging::set_level(config.logging.level.as_deref()).map_err(|why| refused(why.into()))?;
-    let reload = Reload::new(args.config.clone(), &config).map_err(|why| refused(why.into()))?;
-    if let Some(pattern) = &args.auto_define {
-        let model = defaults::DEFAULT_LOCAL_MODEL.to_owned();
-        config.auto_define.push(AutoDefineConfig { pattern: pattern.clone(), model });
-    }
-    if config.listener.is_empty() {
-        let allow_plaintext = args.allow_plaintext;
-        config
-            .listener
-            .push(ListenerConfig { allow_plaintext, ..ListenerConfig::plain(args.listen) });
-    }
-    // The file was checked; what is wrong now is of the command line.
-    config.check().map_err(|why| RunError::Config { file: None, error: ConfigError::from(why) })?;
+    let refused = |why: String| RunError::Config { file: args.config.clone(), error: why.into() };
+    let file = of_file(args)?;
+    logging::set_level(file.logging.level.as_deref()).map_err(refused)?;
+    let reload = Reload::new(args.config.clone(), &file).map_err(refused)?;
+    let mut config = with_command_line(args, file)?;
+    check_socket(args, &config)?;
     let of_process = Process { reload, clients_max: descriptors::clients_of(&config, descriptors) };
     if let Some(group) = &config.group {
-        if args.standby {
-            let why = "--standby is for several processes on one folder, and [group] for three \
-                       instances with a folder each: choose one";
-            return Err(refused(ConfigError::from(why.to_owned())));
-        }
         return crate::group::run(args, (&config, group), &of_process, clock, &signals);
     }
     signals.starting(&args.name);
@@ -146,6 +128,35 @@ pub fn run(args: &RunArgs) -> Result<(), RunError> {
     served?;
     log(&ENDED, &[&args.name]);
     Ok(())
+}
+
+/// The configuration as its file says it.
+pub(crate) fn of_file(args: &RunArgs) -> Result<Config, RunError> {
+    let Some(file) = &args.config else { return Ok(Config::default()) };
+    Config::read(file).map_err(|error| RunError::Config { file: Some(file.clone()), error })
+}
+
+/// The same with what the command line adds to it.
+pub(crate) fn with_command_line(args: &RunArgs, mut config: Config) -> Result<Config, RunError> {
+    if let Some(pattern) = &args.auto_define {
+        let model = defaults::DEFAULT_LOCAL_MODEL.to_owned();
+        config.auto_define.push(AutoDefineConfig { pattern: pattern.clone(), model });
+    }
+    if config.listener.is_empty() {
+        let allow_plaintext = args.allow_plaintext;
+        config
+            .listener
+            .push(ListenerConfig { allow_plaintext, ..ListenerConfig::plain(args.listen) });
+    }
+    // The file was checked; what is wrong now is of the command line.
+    config.check().map_err(|why| RunError::Config { file: None, error: ConfigError::from(why) })?;
+    if config.group.is_some() && args.standby {
+        let why = "--standby is for several processes on one folder, and [group] for three instances \
+                   with a folder each: choose one";
+        let error = ConfigError::from(why.to_owned());
+        return Err(RunError::Config { file: args.config.clone(), error });
+    }
+    Ok(config)
 }
 
 async fn serve(
@@ -247,6 +258,24 @@ pub(crate) fn listen(
 pub(crate) fn local_kind(args: &RunArgs, config: &Config, reload: &Reload) -> ListenerKind {
     let doorman = Arc::new(Doorman::local(&args.name, &config.limits, &reload.users));
     ListenerKind { tls: None, doorman, elsewhere: None }
+}
+
+/// Whether the local sockets in the data folder can have their paths, before anything is made there.
+pub(crate) fn check_socket(args: &RunArgs, config: &Config) -> Result<(), RunError> {
+    /// `sun_path` of Linux (man 7 unix), without the zero at its end.
+    const BYTES_MAX: usize = 107;
+    let longest = if config.group.is_some() { "towline-group.sock" } else { "towline.sock" };
+    let path = args.data.join(longest);
+    let bytes = path.as_os_str().len();
+    if bytes <= BYTES_MAX {
+        return Ok(());
+    }
+    let why = format!(
+        "the path of the local socket has {bytes} bytes, and {BYTES_MAX} are allowed: choose a shorter \
+         name, or a shorter folder with --data"
+    );
+    let error = std::io::Error::new(std::io::ErrorKind::InvalidInput, why);
+    Err(RunError::Listen { address: path.display().to_string(), error })
 }
 
 /// Listens on the local socket in the data folder.

@@ -79,6 +79,11 @@ impl Users {
         Users { known, named: true, comparing, salt_secret: None }
     }
 
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.known().by_name.len()
+    }
+
     /// Whether there is no user to compare a password with.
     pub(crate) fn is_empty(&self) -> bool {
         self.known().by_name.is_empty()

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use towline_e2e::group::{Design, Group, Instance, NAMES, SAYS, THREE, WHOLE_MAX};
 use towline_e2e::peer::Peer;
-use towline_e2e::{Try, papers, place, require, tls, wait};
+use towline_e2e::{Try, fail, papers, place, require, tls, wait};
 
 /// How long the active one hangs.
 const HANGS: Duration = Duration::from_secs(20);
@@ -88,7 +88,9 @@ fn let_go(mut group: Group, ends: &[&str], connect: impl Fn(&Group, Instance) ->
     require!(began.elapsed() < HANGS, "the test took longer than the hang");
     group.resume(hung)?;
     let whole = group.until_whole();
-    require!(!group.has_ended(hung), "{} ended: {whole:?}", NAMES[hung]);
+    if let Some(how) = group.ended(hung) {
+        fail!("{} ended, {how}\nthe others: {whole:?}", NAMES[hung]);
+    }
     whole.map(drop)
 }
 

@@ -47,6 +47,11 @@ impl Entry {
         }
     }
 
+    /// The four digits of the id.
+    fn number(&self) -> Option<u32> {
+        self.id.get(3..7).and_then(|digits| digits.parse().ok())
+    }
+
     /// The message with its places filled in, in order.
     ///
     /// # Panics
@@ -81,6 +86,36 @@ impl Entry {
     }
 }
 
+/// The entry of an id as somebody types it: `TWL1012E`, in any case, with or without its letter or
+/// `TWL`.
+///
+/// # Errors
+/// Those with the nearest numbers; none when it is no number at all.
+pub fn find(typed: &str) -> Result<&'static Entry, Vec<&'static Entry>> {
+    /// So many are shown.
+    const NEAREST: usize = 3;
+    let upper = typed.trim().trim_end_matches([':', '.']).to_ascii_uppercase();
+    let id = upper.strip_prefix("TWL").unwrap_or(&upper);
+    let number = id.strip_suffix(['I', 'W', 'E']).unwrap_or(id);
+    let known = |entry: &&&Entry| entry.number() == number.parse().ok();
+    let Ok(wanted) = number.parse::<u32>() else { return Err(Vec::new()) };
+    if let Some(entry) = ALL.iter().find(known) {
+        return Ok(entry);
+    }
+    let mut nearest: Vec<&Entry> = ALL.to_vec();
+    nearest.sort_by_key(|entry| entry.number().unwrap_or_default().abs_diff(wanted));
+    nearest.truncate(NEAREST);
+    nearest.sort_by_key(|entry| entry.id);
+    Err(nearest)
+}
+
+/// The first id of a message in a text.
+#[must_use]
+pub fn id_in(text: &str) -> Option<&'static str> {
+    let mut words = text.split(|each: char| !each.is_ascii_alphanumeric());
+    words.find_map(|word| ALL.iter().find(|entry| entry.id == word).map(|entry| entry.id))
+}
+
 /// The message for a refused command or request. One id for each refusal.
 #[must_use]
 pub fn of_refusal(refusal: &Refusal) -> Message {
@@ -91,7 +126,10 @@ pub fn of_refusal(refusal: &Refusal) -> Message {
 #[must_use]
 pub fn entry_of_refusal(refusal: &Refusal) -> &'static Entry {
     match refusal {
-        Refusal::UnknownQueue(_) => &UNKNOWN_QUEUE,
+        Refusal::UnknownQueue(_)
+        | Refusal::UnknownQueueButCase { .. }
+        | Refusal::UnknownModel { .. }
+        | Refusal::UnknownObject { .. } => &UNKNOWN_QUEUE,
         Refusal::BadName(_) => &BAD_NAME,
         Refusal::BadAlias(_) => &BAD_ALIAS,
         Refusal::PutInhibited(_) => &PUT_INHIBITED,
@@ -136,6 +174,24 @@ mod tests {
             assert!(!entry.explanation.is_empty(), "{}", entry.id);
             before = number;
         }
+    }
+
+    #[test]
+    fn an_entry_is_found_however_its_id_is_typed_and_else_the_nearest_ones() {
+        for typed in ["TWL1012E", "twl1012e", "TWL1012", "1012", " TWL1012E: ", "twl1012i"] {
+            assert_eq!(find(typed), Ok(&LISTEN_FAILED), "{typed}");
+        }
+        let near: Vec<&str> = find("1018e").unwrap_err().iter().map(|near| near.id).collect();
+        assert_eq!(near, ["TWL1016E", "TWL1017E", "TWL1019E"]);
+        assert_eq!(find("TWL99999999").unwrap_err().len(), 3);
+        assert!(find("quorum").unwrap_err().is_empty());
+        assert!(ALL.iter().all(|entry| find(entry.id) == Ok(*entry)));
+    }
+
+    #[test]
+    fn an_id_is_found_in_a_text() {
+        assert_eq!(id_in("x: TWL1012E: Cannot listen on y"), Some("TWL1012E"));
+        assert_eq!(id_in("XTWL1012E TWL7"), None);
     }
 
     #[test]

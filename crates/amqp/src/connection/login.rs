@@ -228,7 +228,8 @@ impl Connection {
                 Ok(ClientStep::Send(frame)) => self.output.sasl(&frame),
                 Ok(ClientStep::Finished) => self.client_open(),
                 Ok(ClientStep::Refused(code)) => {
-                    let text = format!("the server refused the login: {code:?}");
+                    let why = refused_login(code);
+                    let text = format!("the server refused the login: {why}");
                     self.break_off(Error::new(condition::UNAUTHORIZED_ACCESS, &text));
                 }
                 Err(error) => self.break_off(sasl_error(error)),
@@ -283,6 +284,16 @@ impl Connection {
             let step = machine.credentials(credentials);
             self.on_server_step(step);
         }
+    }
+}
+
+/// What the outcome of a login means, for people. Servers do not tell what exactly was wrong.
+fn refused_login(code: SaslCode) -> &'static str {
+    match code {
+        SaslCode::Auth => "wrong user, password or certificate, or this user may not log in here",
+        SaslCode::Sys | SaslCode::SysPerm => "it failed; its own log says why",
+        SaslCode::SysTemp => "not now; try again in a moment",
+        SaslCode::Ok => "it ended without a reason",
     }
 }
 

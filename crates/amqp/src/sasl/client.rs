@@ -127,8 +127,11 @@ impl SaslClient {
         let state = std::mem::replace(&mut self.state, State::Finished);
         match (state, frame) {
             (State::Waiting, SaslFrame::Mechanisms(offer)) => {
-                if !offer.mechanisms.contains(self.login.mechanism().as_str()) {
-                    return Err(SaslError::MechanismNotOffered);
+                let wanted = self.login.mechanism();
+                let is_offered = |each: &Mechanism| offer.mechanisms.contains(each.as_str());
+                if !is_offered(&wanted) {
+                    let offered = Mechanism::ALL.into_iter().filter(is_offered).collect();
+                    return Err(SaslError::MechanismNotOffered { wanted, offered });
                 }
                 Ok(ClientStep::Send(self.init()))
             }
@@ -187,9 +190,9 @@ impl SaslClient {
         let ClientLogin::Scram { password, nonce, .. } = &self.login else {
             return Err(SaslError::OutOfTurn);
         };
-        let malformed = SaslError::Malformed("server-first-message");
-        let text = std::str::from_utf8(challenge).map_err(|_| malformed)?;
-        let first = ServerFirst::parse(text).ok_or(malformed)?;
+        let malformed = || SaslError::Malformed("server-first-message");
+        let text = std::str::from_utf8(challenge).map_err(|_| malformed())?;
+        let first = ServerFirst::parse(text).ok_or_else(malformed)?;
         match first.nonce.strip_prefix(&**nonce) {
             None | Some("") => return Err(SaslError::Malformed("nonce")),
             Some(_) => {}

@@ -48,19 +48,50 @@ impl Mechanism {
     /// The mechanism of that name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Mechanism> {
-        let all =
-            [Mechanism::Anonymous, Mechanism::Plain, Mechanism::External, Mechanism::ScramSha256];
-        all.into_iter().find(|mechanism| mechanism.as_str() == name)
+        Mechanism::ALL.into_iter().find(|mechanism| mechanism.as_str() == name)
+    }
+
+    /// All of them.
+    pub const ALL: [Mechanism; 4] =
+        [Mechanism::Anonymous, Mechanism::Plain, Mechanism::External, Mechanism::ScramSha256];
+}
+
+/// The way a login could succeed stands beside what was refused.
+fn not_offered(
+    out: &mut fmt::Formatter<'_>,
+    wanted: Mechanism,
+    offered: &[Mechanism],
+) -> fmt::Result {
+    write!(out, "the server does not offer the login {}", wanted.as_str())?;
+    let names: Vec<&str> = offered.iter().map(|each| each.as_str()).collect();
+    match names.as_slice() {
+        [] => write!(out, ", nor any other that is known here")?,
+        names => write!(out, ", but {}", names.join(", "))?,
+    }
+    let has_password = [Mechanism::Plain, Mechanism::ScramSha256];
+    match wanted {
+        Mechanism::Anonymous if offered.iter().any(|each| has_password.contains(each)) => {
+            write!(out, ": name a user, as in amqps://USER@HOST")
+        }
+        Mechanism::Anonymous if offered.contains(&Mechanism::External) => {
+            write!(out, ": show a certificate of our own")
+        }
+        _ => Ok(()),
     }
 }
 
 /// Why an exchange broke off without an outcome frame. The connection must be closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SaslError {
     /// A frame that the exchange does not wait for.
     OutOfTurn,
     /// Client: the server does not offer what we were told to use.
-    MechanismNotOffered,
+    MechanismNotOffered {
+        /// What we were told to use.
+        wanted: Mechanism,
+        /// What it offers, of what we know.
+        offered: Vec<Mechanism>,
+    },
     /// Client: a message that the mechanism does not have.
     Malformed(&'static str),
     /// Client: an iteration count that gives away the password, or keeps us busy for minutes.
@@ -73,8 +104,8 @@ impl fmt::Display for SaslError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             SaslError::OutOfTurn => out.write_str("SASL frame out of turn"),
-            SaslError::MechanismNotOffered => {
-                out.write_str("the server does not offer the SASL mechanism")
+            SaslError::MechanismNotOffered { wanted, offered } => {
+                not_offered(out, *wanted, offered)
             }
             SaslError::Malformed(what) => write!(out, "malformed SASL message: {what}"),
             SaslError::Iterations(count) => {

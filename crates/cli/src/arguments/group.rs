@@ -13,7 +13,8 @@ pub(crate) struct Here {
     #[arg(long, value_name = "DIR", default_value = "./data/QM1", env = "TOWLINE_DATA")]
     pub(crate) data: PathBuf,
     /// How long it may take
-    #[arg(long, value_name = "SECONDS", default_value_t = 60.0, value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 60.0,
+          value_parser = seconds, allow_negative_numbers = true)]
     pub(crate) timeout: f64,
     /// Answer in JSON
     #[arg(long)]
@@ -54,7 +55,8 @@ pub(crate) struct RollingRestart {
     #[arg(long)]
     pub(crate) force: bool,
     /// How long an instance may take until it is in sync again
-    #[arg(long, value_name = "SECONDS", default_value_t = 300.0, value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 300.0,
+          value_parser = seconds, allow_negative_numbers = true)]
     pub(crate) timeout: f64,
     /// Answer in JSON
     #[arg(long)]
@@ -139,6 +141,9 @@ pub(crate) enum Group {
         /// Which instance [default: the one that the configuration names]
         #[arg(long, value_name = "NAME")]
         instance: Option<String>,
+        /// Answer in JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Whether the floating address of a configuration is on this machine, or take it away
     Address {
@@ -149,6 +154,9 @@ pub(crate) enum Group {
         /// back
         #[arg(long)]
         drop: bool,
+        /// Answer in JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Run three instances on this machine, to try it: certificates, configuration and processes
     Demo(Demo),
@@ -186,4 +194,17 @@ pub(crate) struct GroupCertificates {
     #[arg(long, value_name = "N", default_value_t = 365,
           value_parser = clap::value_parser!(u32).range(1..=3_650))]
     pub(crate) days: u32,
+    /// Answer in JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl Group {
+    pub(crate) fn is_json(&self) -> bool {
+        match self {
+            Group::Certificates(arguments) => arguments.json,
+            Group::Check { json, .. } | Group::Address { json, .. } => *json,
+            Group::Demo(_) => false,
+        }
+    }
 }

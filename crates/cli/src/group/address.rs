@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use serde_json::json;
 use towline_server::config::Config;
 use towline_server::floating;
 
@@ -10,7 +11,7 @@ use crate::failure::Failure;
 use crate::show;
 
 /// Runs the command.
-pub(super) fn run(file: &Path, drop: bool) -> Result<(), Failure> {
+pub(super) fn run(file: &Path, drop: bool, json: bool) -> Result<(), Failure> {
     let config = Config::read(file).map_err(|error| Failure::about(file.display(), error))?;
     let Some(floating) = config.group.and_then(|group| group.floating) else {
         return Err(Failure::about(file.display(), "it has no [group.floating]"));
@@ -24,6 +25,14 @@ pub(super) fn run(file: &Path, drop: bool) -> Result<(), Failure> {
     } else {
         "was not here"
     };
+    if json {
+        let address = address.to_string();
+        return show::json(&json!({
+            "address": address,
+            "interface": interface,
+            "is": text,
+        }));
+    }
     show::line(&format!("{address} on {interface}: {text}"))
 }
 
@@ -36,7 +45,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("towline.toml");
         std::fs::write(&file, "").unwrap();
-        let reason = run(&file, true).unwrap_err().reason().to_owned();
+        let reason = run(&file, true, false).unwrap_err().reason().to_owned();
         assert!(reason.contains("no [group.floating]"), "{reason}");
     }
 }

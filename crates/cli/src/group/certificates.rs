@@ -15,6 +15,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose,
 };
+use serde_json::json;
 
 use crate::arguments::GroupCertificates;
 use crate::failure::Failure;
@@ -36,7 +37,9 @@ pub(super) fn run(arguments: &GroupCertificates) -> Result<(), Failure> {
     let names = names(&arguments.name, group, &arguments.instances)?;
     let made = DirBuilder::new().recursive(true).mode(0o700).create(out);
     made.map_err(|error| Failure::about(out.display(), error))?;
-    let authority = authority(out, &format!("Towline group {group} of {}", arguments.name))?;
+    let authority =
+        authority(out, &format!("Towline group {group} of {}", arguments.name), arguments.json)?;
+    let mut made = Vec::new();
     for (instance, name) in arguments.instances.iter().zip(&names) {
         let key = KeyPair::generate().map_err(Failure::failed)?;
         let mut params = params(name, arguments.days)?;
@@ -46,11 +49,15 @@ pub(super) fn run(arguments: &GroupCertificates) -> Result<(), Failure> {
             vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
         let certificate = params.signed_by(&key, &authority).map_err(Failure::failed)?;
         write(out, instance, &certificate.pem(), &key)?;
-        show::line(&format!(
-            "{}: {name}, valid for {} days",
-            out.join(format!("{instance}.pem")).display(),
-            arguments.days
-        ))?;
+        let file = out.join(format!("{instance}.pem"));
+        made.push(json!({ "instance": instance, "name": name, "certificate": file }));
+        if arguments.json {
+            continue;
+        }
+        show::line(&format!("{}: {name}, valid for {} days", file.display(), arguments.days))?;
+    }
+    if arguments.json {
+        show::json(&json!({ "days": arguments.days, "certificates": made }))?;
     }
     Ok(())
 }
@@ -82,7 +89,7 @@ fn names(queue_manager: &str, group: &str, instances: &[String]) -> Result<Vec<S
 }
 
 /// The authority in the folder, or a new one.
-fn authority(out: &Path, name: &str) -> Result<Issuer<'static, KeyPair>, Failure> {
+fn authority(out: &Path, name: &str, quiet: bool) -> Result<Issuer<'static, KeyPair>, Failure> {
     let certificate = out.join(format!("{AUTHORITY}.pem"));
     let key = out.join(format!("{AUTHORITY}-key.pem"));
     let read = |path: &Path| {
@@ -101,6 +108,9 @@ fn authority(out: &Path, name: &str) -> Result<Issuer<'static, KeyPair>, Failure
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     let certificate = params.self_signed(&pair).map_err(Failure::failed)?;
     write(out, AUTHORITY, &certificate.pem(), &pair)?;
+    if quiet {
+        return Ok(Issuer::new(params, pair));
+    }
     show::line(&format!(
         "{}: {name}; keep {} away from the instances",
         out.join(format!("{AUTHORITY}.pem")).display(),
@@ -150,6 +160,7 @@ mod tests {
             group: Some("G".into()),
             instances: ["a", "b", "c"].map(str::to_owned).to_vec(),
             days: 30,
+            json: false,
         }
     }
 

@@ -36,8 +36,10 @@ pub(crate) fn instance(command: &Instance) -> Result<(), Failure> {
 pub(crate) fn run(command: &Group) -> Result<(), Failure> {
     match command {
         Group::Certificates(arguments) => certificates::run(arguments),
-        Group::Check { config, name, instance } => check::run(config, name, instance.as_deref()),
-        Group::Address { config, drop } => address::run(config, *drop),
+        Group::Check { config, name, instance, json } => {
+            check::run(config, name, instance.as_deref(), *json)
+        }
+        Group::Address { config, drop, json } => address::run(config, *drop, *json),
         Group::Demo(arguments) => demo::run(arguments),
     }
 }

@@ -73,6 +73,7 @@ impl Plan {
             group: None,
             instances: NAMES.map(ToOwned::to_owned).to_vec(),
             days: CERTIFICATE_DAYS,
+            json: false,
         })?;
         for instance in &self.instances {
             let text = self.config(instance)?;

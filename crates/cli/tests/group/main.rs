@@ -126,7 +126,7 @@ fn a_watch_goes_on_while_the_instance_is_away() {
     std::fs::rename(&data, format!("{data}.away")).unwrap();
     terminal.until("not now: ");
     std::fs::rename(format!("{data}.away"), &data).unwrap();
-    terminal.until("q ends\u{1b}[K");
+    terminal.until("q ends\u{1b}[H");
     terminal.key(b'q');
     assert!(terminal.child.wait().unwrap().success());
 }

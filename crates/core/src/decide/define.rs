@@ -232,6 +232,19 @@ impl QueueManager {
         }
     }
 
+    /// Names that are relied on and are not there: the dead-letter queue, if one is named, and models
+    /// of rules of automatic definition with their patterns.
+    #[must_use]
+    pub fn dangling(&self) -> (Option<String>, Vec<(String, String)>) {
+        let dead_letters = self.queue_manager_attributes().dead_letter_queue;
+        let lacks = !dead_letters.is_empty() && self.catalogue.resolve(&dead_letters).is_err();
+        let rules = self.limits.auto_define.iter();
+        let models = rules
+            .filter(|rule| !rule.model.is_empty() && self.catalogue.model(&rule.model).is_err())
+            .map(|rule| (rule.pattern.clone(), rule.model.clone()));
+        (lacks.then_some(dead_letters), models.collect())
+    }
+
     /// DELETE of an object of the type named. A queue goes with its messages only with `purge`.
     ///
     /// # Errors
@@ -246,7 +259,7 @@ impl QueueManager {
     ) -> Result<(), Refusal> {
         out.begin();
         let id = match (expected, self.catalogue.get(name)) {
-            (_, None) => return Err(Refusal::UnknownQueue(name.to_owned())),
+            (_, None) => return Err(self.catalogue.unknown(name, expected)),
             (ObjectType::Local, Some(Definition::Local(queue))) => queue.id,
             (ObjectType::Alias, Some(Definition::Alias(_)))
             | (ObjectType::Model, Some(Definition::Model(_))) => {

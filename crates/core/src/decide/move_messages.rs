@@ -27,7 +27,7 @@ impl QueueManager {
     /// locked, in their order. `add`: also when there are messages in `to`.
     ///
     /// # Errors
-    /// `UnknownQueue`, `WrongType`, `PutInhibited`; `BadAttribute` when both are one queue, or the
+    /// `UnknownObject`, `WrongType`, `PutInhibited`; `BadAttribute` when both are one queue, or the
     /// target has messages and `add` is not said.
     /// When the target takes no more, what it took is moved.
     pub fn move_messages(

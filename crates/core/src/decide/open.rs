@@ -136,25 +136,41 @@ impl QueueManager {
                 name: resolved.queue.name.clone(),
                 alias: resolved.alias.map(|alias| alias.name.clone()),
             }),
-            Err(Refusal::UnknownQueue(name)) => self.auto_define(now, name, access, out),
+            Err(unknown @ (Refusal::UnknownQueue(_) | Refusal::UnknownQueueButCase { .. })) => {
+                self.auto_define(now, name, access, out).unwrap_or(Err(unknown))
+            }
             Err(refusal) => Err(refusal),
         }
     }
 
+    /// `None`: no rule covers the name.
     fn auto_define(
         &mut self,
         now: Time,
-        name: String,
+        name: &str,
         access: Access,
         out: &mut Decision,
-    ) -> Result<Opened, Refusal> {
-        let rule = self.limits.auto_define.iter().find(|rule| covers(&rule.pattern, &name));
-        let Some(rule) = rule else { return Err(Refusal::UnknownQueue(name)) };
-        let attributes = if rule.model.is_empty() {
-            LocalAttributes::default()
-        } else {
-            self.catalogue.model(&rule.model)?.attributes.clone()
+    ) -> Option<Result<Opened, Refusal>> {
+        let rule = self.limits.auto_define.iter().find(|rule| covers(&rule.pattern, name))?;
+        let attributes = match (rule.model.as_str(), self.catalogue.model(&rule.model)) {
+            ("", _) => LocalAttributes::default(),
+            (_, Ok(model)) => model.attributes.clone(),
+            (model, Err(Refusal::UnknownObject { .. })) => {
+                let (queue, model) = (name.to_owned(), model.to_owned());
+                return Some(Err(Refusal::UnknownModel { queue, model }));
+            }
+            (_, Err(refusal)) => return Some(Err(refusal)),
         };
+        Some(self.define_first_used(now, name.to_owned(), (access, attributes), out))
+    }
+
+    fn define_first_used(
+        &mut self,
+        now: Time,
+        name: String,
+        (access, attributes): (Access, LocalAttributes),
+        out: &mut Decision,
+    ) -> Result<Opened, Refusal> {
         self.check_accepting()?;
         match access {
             Access::Put if !attributes.put_enabled => return Err(Refusal::PutInhibited(name)),

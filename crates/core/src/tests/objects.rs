@@ -227,6 +227,38 @@ fn a_queue_is_defined_on_first_use_by_rule() {
 }
 
 #[test]
+fn a_name_that_is_not_there_is_told_with_what_can_be_done() {
+    let rule = |pattern: &str, model: &str| AutoDefine {
+        pattern: pattern.to_owned(),
+        model: model.to_owned(),
+    };
+    let auto_define = vec![rule("NEW.*", "NO.MODEL")];
+    let mut rig = Rig::with(Limits { auto_define, ..Limits::default() });
+    rig.define("ORDERS");
+    rig.define("small");
+    let opened = |rig: &mut Rig, name: &str| rig.open_put(name).map(drop).unwrap_err().to_string();
+    let words = opened(&mut rig, "orders");
+    assert_eq!(words, "queue 'orders' does not exist; did you mean 'ORDERS'?");
+    let words = opened(&mut rig, "SMALL");
+    assert_eq!(words, "queue 'SMALL' does not exist; did you mean 'small'?");
+    assert!(opened(&mut rig, "NOPE").contains("define it with DEFINE QLOCAL('NOPE')"));
+    let words = opened(&mut rig, "NEW.1");
+    let rules = vec![("NEW.*".to_owned(), "NO.MODEL".to_owned())];
+    assert_eq!(rig.core.dangling(), (None, rules));
+    assert!(words.contains("model 'NO.MODEL'") && words.contains("DEFINE QMODEL"), "{words}");
+    for (kind, said) in [
+        (ObjectType::Local, "local queue 'NOPE'"),
+        (ObjectType::Alias, "alias queue 'NOPE'"),
+        (ObjectType::Model, "model queue 'NOPE'"),
+    ] {
+        let words = delete(&mut rig, "NOPE", kind, false).unwrap_err().to_string();
+        assert!(words.starts_with(said) && !words.contains("DEFINE"), "{words}");
+        let words = delete(&mut rig, "orders", kind, false).unwrap_err().to_string();
+        assert!(words.ends_with("did you mean 'ORDERS'?"), "{words}");
+    }
+}
+
+#[test]
 fn a_temporary_queue_that_is_defined_anew_or_altered_is_not_logged_and_keeps_its_owner() {
     let mut rig = Rig::new();
     define_model(&mut rig, "M", QueueKind::TemporaryDynamic);

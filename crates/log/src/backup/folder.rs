@@ -42,13 +42,17 @@ impl Backup {
     /// what an interrupted backup left.
     ///
     /// # Errors
-    /// [`BackupError::NotABackup`] before anything is changed; [`LogError::Locked`] when a backup is
+    /// [`BackupError::NotABackup`] before anything is changed; [`BackupError::Busy`] when a backup is
     /// being made there.
     pub fn open(folder: &Path) -> Result<Backup, BackupError> {
         if folder.is_dir() {
             refuse_strangers(folder)?;
         }
-        Backup::open_disk(Arc::new(LinuxDisk::open(folder)?))
+        let disk = LinuxDisk::open(folder).map_err(|error| match error {
+            LogError::Locked { folder, pid } => BackupError::Busy { folder, pid },
+            other => BackupError::Log(other),
+        })?;
+        Backup::open_disk(Arc::new(disk))
     }
 
     /// [`Backup::open`] of any disk.

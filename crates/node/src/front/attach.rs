@@ -432,12 +432,29 @@ fn selector_text<'a>(filter: &Value<'a>) -> Option<&'a str> {
     }
 }
 
+/// The one that counts, which is the first: others of its kind are not looked at (3.5.8).
 fn supported_filters(filters: &Map) -> Map {
-    let mut supported = Map::default();
-    for (name, filter) in filters.iter() {
-        if selector_text(&filter).is_some() {
-            supported = supported.with_entry(name, filter);
+    let supported = filters.iter().find(|(_, filter)| selector_text(filter).is_some());
+    supported.map_or_else(Map::default, |(name, filter)| Map::default().with_entry(name, filter))
+}
+
+#[cfg(test)]
+mod tests {
+    use towline_amqp::codec::OwnedValue;
+
+    use super::*;
+
+    #[test]
+    fn of_many_selectors_the_first_one_counts_and_is_answered_alone() {
+        let filter = |text| OwnedValue::described(Value::Symbol(SELECTOR_FILTER), text);
+        let other = OwnedValue::described(Value::Symbol("other:filter"), Value::Null);
+        let mut asked = Map::default().with("other", other.view());
+        for name in ["first", "second", "third"] {
+            asked = asked.with(name, filter(Value::String("TRUE")).view());
         }
+        let answered = supported_filters(&asked);
+        let names: Vec<_> = answered.iter().map(|(name, _)| format!("{name:?}")).collect();
+        assert_eq!(names.len(), 1, "{names:?}");
+        assert!(names[0].contains("first"), "{names:?}");
     }
-    supported
 }

@@ -52,16 +52,16 @@ impl Front {
         self.machine.send(link, delivery.sequence.0, outgoing);
     }
 
-    /// Sends a note in place of a message that was set aside because it cannot be read: `place` says
-    /// what was found, and where.
+    /// Sends a note in place of a message that cannot be read, of a queue: `place` says what was found,
+    /// and where. The message was set aside, or is browsed.
     pub fn deliver_note(
         &mut self,
         now: Time,
         delivery: Box<Delivery>,
-        place: &str,
+        (queue, place): (&str, &str),
         requests: &mut Vec<Request>,
     ) {
-        let note = message::note(&delivery, place);
+        let note = message::note(queue, place);
         self.deliver(now, delivery, note, requests);
     }
 

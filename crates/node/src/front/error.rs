@@ -11,7 +11,11 @@ pub(super) fn of_refusal(refusal: &Refusal) -> Error {
 fn condition_of(refusal: &Refusal) -> Symbol {
     use Refusal as R;
     match refusal {
-        R::UnknownQueue(_) | R::BadAlias(_) => condition::NOT_FOUND,
+        R::UnknownQueue(_)
+        | R::UnknownQueueButCase { .. }
+        | R::UnknownModel { .. }
+        | R::UnknownObject { .. }
+        | R::BadAlias(_) => condition::NOT_FOUND,
         R::BadName(_) | R::BadAttribute { .. } => condition::INVALID_FIELD,
         R::PutInhibited(_) | R::GetInhibited(_) | R::AlreadyExists(_) | R::WrongType { .. } => {
             condition::NOT_ALLOWED

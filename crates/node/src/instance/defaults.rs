@@ -15,6 +15,12 @@ impl Instance {
         self.rules.definitions().map(|definition| definition.name())
     }
 
+    /// See [`towline_core::QueueManager::dangling`].
+    #[must_use]
+    pub fn dangling(&self) -> (Option<String>, Vec<(String, String)>) {
+        self.rules.dangling()
+    }
+
     /// Defines a local queue that every new queue manager has.
     pub fn define_default_queue(
         &mut self,

@@ -9,6 +9,7 @@ mod asking;
 mod log;
 mod rig;
 mod selection;
+mod steps;
 mod supply;
 mod text;
 mod units;

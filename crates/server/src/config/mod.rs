@@ -77,6 +77,7 @@ pub struct QueueManagerConfig {
 #[serde(deny_unknown_fields)]
 pub struct ListenerConfig {
     /// Address and port; port 0 picks a free one.
+    #[serde(deserialize_with = "listen_address_of")]
     pub address: SocketAddr,
     /// PEM file with the certificate chain; turns TLS on.
     #[serde(default)]
@@ -261,6 +262,37 @@ impl LimitsConfig {
     }
 }
 
+fn listen_address_of<'de, D: serde::Deserializer<'de>>(from: D) -> Result<SocketAddr, D::Error> {
+    let text = String::deserialize(from)?;
+    listen_address(&text).map_err(serde::de::Error::custom)
+}
+
+/// Reads where a listener is to be: ADDRESS:PORT, `localhost` for the loopback address.
+///
+/// # Errors
+/// What is wrong with it, with one that would be right.
+pub fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    let why = match text.rsplit_once(':') {
+        _ if text.parse::<u16>().is_ok() => {
+            return Err(format!(
+                "'{text}' is a port alone: say 127.0.0.1:{text}, or 0.0.0.0:{text} for all addresses"
+            ));
+        }
+        _ if text.parse::<std::net::IpAddr>().is_ok() => "it has no port",
+        None => "it has no port",
+        Some((_, port)) if port.parse::<u16>().is_err() => "its port is not a number up to 65535",
+        Some(("localhost", port)) => return listen_address(&format!("127.0.0.1:{port}")),
+        Some(_) => "it is not an address of this machine in numbers",
+    };
+    Err(format!(
+        "'{text}' is no place to listen at, {why}: 127.0.0.1:5672, [::1]:5672, or 0.0.0.0:5672 for \
+         all addresses"
+    ))
+}
+
 fn default_model() -> String {
     crate::defaults::DEFAULT_LOCAL_MODEL.to_owned()
 }
@@ -353,7 +385,15 @@ impl Config {
         if let Some(group) = &self.group {
             group.check()?;
         }
-        self.listener.iter().try_for_each(ListenerConfig::check)
+        for (at, listener) in self.listener.iter().enumerate() {
+            listener.check()?;
+            let address = listener.address;
+            let before = self.listener.iter().take(at).any(|other| other.address == address);
+            if before && address.port() != 0 {
+                return Err(format!("listener {address} is there twice"));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -367,7 +407,9 @@ impl LogConfig {
         if self.log_bytes_max != 0 {
             // One extent in use, one ready behind it, one being given back, and the reserve.
             let least = 4 * self.extent_bytes + self.reserve_bytes;
-            within("log.log_bytes_max", self.log_bytes_max, least, u64::MAX)?;
+            within("log.log_bytes_max", self.log_bytes_max, least, u64::MAX).map_err(|why| {
+                format!("{why} (four extents and the reserve), or 0 for as much as the disk has")
+            })?;
         }
         within("log.writes_in_flight_max", self.writes_in_flight_max as u64, 1, 16)
     }
@@ -415,7 +457,10 @@ fn within(name: &str, value: u64, least: u64, most: u64) -> Result<(), String> {
     if (least..=most).contains(&value) {
         return Ok(());
     }
-    Err(format!("{name} = {value}: must be {least} to {most}"))
+    match most {
+        u64::MAX => Err(format!("{name} = {value}: must be at least {least}")),
+        most => Err(format!("{name} = {value}: must be {least} to {most}")),
+    }
 }
 
 #[cfg(test)]
@@ -482,6 +527,34 @@ mod tests {
                 crate::start::options(&config).check().unwrap();
             }
         }
+    }
+
+    #[test]
+    fn a_place_to_listen_at_is_refused_with_one_that_would_be_right() {
+        for (text, said) in [
+            ("5673", "say 127.0.0.1:5673"),
+            ("127.0.0.1", "it has no port: 127.0.0.1:5672"),
+            ("::1", "it has no port"),
+            ("localhost", "it has no port"),
+            ("127.0.0.1:70000", "its port is not a number up to 65535"),
+            ("broker.example:5672", "in numbers: 127.0.0.1:5672"),
+        ] {
+            let why = listen_address(text).unwrap_err();
+            assert!(why.contains(said), "{why}");
+            let refusal = refusal(&format!("[[listener]]\naddress = \"{text}\""));
+            assert!(refusal.starts_with("line 2: ") && refusal.contains(said), "{refusal}");
+        }
+        assert_eq!(listen_address("localhost:7").unwrap().to_string(), "127.0.0.1:7");
+        assert_eq!(listen_address("[::1]:7").unwrap().to_string(), "[::1]:7");
+    }
+
+    #[test]
+    fn the_same_listener_twice_and_a_log_that_is_too_small_are_told_in_words() {
+        let twice = "[[listener]]\naddress = \"127.0.0.1:5672\"\n".repeat(2);
+        assert!(refusal(&twice).contains("listener 127.0.0.1:5672 is there twice"));
+        assert!(Config::parse(&twice.replace(":5672", ":0")).is_ok());
+        let small = refusal("[log]\nlog_bytes_max = 1000");
+        assert!(small.contains("must be at least 285212672 (four extents"), "{small}");
     }
 
     #[test]

@@ -407,7 +407,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             Some(_) if is_note(&delivery) => {
                 let now = self.clock.now();
                 let place = error.to_string();
-                self.front.deliver_note(now, delivery, &place, &mut self.requests);
+                let origin = delivery.dead_letter.as_ref().map(|it| it.origin.clone());
+                let found = (origin.as_deref().unwrap_or_default(), place.as_str());
+                self.front.deliver_note(now, delivery, found, &mut self.requests);
             }
             None => self.front.not_sent(delivery.consumer, &mut self.requests),
             Some(_) => {
@@ -415,6 +417,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
                 match self.door.unreadable((queue, sequence), Some(consumer), error) {
                     SetAside::Gone | SetAside::Moved { .. } => {
                         self.front.not_sent(consumer, &mut self.requests);
+                    }
+                    SetAside::Browsed { queue } => {
+                        let (now, place) = (self.clock.now(), error.to_string());
+                        let found = (queue.as_str(), place.as_str());
+                        self.front.deliver_note(now, delivery, found, &mut self.requests);
                     }
                     SetAside::Stays { queue } => {
                         // At once: what waits behind it must not go to this link any more.

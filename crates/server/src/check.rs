@@ -1,0 +1,231 @@
+//! `towline run --check`: whether a start would be refused, by the very functions that a start uses.
+//!
+//! Not here: what only a start can know: whether the ports are free, whether all of the log can be
+//! read (`towline log verify` looks at every byte of it).
+//!
+//! Invariant: nothing is written, no socket is opened, and a queue manager that runs notices nothing.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use towline_admin::catalogue::{
+    LISTENER_CERTIFICATE_EXPIRED, LISTENER_CERTIFICATE_EXPIRES, MESSAGES_MISSING,
+    NO_DEAD_LETTER_QUEUE, NO_MODEL,
+};
+
+use crate::attempts::Attempts;
+use crate::config::{Config, GroupConfig, ListenerConfig};
+use crate::identity::Doorman;
+use crate::lacking;
+use crate::link::{self, Expiry, expiry};
+use crate::net::{LocalAccess, server_settings};
+use crate::refused::RunError;
+use crate::run::{RunArgs, check_socket, of_file, with_command_line};
+use crate::start::{self, StartError};
+use crate::users::Users;
+use crate::{defaults, logging, name};
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checked {
+    /// What.
+    pub what: String,
+    /// What came of it.
+    pub verdict: Verdict,
+}
+
+/// What came of looking at it; the texts are for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// A start takes it.
+    Fine(String),
+    /// A start takes it, and says this.
+    Warning(String),
+    /// A start refuses it.
+    Refused(String),
+}
+
+/// Looks at all that a start with these arguments would look at, up to the log. What cannot be looked
+/// at because something before it was refused is left out.
+#[must_use]
+pub fn check(args: &RunArgs) -> Vec<Checked> {
+    let mut seen = Seen(Vec::new());
+    let variables = logging::check().map_err(RunError::Environment);
+    seen.add("environment", variables.map(|()| "understood".to_owned()));
+    let of_config = match &args.config {
+        Some(file) => format!("configuration {}", file.display()),
+        None => "command line".to_owned(),
+    };
+    let Some(file) = seen.take(&of_config, of_file(args)) else { return seen.0 };
+    let users = users(&mut seen, args, &file);
+    let Some(config) = seen.take(&of_config, with_command_line(args, file)) else { return seen.0 };
+    let listeners = config.listener.len();
+    seen.add(&of_config, Ok(format!("understood, {listeners} listeners")));
+    if let Some(users) = users {
+        for one in &config.listener {
+            listener(&mut seen, args, &config, (one, &users));
+        }
+    }
+    if let Some(group) = &config.group {
+        seen.add("group", of_group(args, group));
+    }
+    let socket = check_socket(args, &config).map(|()| "its path is short enough".to_owned());
+    seen.add("local socket", socket);
+    folder(&mut seen, args, &config);
+    seen.0
+}
+
+/// What was looked at so far.
+struct Seen(Vec<Checked>);
+
+impl Seen {
+    fn add(&mut self, what: &str, result: Result<String, RunError>) {
+        self.push(
+            what,
+            match result {
+                Ok(fine) => Verdict::Fine(fine),
+                Err(error) => Verdict::Refused(error.to_string()),
+            },
+        );
+    }
+
+    fn push(&mut self, what: &str, verdict: Verdict) {
+        self.0.push(Checked { what: what.to_owned(), verdict });
+    }
+
+    /// Something that the rest is needed for.
+    fn take<T>(&mut self, what: &str, result: Result<T, RunError>) -> Option<T> {
+        match result {
+            Ok(taken) => Some(taken),
+            Err(error) => {
+                self.push(what, Verdict::Refused(error.to_string()));
+                None
+            }
+        }
+    }
+}
+
+fn users(seen: &mut Seen, args: &RunArgs, config: &Config) -> Option<Arc<Users>> {
+    let wrong = |why: String| RunError::Config { file: args.config.clone(), error: why.into() };
+    let users = seen.take("users", Users::read(&config.users).map_err(wrong))?;
+    if let Some(file) = &config.users.file {
+        let what = format!("users {}", file.display());
+        seen.add(&what, Ok(format!("{} users", users.count())));
+    }
+    let access = LocalAccess::of_process(config.users.local_group.as_deref()).map_err(wrong);
+    seen.take("users.local_group", access)?;
+    Some(Arc::new(users))
+}
+
+fn listener(
+    seen: &mut Seen,
+    args: &RunArgs,
+    config: &Config,
+    (listener, users): (&ListenerConfig, &Arc<Users>),
+) {
+    let what = format!("listener {}", listener.address);
+    let tls = server_settings(listener).map_err(RunError::Tls);
+    let Some(tls) = seen.take(&what, tls) else { return };
+    let attempts = Arc::new(Attempts::default());
+    let doorman = Doorman::new(&args.name, listener, &config.limits, users, &attempts);
+    let wrong = |why: String| RunError::Config { file: args.config.clone(), error: why.into() };
+    if seen.take(&what, doorman.map_err(wrong)).is_none() {
+        return;
+    }
+    let Some(tls) = tls else { return seen.add(&what, Ok("without TLS".into())) };
+    let (address, (at, until)) = (tls.address(), tls.expires());
+    seen.push(
+        &what,
+        match expiry(at) {
+            Expiry::Far => Verdict::Fine(format!("TLS, certificate valid until {until}")),
+            Expiry::Near(days) => Verdict::Warning(
+                LISTENER_CERTIFICATE_EXPIRES
+                    .message(&[&address, &days.to_string(), &until])
+                    .to_string(),
+            ),
+            Expiry::Over => Verdict::Warning(
+                LISTENER_CERTIFICATE_EXPIRED.message(&[&address, &until]).to_string(),
+            ),
+        },
+    );
+}
+
+fn of_group(args: &RunArgs, group: &GroupConfig) -> Result<String, RunError> {
+    let wrong = |why: String| RunError::Config { file: args.config.clone(), error: why.into() };
+    group.own().map_err(wrong)?;
+    let until = link::check(&args.name, group, &group.instance).map_err(wrong)?;
+    let (instance, name) = (&group.instance, &group.name);
+    Ok(format!("instance '{instance}' of '{name}', certificate valid until {until}"))
+}
+
+/// The data folder, and what is known of names from the log in it.
+fn folder(seen: &mut Seen, args: &RunArgs, config: &Config) {
+    let data = &args.data;
+    let what = format!("data folder {}", data.display());
+    let refused = |error| RunError::Start {
+        name: args.name.as_str().into(),
+        data: data.as_path().into(),
+        error,
+    };
+    let there = match std::fs::metadata(data) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Ok(found) if found.is_dir() => Ok(true),
+        Ok(_) => Err(std::io::ErrorKind::NotADirectory.into()),
+        Err(error) => Err(error),
+    };
+    let there = there.map_err(|error| refused(StartError::Folder(error)));
+    let Some(there) = seen.take(&what, there) else { return };
+    let owner = name::check(data, &args.name).map_err(refused);
+    if seen.take(&what, owner).is_none() {
+        return;
+    }
+    if !there || crate::log_folder(data).is_ok_and(|log| log.is_none()) {
+        seen.add(&what, Ok("a new queue manager is made there".into()));
+        return of_new(seen, config);
+    }
+    of_log(seen, (&what, data), args, config);
+}
+
+/// What a new queue manager has is known.
+fn of_new(seen: &mut Seen, config: &Config) {
+    let name = &config.queue_manager.deadq;
+    let dead_letters = (!name.is_empty() && !defaults::is_there(name)).then(|| name.clone());
+    let rules = config.auto_define.iter();
+    let models = rules
+        .filter(|rule| !defaults::is_there(&rule.model))
+        .map(|rule| (rule.pattern.clone(), rule.model.clone()));
+    names(seen, (dead_letters, models.collect()));
+}
+
+fn of_log(seen: &mut Seen, (what, data): (&str, &Path), args: &RunArgs, config: &Config) {
+    match lacking::look_with(data, start::rules(config)) {
+        Ok((lacking, _)) if !lacking.is_empty() && !args.without_missing_extents => {
+            let (count, extents) = (lacking.messages().to_string(), lacking.to_string());
+            let message = MESSAGES_MISSING.message(&[&count, &extents]);
+            seen.push(what, Verdict::Refused(message.to_string()));
+        }
+        Ok((_, dangling)) => {
+            seen.add(what, Ok(format!("the log of '{}' can be read", args.name)));
+            names(seen, dangling);
+        }
+        // A start reads it in other ways too, or says in its own words why it cannot.
+        Err(why) => {
+            let why = format!("its log was not looked at: {why}; see `towline log verify`");
+            seen.push(what, Verdict::Warning(why));
+        }
+    }
+}
+
+fn names(seen: &mut Seen, (dead_letters, models): (Option<String>, Vec<(String, String)>)) {
+    if dead_letters.is_none() && models.is_empty() {
+        seen.add("names", Ok("the dead-letter queue and the models are there".into()));
+    }
+    if let Some(name) = dead_letters {
+        let message = NO_DEAD_LETTER_QUEUE.message(&[&name]);
+        seen.push("names", Verdict::Warning(message.to_string()));
+    }
+    for (pattern, model) in models {
+        let message = NO_MODEL.message(&[&pattern, &model]);
+        seen.push("names", Verdict::Warning(message.to_string()));
+    }
+}
