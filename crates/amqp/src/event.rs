@@ -54,6 +54,21 @@ pub struct IncomingId {
     pub(crate) settled: bool,
 }
 
+/// A range of deliveries of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deliveries {
+    pub(crate) first: u32,
+    pub(crate) last: u32,
+}
+
+impl Deliveries {
+    /// Whether this delivery, of the same session, is among them.
+    #[must_use]
+    pub const fn has(self, delivery: IncomingId) -> bool {
+        delivery.delivery.wrapping_sub(self.first) <= self.last.wrapping_sub(self.first)
+    }
+}
+
 impl LinkId {
     /// Whether the link belongs to this session.
     #[must_use]
@@ -131,6 +146,8 @@ pub enum Event {
     SenderSettled {
         /// The session of the deliveries.
         session: SessionId,
+        /// Which deliveries of it.
+        deliveries: Deliveries,
         /// The sender's state, seldom given.
         state: Option<DeliveryState>,
     },

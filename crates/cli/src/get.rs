@@ -1,7 +1,8 @@
 //! `towline get` and `towline browse`.
 //!
 //! Invariant: a message is accepted only after it was written out, so that a full disk or a closed
-//! pipe loses none.
+//! pipe loses none. The end without an error means that they are gone for good, whatever happens to
+//! the queue manager then.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -80,6 +81,7 @@ impl Taker<'_> {
         }
         let mut receiver = client.receiver(&take.queue, &options)?;
         let (count, browsed) = self.messages(&mut client, &mut receiver)?;
+        client.confirm(&receiver)?;
         client.close_receiver(&receiver)?;
         let after = before.and_then(|_| set_aside(&mut client, &take.queue));
         client.close()?;

@@ -120,7 +120,7 @@ impl Front {
     ) {
         let Some(token) = self.links.token(link) else { return };
         let Some(LinkUse::Consumer { consumer, .. }) =
-            self.links.get_mut(link).map(|link| &link.used_for)
+            self.links.by_token(token).map(|link| &link.used_for)
         else {
             return;
         };
