@@ -2,7 +2,8 @@
 //!
 //! Reading order: [`tidy`] (the list of rules, and the test that runs it), [`rules`] (one file a
 //! rule), [`tree`] (the files of the project), [`source`] (a Rust file with its comments and strings
-//! told apart), [`licences`] (what the dependencies may be licensed under).
+//! told apart), [`licences`] (what the dependencies may be licensed under), [`wording`] (how
+//! many words of the prose only this project uses).
 //!
 //! It does *not* build, test or start the product: the Makefile does. It changes no file.
 
@@ -12,13 +13,15 @@ mod rules;
 mod source;
 mod tidy;
 mod tree;
+mod wording;
 
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask COMMAND
 
   tidy [FOLDER]   check the house rules (STYLE.md) that a program can check
-  licences        check licence and origin of every dependency against deny.toml";
+  licences        check licence and origin of every dependency against deny.toml
+  words [FILES]   count the words that only this project uses; name the FILES files with most";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -27,6 +30,8 @@ fn main() -> ExitCode {
         ["tidy"] => tree::Tree::of_this_project().map(|tree| tidy::check(&tree)),
         ["tidy", folder] => tree::Tree::read(folder.as_ref()).map(|tree| tidy::check(&tree)),
         ["licences"] => licences::check_this_project(),
+        ["words"] => return words("0"),
+        ["words", files] => return words(files),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             return ExitCode::SUCCESS;
@@ -50,6 +55,23 @@ fn main() -> ExitCode {
         }
         Err(error) => {
             eprintln!("cannot check: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn words(files: &str) -> ExitCode {
+    let Ok(files) = files.parse() else {
+        eprintln!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    match tree::Tree::of_this_project() {
+        Ok(tree) => {
+            print!("{}", wording::report(&tree, files));
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("cannot count: {error}");
             ExitCode::FAILURE
         }
     }

@@ -269,6 +269,9 @@ pub struct QueueStatus {
     /// Messages that this process could not read from the log; they are on the dead-letter queue,
     /// or here still when that could not take them.
     pub damaged: u64,
+    /// Messages of it that this process moved to the dead-letter queue because they are damaged.
+    #[serde(default)]
+    pub set_aside: u64,
     /// Open consumers and browsers.
     pub consumers: u64,
     /// Open producers.

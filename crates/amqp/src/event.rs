@@ -35,6 +35,16 @@ pub struct LinkId {
     pub(crate) generation: u32,
 }
 
+/// What one of our sending links may send at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Allowance {
+    /// Deliveries, by the peer's link credit.
+    pub credit: u32,
+    /// Transfer frames, by the window of the session, which its links share; none while a delivery
+    /// that was begun waits for more.
+    pub frames: u32,
+}
+
 /// A delivery that the peer sent us, as long as its link is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IncomingId {
@@ -44,11 +54,32 @@ pub struct IncomingId {
     pub(crate) settled: bool,
 }
 
+/// A range of deliveries of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deliveries {
+    pub(crate) first: u32,
+    pub(crate) last: u32,
+}
+
+impl Deliveries {
+    /// Whether this delivery, of the same session, is among them.
+    #[must_use]
+    pub const fn has(self, delivery: IncomingId) -> bool {
+        delivery.delivery.wrapping_sub(self.first) <= self.last.wrapping_sub(self.first)
+    }
+}
+
 impl LinkId {
     /// Whether the link belongs to this session.
     #[must_use]
     pub const fn is_of(self, session: SessionId) -> bool {
         self.session == session.index
+    }
+
+    /// The number of its session: no two live sessions of a connection have the same.
+    #[must_use]
+    pub const fn session(self) -> u16 {
+        self.session
     }
 }
 
@@ -115,6 +146,8 @@ pub enum Event {
     SenderSettled {
         /// The session of the deliveries.
         session: SessionId,
+        /// Which deliveries of it.
+        deliveries: Deliveries,
         /// The sender's state, seldom given.
         state: Option<DeliveryState>,
     },

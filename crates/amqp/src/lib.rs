@@ -24,7 +24,7 @@ pub mod types;
 
 pub use connection::{ClientOptions, Connection, ServerOptions};
 pub use event::{
-    AttachReply, AttachRequest, Attached, Event, Flow, IncomingId, LinkId, Opened, Outgoing,
-    SessionId, TooLong, Transfer,
+    Allowance, AttachReply, AttachRequest, Attached, Deliveries, Event, Flow, IncomingId, LinkId,
+    Opened, Outgoing, SessionId, TooLong, Transfer,
 };
 pub use link::coordinator;

@@ -5,11 +5,13 @@ use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use towline_client::{Client, Options, Place};
 use towline_log::LogError;
-use towline_log::backup::{BackupError, read_progress};
-use towline_server::backup::{BackupReply, BackupRequest, back_up_at_rest, check_backup};
+use towline_log::backup::{BackupError, DamagedBatch, read_progress};
+use towline_server::backup::{
+    BackupReply, BackupRequest, DamagedReply, back_up_at_rest, check_backup,
+};
 
 use crate::arguments::{Backup, BackupCommand};
 use crate::failure::Failure;
@@ -42,13 +44,30 @@ fn back_up(arguments: &Backup, to: &Path) -> Result<(), Failure> {
         Err(error) => return Err(error.into()),
     };
     if arguments.json {
-        return show::json(&serde_json::to_value(&reply).unwrap_or_default());
+        show::json(&serde_json::to_value(&reply).unwrap_or_default())?;
+    } else {
+        as_text(&reply)?;
     }
-    let BackupReply { lsn, files, bytes, bytes_held, took_ms, .. } = &reply;
+    if reply.damaged.is_empty() { Ok(()) } else { Err(Failure::Silent) }
+}
+
+fn as_text(reply: &BackupReply) -> Result<(), Failure> {
+    let BackupReply { lsn, files, bytes, bytes_held, took_ms, damaged, .. } = reply;
     let kind = if reply.full { "full" } else { "incremental" };
     show::line(&format!(
         "{kind} backup up to {lsn}: {files} files, {bytes} bytes written, {bytes_held} bytes in \
          all, {took_ms} ms"
+    ))?;
+    for damaged in damaged {
+        show::line(&format!("! {}", damaged.text))?;
+    }
+    if damaged.is_empty() {
+        return Ok(());
+    }
+    show::line(&format!(
+        "The backup is complete but for these {} damaged batches: the log of the queue manager has \
+         them so. See docs/guides/damaged-log.md.",
+        damaged.len()
     ))
 }
 
@@ -125,6 +144,7 @@ fn verify(folder: &Path, json: bool) -> Result<(), Failure> {
             "first_lsn": first,
             "last_lsn": last,
             "findings": report.findings,
+            "damaged": damaged(&report.damaged),
         }))?;
     } else {
         for finding in &report.findings {
@@ -140,7 +160,23 @@ fn verify(folder: &Path, json: bool) -> Result<(), Failure> {
             first.unwrap_or_default(),
             last.unwrap_or_default(),
         ))?;
-        show::line(if sound { "The backup is sound." } else { "The backup is damaged." })?;
+        for damaged in &report.damaged {
+            show::line(&format!("! {damaged}, since before the backup was made"))?;
+        }
+        show::line(match (sound, report.damaged.is_empty()) {
+            (true, true) => "The backup is sound.",
+            (true, false) => {
+                "The backup is what was written. Its log was damaged before: all but the messages \
+                 in these batches can be restored."
+            }
+            (false, _) => "The backup is damaged.",
+        })?;
     }
-    if sound { Ok(()) } else { Err(Failure::Silent) }
+    if sound && report.damaged.is_empty() { Ok(()) } else { Err(Failure::Silent) }
+}
+
+/// Damaged batches for programs.
+pub(crate) fn damaged(batches: &[DamagedBatch]) -> Value {
+    let replies = batches.iter().map(DamagedReply::from);
+    replies.map(|reply| serde_json::to_value(reply).unwrap_or_default()).collect()
 }

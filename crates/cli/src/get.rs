@@ -1,13 +1,14 @@
 //! `towline get` and `towline browse`.
 //!
 //! Invariant: a message is accepted only after it was written out, so that a full disk or a closed
-//! pipe loses none.
+//! pipe loses none. The end without an error means that they are gone for good, whatever happens to
+//! the queue manager then.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use towline_client::{Client, Delivery, Message, Receiver, ReceiverOptions, Unit};
+use towline_client::{Client, Message, Receiver, ReceiverOptions, Unit};
 
 use crate::arguments::{Browse, Get, Take};
 use crate::failure::Failure;
@@ -17,6 +18,11 @@ use crate::{mqsc, progress, show};
 const WINDOW: u32 = 100;
 /// The same while following: they would count a backout when the command is interrupted.
 const WINDOW_FOLLOW: u32 = 10;
+
+/// Property of a note that stands for a message that cannot be read.
+const DAMAGED_AT: &str = "DamagedAt";
+/// Property of a message on the dead-letter queue: the note is what lies there.
+const DEAD_LETTER: &str = "DeadLetterReason";
 
 /// What is the same for every message of a run.
 struct Taker<'a> {
@@ -67,17 +73,25 @@ impl Taker<'_> {
         let mut client = way.connect()?;
         let mut before = None;
         if self.all {
-            before = damaged(&mut client, &take.queue);
+            before = set_aside(&mut client, &take.queue);
             if before.is_none() {
                 // Who may not administer gets his messages all the same.
                 client = way.connect()?;
             }
         }
         let mut receiver = client.receiver(&take.queue, &options)?;
-        let count = self.messages(&mut client, &mut receiver)?;
+        let (count, browsed) = self.messages(&mut client, &mut receiver)?;
+        client.confirm(&receiver)?;
         client.close_receiver(&receiver)?;
-        let after = before.and_then(|_| damaged(&mut client, &take.queue));
+        let after = before.and_then(|_| set_aside(&mut client, &take.queue));
         client.close()?;
+        if browsed > 0 {
+            let text = format!(
+                "{browsed} damaged messages are not among these; they are where they were, see the \
+                 guide damaged-log"
+            );
+            return Err(Failure::about(&take.queue, text));
+        }
         if let (Some(before), Some(after)) = (before, after)
             && after > before
         {
@@ -93,16 +107,27 @@ impl Taker<'_> {
         if count == 0 && self.total != Some(0) { Err(Failure::NoMessage) } else { Ok(()) }
     }
 
-    /// Takes messages until there are no more, or enough; gives how many there were.
-    fn messages(&self, client: &mut Client, receiver: &mut Receiver) -> Result<u64, Failure> {
+    /// Takes messages until there are no more, or enough; gives how many there were, and how many of
+    /// them a browser was only shown a note of.
+    fn messages(
+        &self,
+        client: &mut Client,
+        receiver: &mut Receiver,
+    ) -> Result<(u64, u64), Failure> {
         let wait = (!self.take.follow).then(|| Duration::from_secs_f64(self.take.wait));
         let bar = progress::bar(self.total, self.take.reach.json);
-        let mut count = 0_u64;
+        let (mut count, mut damaged) = (0_u64, 0_u64);
         let mut unit = None;
         while self.total.is_none_or(|total| count < total) {
             let Some(delivery) = client.receive(receiver, wait)? else { break };
             count = count.saturating_add(1);
-            self.write(count, &delivery)?;
+            let message = delivery.message()?;
+            if self.browse && stands_for_damaged(&message) {
+                damaged = damaged.saturating_add(1);
+                bar.suspend(|| eprintln!("towline: message {count}: {}", text_of(&message)));
+                continue;
+            }
+            self.write(count, &message)?;
             bar.inc(1);
             if self.browse {
                 continue;
@@ -117,34 +142,43 @@ impl Taker<'_> {
         }
         commit(client, unit)?;
         bar.finish_and_clear();
-        Ok(count)
+        Ok((count, damaged))
     }
 
     /// Shows a message before it is accepted: what was accepted is gone from the queue.
-    fn write(&self, number: u64, delivery: &Delivery) -> Result<(), Failure> {
-        let message = delivery.message()?;
+    fn write(&self, number: u64, message: &Message) -> Result<(), Failure> {
         if let Some(folder) = &self.take.output {
-            let path = save(folder, number, &message)?;
+            let path = save(folder, number, message)?;
             if !self.take.reach.json {
-                return if self.take.verbose { show::head(&message) } else { Ok(()) };
+                return if self.take.verbose { show::head(message) } else { Ok(()) };
             }
-            return show::json(&show::described(&message, Some(&path)));
+            return show::json(&show::described(message, Some(&path)));
         }
         if self.take.reach.json {
-            return show::json(&show::described(&message, None));
+            return show::json(&show::described(message, None));
         }
         if self.take.verbose {
-            show::head(&message)?;
+            show::head(message)?;
         }
-        show::body(&message)
+        show::body(message)
     }
 }
 
-/// How many messages of a queue were found damaged; `None` when that cannot be asked.
-pub(crate) fn damaged(client: &mut Client, queue: &str) -> Option<u64> {
+/// Whether a browser was shown this in place of a message that cannot be read.
+fn stands_for_damaged(message: &Message) -> bool {
+    let has = |wanted: &str| message.properties.iter().any(|(name, _)| name == wanted);
+    has(DAMAGED_AT) && !has(DEAD_LETTER)
+}
+
+fn text_of(message: &Message) -> String {
+    String::from_utf8_lossy(show::bytes(message)).into_owned()
+}
+
+/// How many messages of a queue were set aside as damaged; `None` when that cannot be asked.
+pub(crate) fn set_aside(client: &mut Client, queue: &str) -> Option<u64> {
     let answer = client.ask_admin("status", "").ok()?;
     let status: towline_admin::status::Status = mqsc::understood(&answer.body).ok()?;
-    status.queues.iter().find(|found| found.name == queue).map(|found| found.damaged)
+    status.queues.iter().find(|found| found.name == queue).map(|found| found.set_aside)
 }
 
 fn commit(client: &mut Client, unit: Option<Unit>) -> Result<(), Failure> {

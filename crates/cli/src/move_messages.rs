@@ -36,7 +36,7 @@ pub(crate) fn run(arguments: &Move) -> Result<(), Failure> {
         let what = format!("{source} and {target} are one queue: nothing was moved");
         return Err(Failure::Usage(what));
     }
-    let before = get::damaged(&mut client, &behind);
+    let before = get::set_aside(&mut client, &behind);
     if before.is_none() {
         // A user without the right to ask can move messages all the same.
         client = way.connect()?;
@@ -65,7 +65,7 @@ pub(crate) fn run(arguments: &Move) -> Result<(), Failure> {
         return Err(Failure::Failed(format!("{}; {} before that", why.reason(), said(moved))));
     }
     client.close_receiver(&receiver)?;
-    let after = before.and_then(|_| get::damaged(&mut client, &behind));
+    let after = before.and_then(|_| get::set_aside(&mut client, &behind));
     client.close()?;
     let aside = after.zip(before).map_or(0, |(after, before)| after.saturating_sub(before));
     if arguments.reach.json {

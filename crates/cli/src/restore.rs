@@ -1,14 +1,16 @@
 //! `towline restore`: a data folder from a backup. Reads what position or time was meant; the rest is
 //! done in the rooms below.
 
+use std::path::Path;
+
 use serde_json::json;
-use towline_log::backup::Upto;
 use towline_log::backup::manifest::rfc3339;
+use towline_log::backup::{Restored, Upto};
 use towline_types::Time;
 
 use crate::arguments::Restore;
 use crate::failure::Failure;
-use crate::{log, progress, show};
+use crate::{backup, log, progress, show};
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Restore) -> Result<(), Failure> {
@@ -25,20 +27,39 @@ pub(crate) fn run(arguments: &Restore) -> Result<(), Failure> {
     });
     bar.finish_and_clear();
     let (restored, name) = restored.map_err(Failure::failed)?;
-    let at = restored.at.map(rfc3339);
     if arguments.json {
-        return show::json(&json!({
-            "lsn": restored.end.to_string(),
-            "image_lsn": restored.image.map(|at| at.to_string()),
-            "time": at,
-            "extents": restored.extents,
-            "bytes": restored.bytes,
-            "queue_manager": name,
-        }));
+        as_json(&restored, name.as_deref())?;
+    } else {
+        as_text(&restored, name.as_deref(), &arguments.data)?;
     }
-    let at = at.map(|at| format!(", of {at}")).unwrap_or_default();
+    if restored.damaged.is_empty() { Ok(()) } else { Err(Failure::Silent) }
+}
+
+fn as_json(restored: &Restored, name: Option<&str>) -> Result<(), Failure> {
+    show::json(&json!({
+        "lsn": restored.end.to_string(),
+        "image_lsn": restored.image.map(|at| at.to_string()),
+        "time": restored.at.map(rfc3339),
+        "extents": restored.extents,
+        "bytes": restored.bytes,
+        "queue_manager": name,
+        "damaged": backup::damaged(&restored.damaged),
+    }))
+}
+
+fn as_text(restored: &Restored, name: Option<&str>, data: &Path) -> Result<(), Failure> {
+    let at = restored.at.map(|at| format!(", of {}", rfc3339(at))).unwrap_or_default();
     let (end, bytes) = (restored.end, restored.bytes);
     show::line(&format!("restored up to {end}{at}: {bytes} bytes"))?;
+    for damaged in &restored.damaged {
+        show::line(&format!("! {damaged}, since before the backup was made"))?;
+    }
+    if !restored.damaged.is_empty() {
+        show::line(
+            "All else is there. Messages that cannot be read are set aside when their turn comes: \
+             see docs/guides/damaged-log.md.",
+        )?;
+    }
     let data = data.display();
     match name {
         Some(name) => show::line(&format!("Start it with: towline run {name} --data {data}")),

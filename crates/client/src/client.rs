@@ -13,7 +13,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use bytes::{Bytes, BytesMut};
 use towline_amqp::sasl::ClientLogin;
 use towline_amqp::types::{Outcome, Role};
-use towline_amqp::{AttachRequest, ClientOptions, Connection, Event, LinkId, Opened, SessionId};
+use towline_amqp::{
+    AttachRequest, ClientOptions, Connection, Event, IncomingId, LinkId, Opened, SessionId,
+};
 use towline_types::Time;
 
 use crate::error::Error;
@@ -93,6 +95,8 @@ pub struct Client {
     session: Option<SessionId>,
     opened: Option<Opened>,
     pub(crate) links: BTreeMap<LinkId, Link>,
+    /// Messages that were accepted, and are not known to be gone from their queues for good.
+    pub(crate) unconfirmed: Vec<IncomingId>,
     /// The connection or session is over, and why.
     lost: Option<String>,
     refused: Option<towline_amqp::types::Error>,
@@ -147,6 +151,7 @@ impl Client {
             opened: None,
             links: BTreeMap::new(),
             lost: None,
+            unconfirmed: Vec::new(),
             refused: None,
             timeout: options.timeout,
             counter: 0,
@@ -325,10 +330,11 @@ impl Client {
         match event {
             Event::Opened(opened) => self.opened = Some(*opened),
             // Only servers see these.
-            Event::Login(_)
-            | Event::SessionBegun(_)
-            | Event::SenderSettled { .. }
-            | Event::OutcomeLost { .. } => {}
+            Event::Login(_) | Event::SessionBegun(_) | Event::OutcomeLost { .. } => {}
+            Event::SenderSettled { session, deliveries, .. } => {
+                let is = |id: &IncomingId| id.link.is_of(session) && deliveries.has(*id);
+                self.unconfirmed.retain(|id| !is(id));
+            }
             // Our links take messages of any length.
             Event::TooLong(_) => {}
             Event::SessionEnded { error, .. } => {

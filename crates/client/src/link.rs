@@ -38,6 +38,8 @@ pub(crate) struct Link {
     pub(crate) granted: u32,
     /// Receiver: the peer was asked to drain and has not answered.
     pub(crate) draining: bool,
+    /// Receiver: deliveries of which drains gave the credit back, until they are asked for again.
+    pub(crate) returned: u64,
 }
 
 /// How a link ended.
@@ -60,6 +62,7 @@ impl Link {
             inbox: VecDeque::new(),
             granted: 0,
             draining: false,
+            returned: 0,
         }
     }
 
@@ -79,6 +82,7 @@ impl Link {
         match self.role {
             Role::Sender => self.allowed = flow.sends.saturating_add(u64::from(flow.credit)),
             Role::Receiver if flow.drain => {
+                self.returned = self.returned.saturating_add(u64::from(self.granted));
                 self.granted = 0;
                 self.draining = false;
             }

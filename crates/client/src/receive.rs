@@ -135,10 +135,6 @@ impl Client {
             let kept = client.links.get(&link);
             kept.is_none_or(|kept| kept.ended.is_some() || !kept.draining || !kept.inbox.is_empty())
         })?;
-        let unused = self.links.get(&link).map_or(0, |kept| kept.inbox.len() as u64);
-        if let Some(left) = &mut receiver.left {
-            *left = left.saturating_add(u64::from(granted).saturating_sub(unused));
-        }
         match self.take(link) {
             Some(delivery) => Ok(Some(delivery)),
             None => self.check(link).map(|()| None),
@@ -148,6 +144,9 @@ impl Client {
     /// Grants credit when half of it is used.
     pub(crate) fn ask(&mut self, receiver: &mut Receiver) -> Result<(), Error> {
         let Some(kept) = self.links.get_mut(&receiver.link) else { return Ok(()) };
+        // Not before the drain is answered: what is granted until then may still come.
+        let returned = std::mem::take(&mut kept.returned);
+        receiver.left = receiver.left.map(|left| left.saturating_add(returned));
         let waiting = u32::try_from(kept.inbox.len()).unwrap_or(u32::MAX);
         let held = kept.granted.saturating_add(waiting);
         if kept.draining || held > receiver.window / 2 {
@@ -173,13 +172,14 @@ impl Client {
         Some(Delivery { id: transfer.delivery, payload: transfer.payload })
     }
 
-    /// Accepts a message: it is gone from the queue, at once or when the unit commits.
+    /// Accepts a message: it is gone from the queue, at once or when the unit commits. Outside of a
+    /// unit that may not be durable yet: see [`Client::confirm`].
     ///
     /// # Errors
     /// When the connection is lost.
     pub fn accept(&mut self, delivery: &Delivery, unit: Option<&Unit>) -> Result<(), Error> {
         match unit {
-            None => self.connection.settle_incoming(delivery.id, DeliveryState::Accepted),
+            None => self.accept_plainly(delivery.id),
             Some(unit) => {
                 let outcome = Some(ACCEPTED);
                 let state = DeliveryState::Transactional { txn_id: unit.id, outcome };
@@ -187,6 +187,32 @@ impl Client {
             }
         }
         self.push()
+    }
+
+    /// An answer is asked for with the last message of those that have come, not with each: the
+    /// server answers when that one is gone for good, and its log keeps the order.
+    fn accept_plainly(&mut self, id: IncomingId) {
+        let more = self.links.get(&id.link).is_some_and(|link| !link.inbox.is_empty());
+        if more || id.is_settled() {
+            self.connection.settle_incoming(id, DeliveryState::Accepted);
+        } else {
+            self.connection.update_incoming(id, Some(DeliveryState::Accepted), false);
+            self.unconfirmed.push(id);
+        }
+    }
+
+    /// Waits until all messages of a receiver that were accepted outside of units are gone for good:
+    /// they do not come again, whatever happens to the server.
+    ///
+    /// # Errors
+    /// When the server does not say so.
+    pub fn confirm(&mut self, receiver: &Receiver) -> Result<(), Error> {
+        let link = receiver.link;
+        let waits = move |client: &Client| client.unconfirmed.iter().any(|id| id.link == link);
+        self.wait("that the messages are gone for good", |client| {
+            !waits(client) || client.links.get(&link).is_none_or(|link| link.ended.is_some())
+        })?;
+        if waits(self) { self.check(link) } else { Ok(()) }
     }
 
     /// Gives a message back as if it had not been delivered.

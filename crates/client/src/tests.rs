@@ -19,7 +19,7 @@ use towline_amqp::{
 };
 use towline_types::{Payload, Time};
 
-use crate::{Body, Client, Error, Message, Options, Place, ReceiverOptions};
+use crate::{Body, Client, Error, Message, Options, Place, Receiver, ReceiverOptions};
 
 /// A server with one queue for all addresses but `none` (which does not exist) and `$admin` (which
 /// answers). A message with the text `no` is rejected.
@@ -108,8 +108,13 @@ impl Server {
                     }
                 }
             }
-            Event::Outcome { key, state, .. } => {
+            Event::Outcome { link, key, state, settled } => {
                 let content = self.open.remove(&key);
+                let body = content.as_ref().map(|content| Message::decode(content).unwrap().body);
+                let silent = body == Some(Body::Text("silent".into()));
+                if !settled && !silent {
+                    self.connection.settle_outgoing(link, key, state.clone());
+                }
                 let outcome = state.as_ref().and_then(DeliveryState::outcome);
                 if let (Some(content), Some(Outcome::Released)) = (content, outcome) {
                     self.queue.push_front(content);
@@ -276,6 +281,54 @@ fn messages_are_put_beyond_the_first_credit_and_got_in_order() {
         client.close_receiver(&receiver).unwrap();
     });
     assert_eq!(left, ["3", "4", "5", "6", "7", "8", "9"]);
+}
+
+#[test]
+fn no_more_than_the_total_is_ever_asked_for_however_often_the_credit_is_drained() {
+    let left = with_client(|client| {
+        let options = ReceiverOptions { total: Some(3), window: 3, ..ReceiverOptions::default() };
+        let mut receiver = client.receiver("Q", &options).unwrap();
+        assert!(client.receive(&mut receiver, Some(Duration::ZERO)).unwrap().is_none());
+        let sender = client.sender("Q").unwrap();
+        for number in 0..9 {
+            client.send(sender, &message(&number.to_string()), None).unwrap();
+        }
+        client.settle_to(sender, 0).unwrap();
+        // Each of these drains, and goes on before the server has answered.
+        for _ in 0..3 {
+            let delivery = client.receive(&mut receiver, Some(Duration::ZERO)).unwrap().unwrap();
+            client.accept(&delivery, None).unwrap();
+        }
+        client.confirm(&receiver).unwrap();
+        client.close_receiver(&receiver).unwrap();
+    });
+    assert_eq!(left, ["3", "4", "5", "6", "7", "8"], "nothing else was on its way");
+}
+
+#[test]
+fn what_was_accepted_is_confirmed_when_the_server_says_so_and_not_before() {
+    with_client(|client| {
+        let sender = client.sender("Q").unwrap();
+        for body in ["one", "two", "silent"] {
+            client.send(sender, &message(body), None).unwrap();
+        }
+        client.settle_to(sender, 0).unwrap();
+        let options = ReceiverOptions { total: Some(2), ..ReceiverOptions::default() };
+        let mut receiver = client.receiver("Q", &options).unwrap();
+        let next = |client: &mut Client, receiver: &mut Receiver| {
+            let delivery = client.receive(receiver, Some(Duration::from_secs(5))).unwrap();
+            client.accept(&delivery.unwrap(), None).unwrap();
+        };
+        next(client, &mut receiver);
+        next(client, &mut receiver);
+        client.confirm(&receiver).unwrap();
+        let mut receiver = client.receiver("Q", &ReceiverOptions::default()).unwrap();
+        next(client, &mut receiver);
+        client.timeout = Duration::from_millis(20);
+        let error = client.confirm(&receiver).expect_err("no answer");
+        assert!(matches!(error, Error::NoAnswer { .. }), "{error}");
+        client.timeout = Duration::from_secs(10);
+    });
 }
 
 #[test]

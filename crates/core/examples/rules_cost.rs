@@ -75,7 +75,6 @@ impl Driver {
             queue: name.to_owned(),
             mode: ConsumerMode::Consume,
             filter: None,
-            presettled: false,
             exclusive: None,
         };
         let opened = self.core.open_get(Time(1), ConnectionId(1), &spec, &mut self.decision)?;

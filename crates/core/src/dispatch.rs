@@ -3,8 +3,8 @@
 //! Plain consumers stand in a ring and take what is first, in turn. A consumer with a filter looks
 //! from its own cursor on, a consumer with a key asks the index; both look only when something may
 //! have changed for them. One call examines a bounded number of messages and says whether it must
-//! be called again. Nothing here is logged: a persistent message for a consumer that settles in
-//! advance is held like any other, until its connection settles it.
+//! be called again. Nothing here is logged: a message for a consumer that settles in advance is held
+//! like any other, until its connection settles it.
 
 use towline_types::Time;
 
@@ -62,14 +62,11 @@ impl QueueManager {
             outputs,
             looks,
             expired: Vec::new(),
-            freed_bytes: 0,
         };
         service.wake();
         let finished = service.run();
         service.drain(finished);
-        let (expired, freed_bytes) = (service.expired, service.freed_bytes);
-        self.memory_bytes -= freed_bytes;
-        for spot in expired {
+        for spot in service.expired {
             self.expire(now, id, spot, outputs);
         }
         if !finished {
@@ -90,8 +87,6 @@ struct Service<'a> {
     looks: &'a mut u32,
     /// Found expired; hidden already.
     expired: Vec<Spot>,
-    /// Of non-persistent messages that left at once.
-    freed_bytes: u64,
 }
 
 /// How one turn went.
@@ -413,21 +408,13 @@ impl Service<'_> {
             annotations: None,
             dead_letter: extra.and_then(|extra| extra.dead_letter.clone()),
         };
-        if consumer.browses() || !consumer.presettled || entry.persistent {
-            if let Some(body) = self.queue.body(spot) {
-                delivery.body = body;
-            }
-            if !consumer.browses() {
-                self.queue.set_state(spot, State::Held);
-                let holding = Holding { lane: spot.lane, failed: false };
-                consumer.held.insert(spot.sequence, holding);
-            }
-        } else {
-            let removed = self.queue.remove(spot);
-            self.queue.totals.gets += 1;
-            self.queue.last_get_at = Some(self.now);
-            self.freed_bytes += removed.bytes();
-            delivery.body = removed.body();
+        if let Some(body) = self.queue.body(spot) {
+            delivery.body = body;
+        }
+        if !consumer.browses() {
+            self.queue.set_state(spot, State::Held);
+            let holding = Holding { lane: spot.lane, failed: false };
+            consumer.held.insert(spot.sequence, holding);
         }
         self.outputs.effects.push(Effect::Deliver(delivery));
     }

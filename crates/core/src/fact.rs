@@ -30,6 +30,20 @@ pub enum Body {
     },
 }
 
+impl Body {
+    /// Its length.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Body::Incoming(payload) => payload.len() as u64,
+            Body::Memory(bytes) => bytes.len() as u64,
+            Body::Log(location) => u64::from(location.bytes),
+            Body::Chunks(chunks) => chunks.iter().map(|chunk| u64::from(chunk.bytes)).sum(),
+            Body::Announced { bytes, .. } => *bytes,
+        }
+    }
+}
+
 /// How the node must treat what was decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Durability {

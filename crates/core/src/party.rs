@@ -32,7 +32,6 @@ pub(crate) struct Consumer {
     pub(crate) mode: ConsumerMode,
     pub(crate) filter: Option<Arc<Filter>>,
     pub(crate) attention: Attention,
-    pub(crate) presettled: bool,
     pub(crate) credit: u32,
     pub(crate) drain: bool,
     /// It is in one of its queue's rings.

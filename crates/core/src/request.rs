@@ -172,10 +172,6 @@ pub struct ConsumerSpec {
     pub mode: ConsumerMode,
     /// Which messages; `None`: all.
     pub filter: Option<Arc<Filter>>,
-    /// Deliveries are settled when sent (at most once). A message that is not persistent is gone with
-    /// its delivery; a persistent one is held, and the sender of the delivery settles it first and waits until
-    /// that is durable. Meaningless for a browser.
-    pub presettled: bool,
     /// Exclusive input; `None`: as DEFSOPT says. Meaningless for a browser.
     pub exclusive: Option<bool>,
 }

@@ -14,7 +14,7 @@
 //!   60  4  FNV-1a (32 bits) of bytes 0..60
 //! ```
 
-use towline_types::Lsn;
+use towline_types::{BatchPlace, Lsn};
 
 use crate::MemberId;
 
@@ -46,6 +46,19 @@ pub struct Kept {
 impl Kept {
     /// Bytes of the encoded form.
     pub const BYTES: usize = 64;
+
+    /// Whether a log that ends with `last` may take the place of the log for which this was kept, which
+    /// ends with `own`, and vote at once.
+    ///
+    /// A log that ends with a batch of term T is, up to there, the log of the leader of T. To take it over
+    /// is then what a follower does with one long append of that leader: allowed unless the member took
+    /// part in a newer term, and it loses nothing that the member acknowledged, unless it is a shorter
+    /// part of the same leader's log.
+    #[must_use]
+    pub fn is_borne_out_by(&self, own: BatchPlace, last: BatchPlace) -> bool {
+        let is_not_late = last.term >= self.term;
+        self.may_vote && is_not_late && (last.term, last.index) >= (own.term, own.index)
+    }
 
     /// As it is kept.
     #[must_use]
@@ -131,5 +144,24 @@ mod tests {
             assert_eq!(Kept::decode(&damaged), None, "bit {bit}");
         }
         assert_eq!(Kept::decode(&bytes[..63]), None);
+    }
+
+    #[test]
+    fn a_copy_votes_when_it_is_what_its_leader_could_have_appended_and_not_shorter() {
+        let place = |term, index| BatchPlace { term, index, ..BatchPlace::default() };
+        let votes = |term, own: (u64, u64), last: (u64, u64)| {
+            let kept = Kept { term, may_vote: true, ..Kept::default() };
+            kept.is_borne_out_by(place(own.0, own.1), place(last.0, last.1))
+        };
+        assert!(
+            votes(7, (6, 90), (7, 50)),
+            "of a newer leader, who cut off what was not committed"
+        );
+        assert!(votes(7, (7, 50), (7, 50)) && votes(7, (7, 50), (7, 51)));
+        assert!(!votes(7, (7, 51), (7, 50)), "it acknowledged one more to the same leader");
+        assert!(!votes(8, (6, 40), (7, 50)), "it took part in a newer term since");
+        assert!(!votes(7, (6, 40), (6, 50)), "its leader had no batch of its own term in it");
+        let blank = Kept { term: 7, may_vote: false, ..Kept::default() };
+        assert!(!blank.is_borne_out_by(place(0, 0), place(7, 50)), "it may have forgotten more");
     }
 }

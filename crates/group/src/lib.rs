@@ -2,7 +2,8 @@
 //!
 //! Reading order: [`Member`] (one instance's part in the group, stepped as everything here is),
 //! [`Input`] and [`Output`] (what wakes it, what it wants done), [`Message`] (what travels between
-//! members, and its bytes), [`Kept`] (what of it must outlive the process).
+//! members, and its bytes), [`Kept`] (what of it must outlive the process), [`Starts`]
+//! (whether the folder is the one that it was).
 //!
 //! One entry of consensus is one batch of the log, at the same position in the log of every member.
 //! Not here: what batches mean, files, sockets, clocks. The algorithm is the library `raft`'s; ours
@@ -16,13 +17,15 @@ mod kept;
 mod member;
 mod payloads;
 mod progress;
+mod starts;
 mod store;
 mod table;
 mod wire;
 
 pub use kept::Kept;
-pub use member::{FetchOrder, Held, Input, Member, Options, Output, Role};
+pub use member::{FetchOrder, Held, Input, Member, Options, Output, Role, Witness};
 pub use progress::{PeerProgress, Progress};
+pub use starts::{Heard, Start, Starts};
 pub use wire::{Message, WireError};
 
 /// Names a member: never 0, the same for all members.

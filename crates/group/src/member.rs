@@ -11,11 +11,14 @@
 //! Invariants: what a follower acknowledges is durable; nothing is sent for a vote that is not kept; the
 //! library's log and the log on disk have the same batches in the same places; a member that may have
 //! forgotten what it acknowledged neither votes nor asks for votes; one that may have forgotten in which
-//! term it did so says nothing before it has learned that (`newest_term`).
+//! term it did so says nothing before it has learned that (`newest_term`); one whose process starts says
+//! nothing before it has heard what the others know of it (`meeting`).
 
 mod input;
+mod meeting;
 mod newest_term;
 mod out;
+mod told;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
@@ -31,6 +34,9 @@ use crate::payloads::Payloads;
 use crate::store::{Store, Wanted};
 use crate::table::Table;
 use crate::wire::{Message, lsn_of};
+use meeting::{Meeting, Promised};
+
+pub use meeting::Witness;
 
 /// Bytes of batches in one message, unless a single one is longer.
 const MESSAGE_BYTES_MAX: u64 = 512 * 1024;
@@ -59,6 +65,9 @@ pub struct Options {
     pub heartbeat_timeout: Duration,
     /// Of the pauses before elections.
     pub seed: u64,
+    /// Whether it is silent until it has met the others: see `meeting`. Not so for one that re-executed
+    /// itself.
+    pub meets_first: bool,
 }
 
 /// What the log of a member holds when it starts.
@@ -125,6 +134,8 @@ pub enum Input {
     },
     /// The connection from a member ended: its process may be gone.
     PeerClosed(MemberId),
+    /// A member could not be reached.
+    Unreachable(MemberId),
     /// The log closed a batch that this leader made.
     Left(Batch),
     /// Answer to [`Output::lead`]: the first batch of the term is there.
@@ -196,9 +207,14 @@ pub struct Member {
     kept: Kept,
     /// The newest term that each of the others told this process with a connection.
     terms_told: HashMap<MemberId, u64>,
+    meeting: Meeting,
+    /// What each of the others promised this process.
+    promised: HashMap<MemberId, Promised>,
     /// What must be durable before this member may vote, once it is known: an index that a leader
     /// said was committed, and the leader's term.
     catch_up_to: Option<(u64, u64)>,
+    /// What its leader said of the group.
+    told: told::Told,
     /// A leader's term, and up to where this process acknowledged to it that the logs are the same.
     agreed: (u64, u64),
     awaiting: VecDeque<Awaiting>,
@@ -286,10 +302,13 @@ impl Member {
             durable: last.index,
             committed,
             election: Election::new(options.seed ^ options.id.0.rotate_left(32)),
+            meeting: Meeting::begun(&options, now),
+            promised: HashMap::new(),
             options,
             kept,
             terms_told: HashMap::new(),
             catch_up_to: None,
+            told: told::Told::default(),
             agreed: (0, 0),
             awaiting: VecDeque::new(),
             held: None,
@@ -384,6 +403,16 @@ impl Member {
     pub(crate) fn is_heard(&self, peer: MemberId) -> bool {
         let heard = self.heard.get(&peer);
         heard.is_some_and(|heard| self.now.since(*heard) < self.options.heartbeat_timeout)
+    }
+
+    /// Whether it leads, or heard its leader within the time-out.
+    pub(crate) fn hears_leader(&self) -> bool {
+        self.role == Role::Leader || self.leader().is_some_and(|leader| self.is_heard(leader))
+    }
+
+    /// Whether it has on its disk all that its leader said is committed, but for what is on its way.
+    pub(crate) fn has_what_was_told(&self) -> bool {
+        self.told.is_reached(self.raw.raft.term, self.durable)
     }
 
     /// What was committed one or two heartbeats ago.

@@ -24,8 +24,11 @@ pub struct Progress {
     pub committed: BatchPlace,
     /// Up to where its log is on its disk.
     pub durable: Lsn,
-    /// Whether it could take over without loss, as far as it knows.
+    /// Whether it could take over without loss, as far as it knows: it votes, and has what its leader said
+    /// is committed.
     pub is_in_sync: bool,
+    /// Whether it leads, or heard its leader within the heartbeat time-out.
+    pub hears_leader: bool,
     /// Whether it takes part in elections.
     pub may_vote: bool,
     /// Without these it does not know the newest term that it took part in: it takes part in nothing
@@ -72,7 +75,9 @@ impl Member {
             committed,
             durable: table.place(self.durable).unwrap_or(table.base()).end,
             is_in_sync: self.may_vote()
-                && (leads || (raft.leader_id != 0 && self.durable >= raft.raft_log.committed)),
+                && self.hears_leader()
+                && (leads || self.has_what_was_told()),
+            hears_leader: self.hears_leader(),
             may_vote: self.may_vote(),
             unheard: self.unheard(),
             peers,

@@ -32,6 +32,7 @@
 mod check;
 mod copy;
 mod cut;
+mod damage;
 mod error;
 mod folder;
 pub mod manifest;
@@ -46,6 +47,7 @@ mod tests;
 
 pub use check::{CheckReport, Checked, PagesOf, check_newest_image};
 pub use copy::{Choices, Done, Progress};
+pub use damage::DamagedBatch;
 pub use error::BackupError;
 pub use folder::{Backup, read_progress};
 pub use restore::{Restored, Upto, restore, restore_folder};

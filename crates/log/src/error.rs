@@ -119,6 +119,8 @@ pub enum Damage {
     ExtentMissing(Coverage),
     /// The extent in which reading begins, as the image says, is not there.
     ImageExtentMissing(Coverage),
+    /// An extent before the oldest one that is there is missing, and messages live in it or before it.
+    OldestMissing(Coverage),
     /// Something says that there was a log, and no extent is there.
     NoExtents(Coverage),
     /// Extents that no image needs lie before a gap: a call that was to let one go failed. They go when
@@ -149,6 +151,7 @@ impl Damage {
         match self {
             Damage::ExtentMissing(coverage)
             | Damage::ImageExtentMissing(coverage)
+            | Damage::OldestMissing(coverage)
             | Damage::NoExtents(coverage)
             | Damage::LeftOver(coverage) => Some(coverage),
             Damage::Batch
@@ -188,6 +191,7 @@ impl Damage {
             Damage::ExtentLength => "the file is empty or too short",
             Damage::ExtentMissing(_) => "an extent between others is missing",
             Damage::ImageExtentMissing(_) => "the extent that the image needs first is missing",
+            Damage::OldestMissing(_) => "an extent before the oldest one is missing",
             Damage::NoExtents(_) => "there was a log here, and all of its extents are gone",
             Damage::LeftOver(_) => "older extents that no image needs were left behind a gap",
             Damage::EndsBeforeImage => "the log ends before its newest image (old copy?)",
@@ -309,13 +313,10 @@ impl LogError {
     /// handles, no memory).
     #[must_use]
     pub fn is_damage(&self) -> bool {
-        // EIO, ENODATA: a sector that the disk cannot read.
-        const UNREADABLE: [i32; 2] = [5, 61];
         match self {
             LogError::Damaged(_) | LogError::OtherLog { .. } | LogError::Version { .. } => true,
             LogError::Io { source, .. } => {
-                source.raw_os_error().is_some_and(|code| UNREADABLE.contains(&code))
-                    || source.kind() == io::ErrorKind::NotFound
+                is_unreadable(source) || source.kind() == io::ErrorKind::NotFound
             }
             LogError::Locked { .. }
             | LogError::Restoring { .. }
@@ -351,6 +352,13 @@ fn advice(kind: io::ErrorKind) -> Option<&'static str> {
         }
         _ => None,
     }
+}
+
+/// Whether the disk cannot read a sector, as against not being asked rightly.
+pub(crate) fn is_unreadable(error: &io::Error) -> bool {
+    // EIO, ENODATA.
+    const UNREADABLE: [i32; 2] = [5, 61];
+    error.raw_os_error().is_some_and(|code| UNREADABLE.contains(&code))
 }
 
 /// Whether the disk has no room, as against being broken.

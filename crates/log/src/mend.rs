@@ -25,7 +25,7 @@ use crate::format::{
 };
 use crate::handles::Identity;
 use crate::keeper::NEW_NAME;
-use crate::recover::files::{Files, Folder};
+use crate::recover::files::{Files, Folder, Images, no_extents};
 use crate::recover::finding;
 use crate::recover::scan::{Link, Place, Scan};
 use crate::recover::table::{self, TailVerdict};
@@ -198,25 +198,38 @@ impl Mender<'_> {
     fn extents(&mut self, from: &Files, wanted: &[u64]) -> Result<(), LogError> {
         let folder = Folder::list(self.target.as_ref())?;
         let (Some(&first), Some(&last)) = (folder.extents.first(), folder.extents.last()) else {
+            if let (true, LogError::Damaged(found)) = (folder.held_log(), no_extents(&folder)) {
+                self.report.left.push((found, "no extent is left that the source could continue"));
+            }
             return Ok(());
         };
+        let Identity { log_id, extent_bytes } = self.identity;
+        let image = Images::load(self.target.as_ref(), &folder, log_id, Lsn(u64::MAX))?.newest;
+        let needed = image.map(|(header, _)| header.needs().0 / extent_bytes);
+        let coverage = Coverage::of(folder.extents.iter().copied(), needed);
+        let last = needed.map_or(last, |needed| needed.max(last));
         // And those between, so that there is no gap.
-        let oldest = wanted.iter().copied().min().map_or(first, |wanted| wanted.min(first));
+        let oldest = wanted.iter().copied().chain(needed).min();
+        let oldest = oldest.map_or(first, |oldest| oldest.min(first));
         for sequence in oldest..=last {
             let what = if folder.extents.contains(&sequence) {
                 if !self.header_is_damaged(sequence)? {
                     continue;
                 }
                 Damage::ExtentHeader
+            } else if needed == Some(sequence) {
+                Damage::ImageExtentMissing(coverage)
+            } else if sequence < first {
+                Damage::OldestMissing(coverage)
             } else {
-                Damage::ExtentMissing(Coverage::of(folder.extents.iter().copied(), None))
+                Damage::ExtentMissing(coverage)
             };
-            let lsn = Lsn(sequence.saturating_mul(self.identity.extent_bytes));
+            let lsn = Lsn(sequence.saturating_mul(extent_bytes));
             let file = extent_name(sequence);
             let found = Finding { file, extent: sequence, offset: 0, lsn, what };
             let done = match what {
                 Damage::ExtentHeader => self.write_header(sequence),
-                _ if from.length(sequence) != Some(self.identity.extent_bytes) => {
+                _ if from.length(sequence) != Some(extent_bytes) => {
                     self.report.left.push((found, "the source does not have it whole"));
                     continue;
                 }

@@ -10,7 +10,7 @@ use towline_types::Lsn;
 
 use crate::disk::{Disk, LinuxDisk};
 use crate::error::{Damage, Finding, LogError};
-use crate::format::{BATCH_HEADER_BYTES, BLOCK_BYTES, image_name};
+use crate::format::{BATCH_HEADER_BYTES, BLOCK_BYTES, LogId, image_name};
 use crate::image::{self, Loaded};
 use crate::record::{Kind, Records};
 use crate::recover::files::{Files, Folder, Images, no_extents};
@@ -142,22 +142,42 @@ pub fn dump_disk(
 ) -> Result<(), LogError> {
     let folder = Folder::list(disk.as_ref())?;
     let Some(mut files) = Files::of(disk, &folder)? else {
+        show_images(disk.as_ref(), &folder, None, show)?;
         return if folder.held_log() { Err(no_extents(&folder)) } else { Ok(()) };
     };
     let log_id = files.identity().log_id;
+    // Whatever is wrong with the extents, the images are there.
+    let last_image = show_images(disk.as_ref(), &folder, Some(log_id), show)?;
     let newest = Images::load(disk.as_ref(), &folder, log_id, Lsn(u64::MAX))?.newest;
     let lacking = files.cover(newest.map(|(header, _)| header)).err();
-    if let Some(LogError::Damaged(finding)) = lacking {
-        show(Item::Finding(&finding));
+    if let Some(LogError::Damaged(finding)) = &lacking {
+        show(Item::Finding(finding));
     }
     if let Some(finding) = files.left_over() {
         show(Item::Finding(&finding));
     }
-    files.check(disk.as_ref(), ..)?;
+    match (files.check(disk.as_ref(), ..), &lacking) {
+        // It is the one that was shown.
+        (Err(LogError::Damaged(found)), Some(LogError::Damaged(lacking))) if found == *lacking => {
+            return Ok(());
+        }
+        (checked, _) => checked?,
+    }
+    Walk { files: &files, filter, show }.run(last_image);
+    Ok(())
+}
+
+/// Shows the images, those of another log excepted, and yields the position of the newest whole one.
+fn show_images(
+    disk: &dyn Disk,
+    folder: &Folder,
+    log_id: Option<LogId>,
+    show: &mut dyn FnMut(Item<'_>),
+) -> Result<Option<Lsn>, LogError> {
     let mut last_image = None;
     for &at in &folder.images {
-        match image::load(disk.as_ref(), at)? {
-            Loaded::Whole(header, bytes) if header.log_id == log_id => {
+        match image::load(disk, at)? {
+            Loaded::Whole(header, bytes) if log_id.is_none_or(|id| header.log_id == id) => {
                 last_image = Some(at);
                 show(Item::Image { at, bytes: bytes.len() as u64 });
             }
@@ -168,8 +188,7 @@ pub fn dump_disk(
             }
         }
     }
-    Walk { files: &files, filter, show }.run(last_image);
-    Ok(())
+    Ok(last_image)
 }
 
 /// Checks every extent, batch, record and image of a folder; changes nothing.
@@ -239,11 +258,14 @@ impl Walk<'_> {
                 self.records(&mut scan, lsn);
             }
             let (facts, _) = scan.facts(image, u64::MAX);
-            let place = scan.place;
             let what = match table::judge_tail(facts) {
                 TailVerdict::End => return,
                 TailVerdict::Cut => Damage::TornTail,
                 TailVerdict::Refuse(what) => what,
+            };
+            let place = match what {
+                Damage::Batch => scan.broken_at().0,
+                _ => scan.place,
             };
             (self.show)(Item::Finding(&finding(place, scan.lsn(place), what)));
             if what == Damage::TornTail {

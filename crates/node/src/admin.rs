@@ -107,6 +107,7 @@ impl Instance {
                 backouts: queue.totals.backouts,
                 expired: queue.totals.expired,
                 damaged: self.damaged.in_queue(queue.queue),
+                set_aside: self.damaged.moved_from(queue.queue),
                 consumers: u64::from(queue.open_input) + u64::from(queue.open_browse),
                 producers: u64::from(queue.open_output),
                 name: queue.name,
@@ -190,7 +191,8 @@ impl Target for Administered<'_> {
     fn connections(&self, each: &mut dyn FnMut(ConnectionRow<'_>)) {
         let statuses = self.rules.connections();
         for (id, connected) in self.connections {
-            let status = statuses.iter().find(|status| status.connection == *id);
+            let at = statuses.binary_search_by_key(id, |status| status.connection);
+            let status = at.ok().and_then(|at| statuses.get(at));
             let count = |of: fn(&towline_core::ConnectionStatus) -> usize| {
                 status.map_or(0, |status| of(status) as u64)
             };

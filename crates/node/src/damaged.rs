@@ -18,8 +18,19 @@ pub struct DamagedMessage {
     pub queue: String,
     /// What was found, and where.
     pub place: String,
-    /// Whether it was moved to the dead-letter queue.
-    pub moved: bool,
+    /// Where it is now.
+    pub now: Whereabouts,
+}
+
+/// Where a damaged message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whereabouts {
+    /// On the dead-letter queue.
+    Moved,
+    /// In its queue, because no dead-letter queue can take it.
+    Stays,
+    /// In its queue, because it was only browsed.
+    Browsed,
 }
 
 /// All that this process found.
@@ -27,16 +38,23 @@ pub struct DamagedMessage {
 pub(crate) struct DamagedMessages {
     known: HashSet<(QueueId, MessageSequence)>,
     counts: HashMap<QueueId, u64>,
+    /// Those that were moved to the dead-letter queue.
+    moved: HashMap<QueueId, u64>,
 }
 
 impl DamagedMessages {
     /// Enters what became of a message; what is to be told, if it is news.
     pub(crate) fn enter(&mut self, found: &Unreadable, aside: &SetAside) -> Option<DamagedMessage> {
-        let (queue, moved) = match aside {
+        let (queue, now) = match aside {
             SetAside::Gone => return None,
-            SetAside::Moved { queue } => (queue.clone(), true),
-            SetAside::Stays { queue } => (queue.clone(), false),
+            SetAside::Moved { queue } => (queue.clone(), Whereabouts::Moved),
+            SetAside::Stays { queue } => (queue.clone(), Whereabouts::Stays),
+            SetAside::Browsed { queue } => (queue.clone(), Whereabouts::Browsed),
         };
+        let moved = now == Whereabouts::Moved;
+        if moved {
+            *self.moved.entry(found.queue).or_default() += 1;
+        }
         if self.known.len() >= KNOWN_MAX {
             self.known.clear();
         }
@@ -46,7 +64,7 @@ impl DamagedMessages {
             // It was told before, or may pass.
             return None;
         }
-        Some(DamagedMessage { queue, place: found.place.clone(), moved })
+        Some(DamagedMessage { queue, place: found.place.clone(), now })
     }
 
     /// Whether a message was found to be damaged where it is.
@@ -57,6 +75,11 @@ impl DamagedMessages {
     /// How many were found in a queue.
     pub(crate) fn in_queue(&self, queue: QueueId) -> u64 {
         self.counts.get(&queue).copied().unwrap_or(0)
+    }
+
+    /// How many of a queue were moved to the dead-letter queue, whoever found them first.
+    pub(crate) fn moved_from(&self, queue: QueueId) -> u64 {
+        self.moved.get(&queue).copied().unwrap_or(0)
     }
 }
 
@@ -71,10 +94,15 @@ mod tests {
         let (place, consumer) = ("there".to_owned(), None);
         let mut found = Unreadable { queue, sequence, consumer, place, lasts: true };
         let stays = SetAside::Stays { queue: "Q".into() };
-        assert!(!damaged.enter(&found, &stays).unwrap().moved);
+        let browsed = SetAside::Browsed { queue: "Q".into() };
+        let moved = SetAside::Moved { queue: "Q".into() };
+        let told = |told: Option<DamagedMessage>| told.map(|it| it.now);
+        assert_eq!(told(damaged.enter(&found, &browsed)), Some(Whereabouts::Browsed));
+        assert_eq!(damaged.enter(&found, &browsed), None, "each browser comes to it");
         assert_eq!(damaged.enter(&found, &stays), None);
-        assert!(damaged.enter(&found, &SetAside::Moved { queue: "Q".into() }).unwrap().moved);
-        assert_eq!(damaged.in_queue(queue), 1);
+        assert_eq!((damaged.in_queue(queue), damaged.moved_from(queue)), (1, 0));
+        assert_eq!(told(damaged.enter(&found, &moved)), Some(Whereabouts::Moved));
+        assert_eq!((damaged.in_queue(queue), damaged.moved_from(queue)), (1, 1));
         (found.lasts, found.sequence) = (false, MessageSequence(8));
         assert_eq!(damaged.enter(&found, &stays), None);
         assert_eq!(damaged.enter(&found, &SetAside::Gone), None);

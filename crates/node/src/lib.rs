@@ -21,7 +21,7 @@ mod request;
 mod restart;
 mod selection;
 
-pub use damaged::DamagedMessage;
+pub use damaged::{DamagedMessage, Whereabouts};
 pub use front::{Elsewhere, Front, FrontOptions, Logins, SOLE_CONNECTION};
 pub use instance::{
     Chore, ChoreTicket, Fetch, FetchTicket, ImagePlan, Input, Instance, OldBody, Outbound, Routed,

@@ -84,8 +84,6 @@ pub enum Request {
         browse: bool,
         /// Only these.
         selector: Option<Arc<Selector>>,
-        /// Deliveries are settled as they are sent.
-        presettled: bool,
         /// Asked for alone (`Some(true)`), or shared (`Some(false)`).
         exclusive: Option<bool>,
     },

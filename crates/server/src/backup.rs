@@ -16,10 +16,10 @@ use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
 use towline_core::{Limits, Pages as Trust, QueueManager};
 use towline_log::backup::{
-    Backup, BackupError, CheckReport, Choices, Done, Progress, Restored, Source, Upto,
+    Backup, BackupError, CheckReport, Choices, DamagedBatch, Done, Progress, Restored, Source, Upto,
 };
 use towline_log::{Disk, LinuxDisk, Pages, times};
-use towline_types::{Lsn, PageRef, Time};
+use towline_types::{BodyLocation, Lsn, PageRef, Time};
 
 use crate::door::Door;
 use crate::images::Images;
@@ -55,6 +55,32 @@ pub struct BackupReply {
     pub bytes_held: u64,
     /// How long it took.
     pub took_ms: u64,
+    /// Batches that are damaged in the log, and so in the backup; all else can be restored.
+    #[serde(default)]
+    pub damaged: Vec<DamagedReply>,
+}
+
+/// A damaged batch of the log that a backup has as it found it.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct DamagedReply {
+    /// The extent.
+    pub file: String,
+    /// Offset in the extent.
+    pub offset: u64,
+    /// Its position.
+    pub lsn: String,
+    /// Messages in it that cannot be read, if that is known.
+    pub messages: Option<u64>,
+    /// All of it in a line for people.
+    pub text: String,
+}
+
+impl From<&DamagedBatch> for DamagedReply {
+    fn from(damaged: &DamagedBatch) -> DamagedReply {
+        let DamagedBatch { file, offset, lsn, messages } = damaged;
+        let (file, text) = (file.clone(), damaged.to_string());
+        DamagedReply { file, offset: *offset, lsn: lsn.to_string(), messages: *messages, text }
+    }
 }
 
 impl BackupReply {
@@ -68,6 +94,7 @@ impl BackupReply {
             bytes: done.bytes,
             bytes_held: done.bytes_held,
             took_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
+            damaged: done.damaged.iter().map(DamagedReply::from).collect(),
         }
     }
 }
@@ -162,6 +189,37 @@ pub(crate) fn running(
     let Ok(_turn) = images.backup_turn.try_lock() else {
         return Err("another backup is being made".into());
     };
+    let mut choices = Choices {
+        full: request.full,
+        keep_points: request.keep_images,
+        queue_manager: Some(name.to_owned()),
+        now: door.clock().wall(),
+        instead: false,
+    };
+    let mut done = add(&mut backup, door, images, &choices)?;
+    if is_repaired(door, &done.damaged) {
+        // The next one has what was repaired, and takes the place of this one.
+        let (bytes, files, full) = (done.bytes, done.files, done.full);
+        (choices.full, choices.instead) = (false, true);
+        done = add(&mut backup, door, images, &choices)?;
+        (done.bytes, done.files, done.full) = (done.bytes + bytes, done.files + files, full);
+    }
+    Ok(BackupReply::of(&done, began))
+}
+
+/// In a group, what is damaged here is fetched from the other instances. Whether any of it was.
+fn is_repaired(door: &Door, damaged: &[DamagedBatch]) -> bool {
+    let parts: Vec<BodyLocation> = damaged.iter().map(DamagedBatch::part).collect();
+    !parts.is_empty() && door.repairs().is_some_and(|repairs| repairs.wait_for(parts))
+}
+
+/// Adds the log as it is now to a backup. What is copied is held meanwhile.
+fn add(
+    backup: &mut Backup,
+    door: &Door,
+    images: &Images,
+    choices: &Choices,
+) -> Result<Done, String> {
     let log = door.log();
     let (hold, _pages) = (log.hold(Lsn::ZERO), images.hold_pages());
     let taken = patiently(|| images.take(door).map_err(|error| error.to_string()))?;
@@ -169,20 +227,14 @@ pub(crate) fn running(
         Source::running(&log, taken.at, taken.keep_from).map_err(|error| error.to_string())
     })?;
     let used = source.image().map_or_else(|| Ok(Vec::new()), pages_of)?;
-    let choices = Choices {
-        full: request.full,
-        keep_points: request.keep_images,
-        queue_manager: Some(name.to_owned()),
-        now: door.clock().wall(),
-    };
     let extent_bytes = door.extent_bytes();
     let mut progress = |progress: Progress| {
         hold.only_from(Lsn(progress.extent.saturating_mul(extent_bytes)));
     };
     let rows = images.times().map(|times| times.rows()).unwrap_or_default();
     let pages = (Some(images.pages()), used.as_slice());
-    let done = backup.add(&source, pages, &rows, &choices, &mut progress);
-    done.map(|done| BackupReply::of(&done, began)).map_err(|error| error.to_string())
+    let done = backup.add(&source, pages, &rows, choices, &mut progress);
+    done.map_err(|error| error.to_string())
 }
 
 /// Asks until the log stands still for the moment that it takes.
@@ -223,6 +275,7 @@ pub fn back_up_at_rest(
         keep_points: request.keep_images,
         queue_manager: crate::name::noted(data).ok().flatten(),
         now: wall_clock(),
+        instead: false,
     };
     let rows = times::read(disk.as_ref())?;
     let mut told = |now: Progress| progress(now.done, now.all);

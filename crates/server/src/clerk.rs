@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 use serde_json::json;
-use towline_admin::catalogue::{BACKUP_FAILED, BACKUP_MADE, IMAGE_TAKEN};
+use towline_admin::catalogue::{BACKUP_FAILED, BACKUP_MADE, BACKUP_WITH_DAMAGE, IMAGE_TAKEN};
 use towline_node::Chore;
 
 use crate::backup::{self, BackupRequest, Folders};
@@ -90,6 +90,10 @@ fn back_up(
         Ok(reply) => {
             let (bytes, took) = (reply.bytes.to_string(), reply.took_ms.to_string());
             log(&BACKUP_MADE, &[&folder, &reply.lsn, &bytes, &took]);
+            if let Some(first) = reply.damaged.first() {
+                let count = reply.damaged.len().to_string();
+                log(&BACKUP_WITH_DAMAGE, &[&folder, &count, &first.text]);
+            }
             serde_json::to_string(&reply).unwrap_or_default()
         }
         Err(why) => {

@@ -9,15 +9,19 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 use towline_admin::catalogue::{
     BODY_UNREADABLE, DISK_FULL, LOG_EXTENT_REFUSED, LOG_FULL, LOG_HAS_ROOM, LOG_LOW,
-    LOG_WRITE_FAILED, MESSAGE_SET_ASIDE, MESSAGE_STAYS_DAMAGED, PAGE_DAMAGED,
+    LOG_WRITE_FAILED, MESSAGE_BROWSED_DAMAGED, MESSAGE_SET_ASIDE, MESSAGE_STAYS_DAMAGED,
+    PAGE_DAMAGED,
 };
 use towline_core::{
     ConnectionId, ConsumerId, MessageSequence, PageRequest, QueueId, SetAside, Unreadable,
 };
 use towline_log::{Listener, Log, LogError, Space};
-use towline_node::{ChoreTicket, FetchTicket, Input, Instance, Outbound, Request, Routed};
+use towline_node::{
+    ChoreTicket, FetchTicket, Input, Instance, Outbound, Request, Routed, Whereabouts,
+};
 use towline_types::{Lsn, Payload, Time};
 
 use crate::clerk::Clerk;
@@ -42,6 +46,8 @@ pub(crate) struct Door {
     /// In a group: what is damaged in the log is fetched from another instance.
     repairs: OnceLock<Arc<Repairs>>,
     clock: Clock,
+    /// A step left something to the next tick.
+    unfinished: Notify,
     halted: AtomicBool,
     /// Up to where the log is durable, as its writers said.
     durable_upto: AtomicU64,
@@ -98,6 +104,7 @@ impl Door {
             surroundings,
             repairs: OnceLock::new(),
             clock,
+            unfinished: Notify::new(),
             halted,
             durable_upto: AtomicU64::new(0),
             durable_seen: AtomicU64::new(0),
@@ -197,6 +204,11 @@ impl Door {
     /// Whether time-driven work waits.
     pub(crate) fn tick_is_due(&self) -> bool {
         self.look(|instance| instance.next_tick()) <= self.clock.wall()
+    }
+
+    /// Returns when a step left something to the next tick.
+    pub(crate) async fn unfinished(&self) {
+        self.unfinished.notified().await;
     }
 
     /// Looks whether the wall clock was set.
@@ -387,9 +399,14 @@ impl Door {
         out.pages.drain(..).for_each(|request| self.chores.pager.send(request));
         out.chores.drain(..).for_each(|chore| self.chores.clerk.send(chore));
         for found in out.damaged.drain(..) {
-            let message = if found.moved { &MESSAGE_SET_ASIDE } else { &MESSAGE_STAYS_DAMAGED };
+            let message = match found.now {
+                Whereabouts::Moved => &MESSAGE_SET_ASIDE,
+                Whereabouts::Stays => &MESSAGE_STAYS_DAMAGED,
+                Whereabouts::Browsed => &MESSAGE_BROWSED_DAMAGED,
+            };
             log(message, &[&found.queue, &found.place]);
         }
+        after.is_unfinished |= std::mem::take(&mut out.is_unfinished);
         if let Some(error) = out.damage.take() {
             self.page_damaged(&error.to_string());
         }
@@ -399,6 +416,9 @@ impl Door {
     fn finish(&self, after: After) {
         for outbox in after.to_wake {
             outbox.wake();
+        }
+        if after.is_unfinished {
+            self.unfinished.notify_one();
         }
     }
 
@@ -413,11 +433,14 @@ impl Door {
 #[derive(Default)]
 struct After {
     to_wake: Vec<Arc<Outbox>>,
+    /// A tick should come soon.
+    is_unfinished: bool,
 }
 
 impl After {
     fn join(&mut self, other: After) {
         self.to_wake.extend(other.to_wake);
+        self.is_unfinished |= other.is_unfinished;
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
+use towline_admin::catalogue::BODY_UNREADABLE;
 use towline_core::Body;
 use towline_log::{Log, LogError};
 use towline_node::{Fetch, FetchTicket};
@@ -16,6 +17,7 @@ use towline_types::Payload;
 
 use crate::bodies;
 use crate::door::Door;
+use crate::logging::log;
 
 /// The node's end of the thread.
 pub(crate) struct Fetcher {
@@ -40,14 +42,14 @@ impl Fetcher {
 /// Starts the thread; it ends with the process.
 pub(crate) fn start(receiver: Receiver<Fetch>, door: Arc<Door>) -> std::io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name("fetch".into()).spawn(move || {
-        let log = door.log();
+        let from = door.log();
         for fetch in receiver {
             let ticket = fetch.ticket;
-            let (body, read) = look(&door, &log, &fetch);
+            let (body, read) = look(&door, &from, &fetch);
             match (read, door.repairs()) {
                 // Other fetches need not wait for the other instances.
                 (Err(error), Some(repairs)) if error.is_damage() => {
-                    let (door, log) = (Arc::clone(&door), log.clone());
+                    let (door, log) = (Arc::clone(&door), from.clone());
                     let again = move || answer(&door, ticket, look(&door, &log, &fetch).1);
                     repairs.ask(bodies::parts(&body), Box::new(move |_| again()));
                 }
@@ -77,8 +79,11 @@ fn answer(door: &Door, ticket: FetchTicket, read: Result<Payload, LogError>) {
     let content = match read {
         Ok(content) => Some(content),
         Err(error) => {
-            let FetchTicket { queue, sequence } = ticket;
-            door.unreadable((queue, sequence), None, &error);
+            // Whoever has the selector gets the message, and then it is set aside, or shown to a browser
+            // as a note: a selector alone changes nothing.
+            if !error.is_damage() && !matches!(error, LogError::Gone { .. }) {
+                log(&BODY_UNREADABLE, &[&error.to_string()]);
+            }
             None
         }
     };

@@ -36,8 +36,12 @@ pub(crate) async fn tick(door: Arc<Door>) {
         if door.tick_is_due() {
             door.tick();
         }
-        let pause = if door.tick_is_due() { TICK_UNFINISHED } else { TICK };
-        tokio::time::sleep(pause).await;
+        if door.tick_is_due() {
+            tokio::time::sleep(TICK_UNFINISHED).await;
+        } else {
+            // What a client's step leaves must not wait for the next regular look.
+            tokio::time::timeout(TICK, door.unfinished()).await.ok();
+        }
     }
 }
 

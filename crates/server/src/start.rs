@@ -15,7 +15,8 @@ use towline_admin::status::RestartStatus;
 use towline_core::{AutoDefine, Limits, PageRequest, Pages as Trust};
 use towline_log::times::Times;
 use towline_log::{
-    Begin, Damage, DelayDisk, Disk, LinuxDisk, LogError, LogId, Options, Pages, Recovery, Report,
+    Begin, Damage, DelayDisk, Disk, Finding, LinuxDisk, LogError, LogId, Options, Pages, Recovery,
+    Report,
 };
 use towline_node::{Chore, Fetch, Instance, Restart, RestartError};
 use towline_types::{Lsn, limits};
@@ -324,7 +325,11 @@ impl Back<'_> {
         })?;
         tell(&report, began.elapsed());
         let read = |page| pages.read(page).ok();
-        self.judge(Lacking::find(&restart, &recovery, &read))?;
+        let lacking = Lacking::find(&restart, &recovery, &read);
+        if lacking.is_empty() {
+            tell_left_over(&report);
+        }
+        self.judge(lacking)?;
         let rebuilt = matches!(begin, Begin::Oldest);
         let status = restart_status(&report, rebuilt, image_made, began.elapsed());
         let (marker, tail) = (self.marker.to_owned(), report.tail);
@@ -457,13 +462,22 @@ fn tell(report: &Report, took: Duration) {
     for finding in &report.findings {
         let entry = match finding.what {
             Damage::TornTail => &TAIL_CUT,
-            Damage::LeftOver(_) => &LOG_LEFT_OVER,
+            // What is missing in the gap is not known yet.
+            Damage::LeftOver(_) => continue,
             _ => &MENDED,
         };
         log(entry, &[&finding.to_string()]);
     }
     let (records, bytes) = (report.records.to_string(), report.bytes.to_string());
     log(&RECOVERY_ENDED, &[&records, &bytes, &took.as_millis().to_string()]);
+}
+
+/// Extents before a gap, where nothing that lives is missing.
+fn tell_left_over(report: &Report) {
+    let is_left_over = |finding: &&Finding| matches!(finding.what, Damage::LeftOver(_));
+    for finding in report.findings.iter().filter(is_left_over) {
+        log(&LOG_LEFT_OVER, &[&finding.to_string()]);
+    }
 }
 
 fn log_bytes_max(config: &Config) -> u64 {

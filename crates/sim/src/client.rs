@@ -162,7 +162,6 @@ impl Client {
                 terminus: Terminus::Queue(queue_name(get_from)),
                 browse: false,
                 selector: None,
-                presettled: false,
                 exclusive: None,
             },
         ]

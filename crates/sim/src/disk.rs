@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use bytes::Bytes;
-use towline_group::{Held, Kept};
+use towline_group::{Held, Kept, Starts};
 use towline_types::{Batch, BatchPlace, BodyLocation, Lsn, PageRef};
 
 use crate::dice::Dice;
@@ -44,6 +44,8 @@ pub(crate) struct Disk {
     pub(crate) rotten: bool,
     /// The number of this log, and the one of the log that `kept` was promised for.
     incarnations: [u64; 2],
+    /// Kept beside `kept`.
+    pub(crate) starts: Starts,
 }
 
 /// Which part of a disk an older copy brings back.
@@ -51,6 +53,8 @@ pub(crate) struct Disk {
 pub(crate) enum Older {
     Log,
     HardState,
+    /// All of it.
+    Folder,
 }
 
 impl Disk {
@@ -132,6 +136,7 @@ impl Disk {
             self.kept = self.kept.forgotten();
         }
         self.incarnations = [drawn; 2];
+        self.starts.begin(drawn);
     }
 
     /// Whether the log is not the one that the hard state made promises for.
@@ -155,7 +160,8 @@ impl Disk {
     /// The log is gone, and what the member kept is there: `towline instance replace`.
     pub(crate) fn lose_log(&mut self) {
         let incarnations = [0, self.incarnations[1]];
-        *self = Disk { kept: self.kept, incarnations, ..Disk::default() };
+        let starts = std::mem::take(&mut self.starts);
+        *self = Disk { kept: self.kept, incarnations, starts, ..Disk::default() };
     }
 
     /// A part of it is that of an older copy.
@@ -163,10 +169,11 @@ impl Disk {
         let (log, state) = match part {
             Older::Log => (of.clone(), &*self),
             Older::HardState => (self.clone(), of),
+            Older::Folder => (of.clone(), of),
         };
         let incarnations = [log.incarnations[0], state.incarnations[1]];
-        let (kept, synced) = (state.kept, log.last());
-        *self = Disk { kept, incarnations, synced, flight: None, rotten: false, ..log };
+        let (kept, starts, synced) = (state.kept, state.starts.clone(), log.last());
+        *self = Disk { kept, starts, incarnations, synced, flight: None, rotten: false, ..log };
     }
 
     /// Everything is gone, or (a log that is damaged, or is about to be replaced by a copy) all but what
@@ -177,18 +184,22 @@ impl Disk {
             true => Kept { term, vote, knows_term, ..Kept::default() },
             false => Kept::default(),
         };
-        *self = Disk { kept, ..Disk::default() };
+        let starts = if keeps_term { std::mem::take(&mut self.starts) } else { Starts::default() };
+        *self = Disk { kept, starts, ..Disk::default() };
     }
 
-    /// Takes over all of a leader's but what it kept.
-    pub(crate) fn take_copy(&mut self, of: &Disk, kept_there: Kept, may_vote: bool) {
+    /// Takes over all of a leader's but what it kept. It votes with that if it could with its own log, and
+    /// the copy bears out what it promised.
+    pub(crate) fn take_copy(&mut self, of: &Disk, kept_there: Kept) {
         let own = self.kept;
+        let may_vote = own.is_borne_out_by(self.last_place(), of.last_place());
+        let starts = std::mem::take(&mut self.starts);
         let knows_term = own.has_newest_term();
         *self = of.clone();
         (self.synced, self.flight, self.rotten) = (self.last(), None, false);
         let (committed, committed_end) = (kept_there.committed, kept_there.committed_end);
-        let may_vote = own.may_vote && may_vote;
         self.kept = Kept { committed, committed_end, may_vote, knows_term, ..own };
+        self.starts = starts;
         // It came without a number.
         self.incarnations = [0; 2];
     }

@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-use towline_group::Message;
+use towline_group::{MemberId, Message, Start, Witness};
 
 use crate::dice::Dice;
 use crate::plan::NetworkPlan;
@@ -29,13 +29,18 @@ pub(crate) struct Link {
 pub(crate) enum Parcel {
     Message(Box<Message>),
     /// The first on a connection, for this process: the newest index of the sender's log, its term as
-    /// it is on its disk, whether it is blank.
+    /// it is on its disk, whether it is blank, what it knows of starts.
     Hello {
         receiver: u64,
         last: u64,
         term: u64,
         blank: bool,
+        start: Start,
+        noted: Vec<(MemberId, Start)>,
+        witness: Witness,
     },
+    /// What its sender knows of starts, when that is news.
+    Noted(Vec<(MemberId, Start)>),
     /// The last on a connection.
     End,
 }
@@ -177,6 +182,11 @@ impl Network {
     /// A hello arrives: the connection that its receiver had before, if any.
     pub(crate) fn opened(&mut self, link: Link) -> Option<u64> {
         self.open[link.to][link.from].replace(link.number)
+    }
+
+    /// The connection to `to` that `from` has.
+    pub(crate) fn number(&self, from: usize, to: usize) -> Option<u64> {
+        self.open[from][to]
     }
 
     /// Whether what came on this link is of the connection that its receiver has.

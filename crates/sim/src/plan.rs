@@ -59,6 +59,7 @@ pub(crate) enum Fault {
     LogLoss,
     OlderLog,
     OlderHardState,
+    OlderFolder,
 }
 
 /// All of them, with how often they come when they come at all.
@@ -84,6 +85,7 @@ const FAULTS: &[(Fault, u64)] = &[
     (Fault::LogLoss, 2),
     (Fault::OlderLog, 2),
     (Fault::OlderHardState, 1),
+    (Fault::OlderFolder, 3),
 ];
 
 /// Everything that is drawn beforehand.

@@ -74,7 +74,6 @@ pub(crate) fn browse(
                 terminus: Terminus::Queue(queue.clone()),
                 browse: true,
                 selector: None,
-                presettled: false,
                 exclusive: None,
             },
         ];

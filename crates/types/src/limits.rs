@@ -53,6 +53,14 @@ pub const ANNOTATED_MESSAGES_MAX: usize = 10_000;
 /// Bodies of one consumer that settles in advance which wait in memory until their get is durable;
 /// one more is taken while they are fewer bytes than this, the others wait without their bodies.
 pub const LEAVING_BYTES_MAX: usize = 1024 * 1024;
+/// Deliveries that the instance may have dispatched to one consumer and its connection has neither
+/// sent nor given back, whatever credit the client gave: what is not read does not gather. More than
+/// clients usually ask for ahead (1,000), so that it takes nothing from them.
+pub const DISPATCHED_AHEAD_MAX: u64 = 1_024;
+/// The same for all consumers of a connection together, in equal shares.
+pub const DISPATCHED_AHEAD_OF_CONNECTION_MAX: u64 = 8_192;
+/// The least share: a few deliveries are less memory than the link that they are for.
+pub const DISPATCHED_AHEAD_MIN: u64 = 16;
 /// A body longer than this goes to the log in chunks of this size.
 pub const BODY_CHUNK_BYTES: usize = 512 * 1024;
 
@@ -89,4 +97,6 @@ pub const SELECTOR_DEPTH_MAX: usize = 32;
 pub const PRODUCER_CREDIT: u32 = 1_000;
 
 const _: () = assert!(BODY_CHUNK_BYTES as u64 <= MESSAGE_BYTES_DEFAULT);
+const _: () = assert!(DISPATCHED_AHEAD_MIN <= DISPATCHED_AHEAD_MAX);
+const _: () = assert!(DISPATCHED_AHEAD_MAX <= DISPATCHED_AHEAD_OF_CONNECTION_MAX);
 const _: () = assert!(SASL_FRAME_BYTES_MAX <= FRAME_BYTES_MAX);

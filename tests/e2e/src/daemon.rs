@@ -174,7 +174,9 @@ impl Site {
         let mut command = Command::new(place::towline()?);
         command.args(arguments).stdin(Stdio::null());
         command.env_remove("TOWLINE_DATA").env_remove("TOWLINE_URL");
-        if !arguments.contains(&"--url") {
+        let of_no_site =
+            arguments.contains(&"--url") || arguments.starts_with(&["backup", "verify"]);
+        if !of_no_site {
             command.arg("--data").arg(&self.data);
         }
         Ok(command)
@@ -349,12 +351,14 @@ impl Daemon {
         self.signal(Signal::TERM)
     }
 
-    /// Stops the process where it is (SIGSTOP).
+    /// Stops the process where it is (SIGSTOP), and waits until it stands still: the signal is sent
+    /// before the thread that takes it has a processor, and the others go on until then.
     ///
     /// # Errors
-    /// When the process is gone.
+    /// When the process is gone, or goes on.
     pub fn pause(&self) -> Try {
-        self.signal(Signal::STOP)
+        self.signal(Signal::STOP)?;
+        wait::until_true("a stopped process", STOP_LIMIT, || stands_still(self.child.id()))
     }
 
     /// Has it read again what can be read again (SIGHUP).
@@ -467,6 +471,18 @@ impl Drop for Daemon {
             eprintln!("--- end of the daemon's log\n{}\n---", self.log_end());
         }
     }
+}
+
+/// Whether no thread of a process runs code of its own: it is stopped, or waits for a disk inside the
+/// kernel, and is stopped when that returns.
+fn stands_still(pid: u32) -> bool {
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return false };
+    threads.flatten().all(|thread| {
+        // "4711 (name) T ...": a name may hold blanks and brackets.
+        let stat = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+        matches!(state, None | Some('T' | 't' | 'D' | 'Z' | 'X'))
+    })
 }
 
 fn wait_for_end(child: &mut Child, limit: Duration) -> Try<ExitStatus> {

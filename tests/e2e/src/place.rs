@@ -75,3 +75,21 @@ pub fn sources() -> PathBuf {
 fn modified(path: &Path) -> Option<SystemTime> {
     path.metadata().ok()?.modified().ok()
 }
+
+/// Copies the folders and files in a folder; not what is neither.
+///
+/// # Errors
+/// What the disk said.
+pub fn copy_folder(from: &Path, to: &Path) -> Try {
+    std::fs::create_dir_all(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy_folder(&entry.path(), &target)?;
+        } else if entry.file_type()?.is_file() {
+            std::fs::copy(entry.path(), target)?;
+        }
+    }
+    Ok(())
+}

@@ -15,6 +15,8 @@ const DLQ: &str = "DEV.DEAD.LETTER.QUEUE";
 const COUNT: usize = 100;
 /// Which one is hit.
 const HIT: usize = 41;
+/// What a backup says of it.
+const DAMAGED: &str = "a damaged batch, 1 messages in it cannot be read";
 const WITH_DLQ: &str = "[queue_manager]\ndeadq = \"DEV.DEAD.LETTER.QUEUE\"\n";
 
 fn text(number: usize) -> String {
@@ -108,24 +110,23 @@ fn one_flipped_bit_costs_one_message_which_is_set_aside_and_told() -> Try {
 }
 
 #[test]
-fn without_a_dead_letter_queue_consumer_and_browser_are_told_and_nothing_overtakes() -> Try {
+fn without_a_dead_letter_queue_the_consumer_is_told_and_nothing_overtakes() -> Try {
     let site = written("")?;
     damage(&site, HIT)?;
     let daemon = site.start()?;
     site.mqsc("ALTER QMGR DEADQ(' ')")?;
-    for command in ["get", "browse"] {
-        let arguments = if command == "get" { vec!["get", Q, "--all"] } else { vec!["browse", Q] };
-        let output = site.towline(&arguments)?.output()?;
-        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        let found = numbers(&printed);
-        let overtaken = found.iter().any(|number| *number > HIT);
-        require!(!overtaken || command == "browse", "{command} overtook it: {found:?}");
-        require!(output.status.code() == Some(1), "{command}: {told}");
-        for words in [Q, "extent-", "dead-letter queue", "damaged-log"] {
-            require!(told.contains(words), "{command}: no {words} in {told}");
-        }
+    let output = site.towline(&["get", Q, "--all"])?.output()?;
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    let found = numbers(&String::from_utf8_lossy(&output.stdout));
+    require!(found == (0..HIT).collect::<Vec<_>>(), "it was overtaken: {found:?}");
+    require!(output.status.code() == Some(1), "{told}");
+    for words in [Q, "extent-", "dead-letter queue", "damaged-log"] {
+        require!(told.contains(words), "no {words} in {told}");
     }
+    let output = site.towline(&["browse", Q])?.output()?;
+    let found = numbers(&String::from_utf8_lossy(&output.stdout));
+    require!(found == (HIT + 1..COUNT).collect::<Vec<_>>(), "browsed: {found:?}");
+    require!(output.status.code() == Some(1), "{}", said(&output));
     let depth = site.queue_number(Q, "depth")?;
     require!(depth == (COUNT - HIT) as u64, "{depth} are left");
     require!(site.queue_number(Q, "damaged")? == 1, "status counts it");
@@ -138,7 +139,49 @@ fn without_a_dead_letter_queue_consumer_and_browser_are_told_and_nothing_overtak
     let output = site.towline(&["get", Q, "--all"])?.output()?;
     let rest = numbers(&String::from_utf8_lossy(&output.stdout));
     require!(rest == (HIT + 1..COUNT).collect::<Vec<_>>(), "{rest:?}");
+    // It was known before, and is told all the same.
+    require!(output.status.code() == Some(1), "{}", said(&output));
+    require!(said(&output).contains("1 damaged messages"), "{}", said(&output));
+    require!(site.queue_number(Q, "damaged")? == 1, "counted once");
     require!(site.queue_number(DLQ, "depth")? == 1, "the dead-letter queue has it");
+    stop(daemon)
+}
+
+#[test]
+fn a_browse_reports_what_is_damaged_goes_on_and_changes_nothing() -> Try {
+    let site = written(WITH_DLQ)?;
+    damage(&site, HIT)?;
+    let daemon = site.start()?;
+    let selected = ["browse", Q, "--selector", "JMSType IS NULL"];
+    for arguments in [["browse", Q].as_slice(), &selected, &["browse", Q, "--json"]] {
+        let output = site.towline(arguments)?.output()?;
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        if arguments.contains(&"--json") {
+            require!(printed.lines().count() == COUNT, "each other one, and the error: {printed}");
+        } else {
+            require!(numbers(&printed) == others(), "{arguments:?}: {:?}", numbers(&printed));
+            let last = "1 damaged messages are not among these";
+            require!(told.contains(last), "{arguments:?}: no {last} in {told}");
+        }
+        require!(output.status.code() == Some(1), "{arguments:?}: {told}");
+        for words in ["message 42: ", Q, "extent-", "at offset", "log repair"] {
+            require!(told.contains(words), "{arguments:?}: no {words} in {told}");
+        }
+        require!(site.queue_number(Q, "depth")? == COUNT as u64, "{arguments:?} took some away");
+        require!(site.queue_number(DLQ, "depth")? == 0, "{arguments:?} set it aside");
+    }
+    let log = site.log();
+    require!(log.matches("TWL2071W").count() == 1 && !log.contains("TWL2050E"), "{log}");
+    require!(site.queue_number(Q, "damaged")? == 1, "status counts it");
+    // A consumer that comes to it is told all the same.
+    let output = site.towline(&["get", Q, "--all"])?.output()?;
+    require!(numbers(&String::from_utf8_lossy(&output.stdout)) == others(), "{}", said(&output));
+    require!(output.status.code() == Some(1), "{}", said(&output));
+    require!(said(&output).contains("1 damaged messages"), "{}", said(&output));
+    require!(site.queue_number(DLQ, "depth")? == 1, "now it is set aside");
+    // The note itself can be browsed, as any dead letter.
+    site.runs(&["browse", DLQ], 0)?;
     stop(daemon)
 }
 
@@ -181,6 +224,50 @@ fn a_message_that_was_set_aside_is_whole_again_when_the_log_is_repaired_from_a_b
     let whole = site.runs(&["get", DLQ], 0)?;
     require!(whole.trim_end() == text(HIT), "it is not whole: {whole}");
     stop(daemon)
+}
+
+#[test]
+fn a_backup_beside_a_damaged_message_is_made_and_everything_that_reads_it_says_so() -> Try {
+    let site = written(WITH_DLQ)?;
+    let folder = |name: &str| site.scratch().join(name).to_string_lossy().into_owned();
+    let (whole, backup, at_rest) = (folder("whole"), folder("backup"), folder("at-rest"));
+    site.runs(&["backup", "--to", &whole], 0)?;
+    damage(&site, HIT)?;
+    let daemon = site.start()?;
+    let told = site.runs(&["backup", "--to", &backup], 1)?;
+    for words in ["! extent-", DAMAGED, "complete but for these 1"] {
+        require!(told.contains(words), "no {words} in {told}");
+    }
+    require!(site.log().contains("TWL2070W"), "{}", site.log());
+    let again = site.runs(&["backup", "--to", &backup, "--json"], 1)?;
+    let again: serde_json::Value = serde_json::from_str(&again)?;
+    require!(again["damaged"][0]["messages"] == 1, "it is known still: {again}");
+    require!(again["full"] == false, "{again}");
+    stop(daemon)?;
+    let told = site.runs(&["backup", "--to", &at_rest], 1)?;
+    require!(told.contains(DAMAGED), "{told}");
+
+    for from in [&backup, &at_rest] {
+        let told = site.runs(&["backup", "verify", from], 1)?;
+        require!(told.contains(DAMAGED) && told.contains("what was written"), "{told}");
+        let copy = Site::open()?.with_config(WITH_DLQ);
+        let told = copy.runs(&["restore", "--from", from], 1)?;
+        require!(told.contains(DAMAGED) && told.contains("Start it with"), "{told}");
+        let verified = copy.runs(&["log", "verify"], 1)?;
+        require!(verified.contains("1 damaged batches, in them 1 damaged"), "{verified}");
+        let daemon = copy.start()?;
+        let output = copy.towline(&["get", Q, "--all"])?.output()?;
+        let found = numbers(&String::from_utf8_lossy(&output.stdout));
+        require!(found == others(), "all others came back: {found:?}");
+        stop(daemon)?;
+    }
+
+    // Repaired, the next backup has all of it.
+    site.runs(&["log", "repair", "--from", &whole], 0)?;
+    site.runs(&["backup", "--to", &backup], 0)?;
+    let told = site.runs(&["backup", "verify", &backup], 0)?;
+    require!(told.contains("The backup is sound."), "{told}");
+    Ok(())
 }
 
 #[test]
@@ -262,7 +349,7 @@ const LARGE: usize = 90;
 fn an_extent_with_live_messages_that_was_removed_by_hand_is_refused_and_repaired() -> Try {
     let (site, backup, extents) = in_several_extents()?;
     // The oldest one, which leaves no gap, and one between others.
-    for extent in extents.iter().take(2) {
+    for (extent, what) in extents.iter().zip(["before the oldest one", "between others"]) {
         let name = extent.file_name().unwrap_or_default().to_string_lossy().into_owned();
         fs::remove_file(extent)?;
         let verify = site.towline(&["log", "verify"])?.output()?;
@@ -275,8 +362,11 @@ fn an_extent_with_live_messages_that_was_removed_by_hand_is_refused_and_repaired
         for words in ["TWL2060E", &name] {
             require!(said(&refused).contains(words), "no {words}: {}", said(&refused));
         }
+        let log = site.log() + &said(&refused);
+        require!(!log.contains("TWL2040W"), "it does not say that nothing is to be done: {log}");
         let repaired = site.runs(&["log", "repair", "--from", &backup], 0)?;
         require!(repaired.contains(&name), "{repaired}");
+        require!(repaired.contains(&format!("an extent {what} is missing")), "{repaired}");
         let verified = site.runs(&["log", "verify"], 0)?;
         require!(verified.contains("The log is sound."), "{verified}");
     }

@@ -129,8 +129,9 @@ fn lsn(shown: &Value) -> Try<u64> {
     Ok(parts.iter().fold(0, |number, part| number << 16 | part))
 }
 
-/// Fills the log until who ends where the group is now needs a copy.
-fn leave_behind(group: &Group, active: Instance) -> Try {
+/// Fills the log until an instance that ends where the group is now needs a copy, and yields which
+/// instance is active then: another one, for the one that missed it holds the log for it.
+fn leave_behind(group: &Group, active: Instance) -> Try<Instance> {
     let there = lsn(&group.status(active)?["group_lsn"])?;
     let stream = ["stream", "--count", "600", "--size", "50000", "--seconds", "60"];
     for _ in 0..2 {
@@ -138,12 +139,15 @@ fn leave_behind(group: &Group, active: Instance) -> Try {
         // The older of two images counts.
         group.site(active).runs(&["image"], 0)?;
     }
+    group.until_in_sync(2)?;
+    let next = group.switch(active, None)?;
     let is_behind = || {
-        let status = group.status(active).ok();
+        let status = group.status(next).ok();
         status.is_some_and(|status| lsn(&status["catch_up_lsn"]).is_ok_and(|from| from > there))
     };
     wait::until_true("places forgotten", WHOLE_MAX, is_behind)
-        .map_err(|error| group.explained(&error.to_string()).into())
+        .map_err(|error| group.explained(&error.to_string()))?;
+    group.until_in_sync(2)
 }
 
 /// A group with a small log and 60 MB of messages in `kept`, one instance of which is down and so far
@@ -156,7 +160,7 @@ fn with_one_too_far_behind() -> Try<(Group, Instance, Instance)> {
     load(&group, active, &kept)?;
     group.until_whole()?;
     group.kill(away)?;
-    leave_behind(&group, active)?;
+    let active = leave_behind(&group, active)?;
     Ok((group, active, away))
 }
 
@@ -251,4 +255,59 @@ fn a_replica_that_is_too_far_behind_gets_a_copy() -> Try {
     require!(depth == 300, "{depth} of 300 messages are there");
     load(&group, away, &["get", "--count", "300", "--seconds", "20", "--queue", "kept"])?;
     Ok(())
+}
+
+/// A load that goes on through all instances until it is dropped.
+fn steady_load(group: &Group, rate: &str) -> Try<Program> {
+    let mut command = Command::new(place::towline()?);
+    command.args(["load", "stream", "--seconds", "300", "--size", "12000", "--quiet"]);
+    command.args(["--reconnect", "--rate", rate]);
+    for url in group.urls() {
+        command.args(["--url", &url]);
+    }
+    Program::start(command)
+}
+
+#[test]
+fn an_active_that_is_killed_under_load_and_is_back_soon_is_sent_what_it_missed_and_no_copy() -> Try
+{
+    let mut group = Group::formed_as(&small_log())?;
+    group.until_whole()?;
+    let _load = steady_load(&group, "400")?;
+    for _ in 0..2 {
+        let killed = group.until_whole()?;
+        let there = lsn(&group.status(killed)?["group_lsn"])?;
+        group.kill(killed)?;
+        let active = group.until_active(Some(killed))?;
+        // Far more than the images of the new active instance need.
+        let missed = || {
+            let status = group.status(active).ok();
+            let end = status.and_then(|status| lsn(&status["group_lsn"]).ok());
+            end.is_some_and(|end| end > there + (24 << 20))
+        };
+        wait::until_true("the load goes on", WHOLE_MAX, missed)
+            .map_err(|error| group.explained(&error.to_string()))?;
+        group.start(killed)?;
+        group.until_whole()?;
+        let copies = times_said(&group, killed, "TWL4213I");
+        require!(copies == 0, "{}", group.explained("it was only a moment behind"));
+    }
+    Ok(())
+}
+
+#[test]
+fn an_instance_that_was_just_brought_a_copy_elects_when_the_one_that_gave_it_loses_its_log() -> Try
+{
+    let (mut group, active, away) = with_one_too_far_behind()?;
+    let _load = steady_load(&group, "200")?;
+    group.start(away)?;
+    wait::until_true("a copy", WHOLE_MAX, || times_said(&group, away, "TWL4213I") > 0)
+        .map_err(|error| group.explained(&error.to_string()))?;
+    // It has not caught up with what came behind its copy.
+    group.kill(active)?;
+    group.lose_disk(active)?;
+    group.start(active)?;
+    let next = group.until_whole()?;
+    require!(next != active, "{}", group.explained("it had lost everything"));
+    require_all_kept(&group, away)
 }

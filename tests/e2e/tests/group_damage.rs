@@ -112,6 +112,29 @@ fn gets_all_once(group: &Group, active: Instance) -> Try {
 }
 
 #[test]
+fn a_backup_fetches_what_is_damaged_from_another_instance_and_goes_on() -> Try {
+    let group = written()?;
+    damage(&group, 0, &text(HIT))?;
+    let site = group.site(0);
+    let folder = site.scratch().join("backup").to_string_lossy().into_owned();
+    let told = site.runs(&["backup", "--to", &folder], 0)?;
+    let explained = || group.explained(&told);
+    require!(told.contains("full backup") && !told.contains("damaged"), "{}", explained());
+    require!(times_said(&group, 0, "TWL4221W") == 1, "{}", explained());
+    require!(times_said(&group, 0, "TWL2070W") == 0, "{}", explained());
+    let verified = site.runs(&["backup", "verify", &folder], 0)?;
+    require!(verified.contains("The backup is sound."), "{verified}");
+    // No instance has it: the backup is made all the same.
+    for instance in THREE {
+        damage(&group, instance, &text(HIT))?;
+    }
+    let second = site.scratch().join("second").to_string_lossy().into_owned();
+    let told = site.runs(&["backup", "--to", &second], 1)?;
+    require!(told.contains("1 messages in it cannot be read"), "{}", group.explained(&told));
+    Ok(())
+}
+
+#[test]
 fn a_damaged_batch_of_the_active_instance_is_fetched_from_another_one_and_the_client_gets_all()
 -> Try {
     let group = written()?;
@@ -161,6 +184,31 @@ fn what_all_instances_have_damaged_is_set_aside_once_and_counted() -> Try {
     }
     require!(group.status(0)?["unrepaired_batches"] == 1, "{}", group.explained("status"));
     Ok(())
+}
+
+#[test]
+fn what_was_set_aside_while_an_instance_was_away_is_repaired_when_it_is_back() -> Try {
+    let mut group = written()?;
+    for instance in [0, 1] {
+        damage(&group, instance, &text(HIT))?;
+    }
+    group.kill(2)?;
+    let got = group.site(0).towline(&["get", Q, "--all"])?.output()?;
+    let others: Vec<usize> = (0..COUNT).filter(|number| *number != HIT).collect();
+    require!(numbers(&got.stdout)? == others, "{}", group.explained(&said(&got)));
+    require!(group.site(0).queue_number(DLQ, "depth")? == 1, "the dead-letter queue has it");
+    group.start(2)?;
+    // Nothing has to ask for it.
+    for instance in [0, 1] {
+        let repaired = || times_said(&group, instance, "TWL4221W") == 1;
+        wait::until_true("the batch is repaired", WHOLE_MAX, repaired)
+            .map_err(|error| group.explained(&error.to_string()))?;
+    }
+    let moved = group.site(0).towline(&["move", DLQ, Q])?.output()?;
+    require!(moved.status.success(), "{}", group.explained(&said(&moved)));
+    let got = group.site(0).towline(&["get", Q, "--all"])?.output()?;
+    require!(numbers(&got.stdout)? == [HIT], "{}", group.explained(&said(&got)));
+    all_are_sound(group)
 }
 
 /// Each kind of get comes to a damaged message of its own, while the process runs.

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use towline_e2e::chance::Chance;
 use towline_e2e::daemon::said;
@@ -15,6 +15,8 @@ use towline_e2e::{Try, place, require};
 
 /// Longer than clients need to go on elsewhere.
 const GO_ON_MAX: Duration = Duration::from_secs(40);
+/// Far less than a switch may take, and more than four commands that wait for nothing.
+const AT_ONCE: Duration = Duration::from_secs(12);
 /// Exit code of a command that was refused.
 const REFUSED: i32 = 1;
 
@@ -232,5 +234,38 @@ fn new_certificates_count_without_a_restart() -> Try {
         let again = told(&group, at, "TWL1001I") - starts[at];
         require!(again == 0, "{} began again", NAMES[at]);
     }
+    Ok(())
+}
+
+#[test]
+fn a_switch_that_is_done_already_or_that_cannot_be_done_is_answered_at_once() -> Try {
+    let mut group = Group::formed()?;
+    let active = group.until_whole()?;
+    let (asked, gone) = ((active + 1) % 3, (active + 2) % 3);
+    for through in [active, asked] {
+        let already = ["switch", "--to", NAMES[active]];
+        let told = group.site(through).runs(&already, 0)?;
+        require!(told == format!("{} is active already\n", NAMES[active]), "{told:?}");
+    }
+    group.kill(gone)?;
+    group.until_in_sync(2)?;
+    let began = Instant::now();
+    let away = ["switch", "--to", NAMES[gone]];
+    for through in [active, asked] {
+        let output = group.site(through).towline(&away)?.output()?;
+        let told = said(&output);
+        require!(output.status.code() == Some(REFUSED), "{told}");
+        let why = format!("'{}' is not in sync", NAMES[gone]);
+        require!(told.contains(&why), "{told:?}");
+    }
+    require!(began.elapsed() < AT_ONCE, "it took {:?}", began.elapsed());
+    require!(group.active() == Some(active), "{}", group.explained("nothing was to happen"));
+    group.start(gone)?;
+    group.until_whole()?;
+    // A new group needs all, and one of a group that is not new does not.
+    let awaited = |count| format!("waits until {count} of 3 instances");
+    let log = group.site(gone).log();
+    let first = log.find(&awaited(3)).ok_or_else(|| group.explained("a new group"))?;
+    require!(log.find(&awaited(2)).is_some_and(|then| then > first), "{log}");
     Ok(())
 }

@@ -34,8 +34,8 @@ context.load_cert_chain(papers + "/" + name + ".pem", papers + "/" + name + "-ke
 context.set_alpn_protocols(["towline-frames"])
 text = lambda value: bytes([len(value)]) + value.encode()
 body = b"\0" + text("QM1") + text("G") + text(name) + text(build) + struct.pack("<BQQ", 1, 0, 0)
-# No terms, and what a later version may add.
-body += b"\0more of it"
+# No terms, consensus in term 0, nothing known of starts, and what a later version may add.
+body += b"\0" + struct.pack("<Q", 0) + bytes(16 + 1 + 24) + b"more of it"
 with context.wrap_socket(socket.create_connection((host, int(port)), 20)) as link:
     link.sendall(b"TWLNLINK" + struct.pack("<HHH", int(oldest), int(newest), len(body)) + body)
     def read(count):
@@ -95,7 +95,10 @@ fn a_later_version_that_speaks_ours_is_greeted_and_one_that_does_not_is_refused_
     group.until_in_sync(2)?;
     // It knows versions that we do not, and can do with ours.
     let answer = greeted(&group, at, NAMES[away], [1, 9])?;
-    require!(answer == "2 2 welcome", "{answer:?}");
+    require!(answer == "2 3 welcome", "{answer:?}");
+    // An earlier version that says nothing of starts.
+    let answer = greeted(&group, at, NAMES[away], [2, 2])?;
+    require!(answer == "2 3 welcome", "{answer:?}");
     let shown = || {
         let status = group.status(at).ok()?;
         let mut rows = status["instances"].as_array()?.iter();
@@ -105,8 +108,8 @@ fn a_later_version_that_speaks_ours_is_greeted_and_one_that_does_not_is_refused_
         .map_err(|error| group.explained(&error.to_string()))?;
     // It cannot do with ours.
     let answer = greeted(&group, at, NAMES[away], [7, 9])?;
-    let why = "no common version of the link protocol: 9.8.7 has 7 to 9, we have 2 to 2";
-    require!(answer.starts_with("2 2 ") && answer.contains(why), "{answer:?}");
+    let why = "no common version of the link protocol: 9.8.7 has 7 to 9, we have 2 to 3";
+    require!(answer.starts_with("2 3 ") && answer.contains(why), "{answer:?}");
     wait::until_true("a refusal", WHOLE_MAX, || told(&group, at, &["TWL4104W", why]) > 0)
         .map_err(|error| group.explained(&error.to_string()))?;
     // The group serves on, and takes the right one back.

@@ -14,7 +14,8 @@ use towline_e2e::extent;
 use towline_e2e::group::{Design, Group, Instance, NAMES, THREE};
 use towline_e2e::lossy::mount::{Lossy, folder_on};
 use towline_e2e::peer::Peer;
-use towline_e2e::{place, require, wait};
+use towline_e2e::place::{self, copy_folder};
+use towline_e2e::{require, wait};
 
 /// Longer than two instances need to elect one of them: tries come after at most a tenth of a second.
 const NOBODY_FOR: Duration = Duration::from_secs(4);
@@ -42,20 +43,6 @@ enum Forgets {
 
 fn data(group: &Group, at: Instance) -> &Path {
     &group.site(at).data
-}
-
-fn copy_folder(from: &Path, to: &Path) -> Try {
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        let target = to.join(entry.file_name());
-        if entry.file_type()?.is_dir() {
-            copy_folder(&entry.path(), &target)?;
-        } else if entry.file_type()?.is_file() {
-            fs::copy(entry.path(), target)?;
-        }
-    }
-    Ok(())
 }
 
 /// What is copied beforehand, to be put back.
@@ -347,6 +334,10 @@ fn a_group_of_which_two_may_not_vote_is_brought_back_as_the_guide_says() -> Try 
         group.start(at)?;
     }
     no_leader_is_elected(&group, &[active, other])?;
+    for (asked, of) in [(active, active), (active, other), (other, active), (other, other)] {
+        let row = group.status(asked)?["instances"][of].take();
+        require!(row["status"] == "blank", "{} says {row}", NAMES[asked]);
+    }
     // The steps of docs/guides/native-ha.md, "The group does not elect an active instance".
     group.kill(active)?;
     let shown = runs(&group, active, "force-vote", &[])?;

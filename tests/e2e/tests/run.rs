@@ -144,6 +144,47 @@ fn commit(peer: &mut Peer, delivery: u32, unit: &Value) -> Try {
     Ok(())
 }
 
+/// What a client that waits for the answer to a put gets when the queue manager ends meanwhile, with a
+/// disk whose syncs take so long.
+fn answer_at_the_end(sync: Duration) -> Try<Vec<u64>> {
+    let mut site = Site::open()?;
+    // What a first start writes is written at the speed of this disk.
+    site.start()?.stop()?;
+    site.arguments.extend(["--log-sync-delay-us".into(), sync.as_micros().to_string()]);
+    let mut daemon = site.start()?;
+    let mut peer = Peer::begun(daemon.address())?;
+    peer.attach_sender(0, "DEV.QUEUE.1")?;
+    peer.put_unanswered(0, 0, b"on its way")?;
+    // What comes behind it on the connection is answered: so the put is in the log.
+    let mut echo: Vec<Value> = [0, 2_048, 1, 2_048].into_iter().map(Value::Uint).collect();
+    echo.extend((0..5).map(|_| Value::Null));
+    echo.push(Value::Bool(true));
+    peer.send(&amqp(0, &described(code::FLOW, echo), &[]))?;
+    while *peer.expect(code::FLOW)?.performative.field(4) != Value::Null {}
+    daemon.terminate()?;
+    let mut codes = Vec::new();
+    while let Some(frame) = peer.read_frame(LIMIT)? {
+        let code = frame.performative.code().unwrap_or_default();
+        codes.push(code);
+        if code == code::CLOSE {
+            break;
+        }
+    }
+    drop(peer);
+    daemon.await_end(LIMIT)?;
+    Ok(codes)
+}
+
+#[test]
+fn an_orderly_end_waits_a_second_for_answers_and_no_longer() -> Try {
+    let codes = answer_at_the_end(Duration::from_millis(500))?;
+    require!(codes.contains(&code::DISPOSITION), "closed before the answer: {codes:x?}");
+    let codes = answer_at_the_end(Duration::from_secs(4))?;
+    require!(codes.last() == Some(&code::CLOSE), "no close: {codes:x?}");
+    require!(!codes.contains(&code::DISPOSITION), "the close waited for the disk: {codes:x?}");
+    Ok(())
+}
+
 #[test]
 fn an_empty_start_accepts_the_first_put_soon() -> Try {
     let mut best = Duration::MAX;

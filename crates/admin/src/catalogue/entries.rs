@@ -169,8 +169,8 @@ entries! {
          Commit more often, or give the log more room.";
     LOG_LEFT_OVER = "TWL2040W" "Older extents were left in the recovery log: {finding}.",
         "A call that was to give them back had failed. They are given back when no message in them \
-         lives; nothing is to be done. If extents with live messages were removed by hand, TWL2060E \
-         follows.";
+         lives; nothing is to be done. No message lives in the extents that are missing: TWL2060E or \
+         TWL2061W would have said so instead.";
     LOG_EXTENT_REFUSED = "TWL2041E" "No further extent of the recovery log can be made: {reason}.",
         "It is tried again five times a second. What is ready is used first, then puts are refused. \
          Nothing acknowledged is lost. Look at the rights of the log folder and at the disk.";
@@ -203,6 +203,15 @@ entries! {
         "CLEAR QLOCAL or DELETE QLOCAL PURGE removed messages whose content cannot be read, or notes of \
          such messages (message-damaged). 'towline log repair' does not bring them back any more; a \
          backup from before has them. What lies on pages, or was not read since the start, is not counted.";
+    BACKUP_WITH_DAMAGE = "TWL2070W" "Backup into {folder} has {count} damaged batches, as the recovery log has: {first}.",
+        "The messages in them that are damaged cannot be restored from it; all else can. 'towline \
+         backup' ends with 1, and lists them, as 'towline backup verify' and 'towline restore' do. \
+         Repair the log ('towline log repair' from an older backup or another instance), or get or \
+         clear those messages; the next backup then has the batches whole.";
+    MESSAGE_BROWSED_DAMAGED = "TWL2071W" "A message of queue {queue} cannot be read and was browsed: {reason}.",
+        "The disk does not give back what was written. The browser was shown a note in its place (with \
+         the property DamagedAt), and the message stays where it is: it is set aside when a consumer \
+         comes to it (TWL2050E, TWL2051E). See the guide damaged-log.";
 
     LOGIN_REFUSED = "TWL3003W" "Login from {address} as '{user}' with {mechanism} was refused.",
         "Wrong password, unknown user, or not welcome here without one. The client cannot see which \
@@ -346,6 +355,15 @@ entries! {
     GROUP_TERM_KNOWN = "TWL4231I" "All other instances have said their terms: this one takes part again, in term {term}.",
         "It catches up, and votes when it has.";
 
+    GROUP_PUT_BACK = "TWL4250W" "The data folder of this instance is older than it was, or another process has a copy of it: instance '{instance}' has heard promises that are not known here. This instance gives no vote and acknowledges nothing until it has heard from all others and has caught up.",
+        "A snapshot of its volume was put back, or a clone of its machine runs. It begins again by \
+         itself, blank, and gets what it lacks from the active instance. If there is a clone, end it: \
+         an instance needs a data folder of its own, which may be empty.";
+    GROUP_CLONED = "TWL4251W" "A process that says it is instance '{instance}' is refused: another one is connected.",
+        "It may be a clone of the machine, or a copy of its folder was started beside it. It takes no \
+         part, says so with TWL4103W, and tries again. End one of both. The other one goes on, and \
+         catches up first if the one that ended had taken part since the copy was made.";
+
     FLOATING_HELD = "TWL4301I" "The address {address} is on {interface} of this machine.",
         "This instance is active, and its neighbours are told. The address goes when the instance is \
          not active any more, or when the process does not renew it (lease_s).";
@@ -378,9 +396,10 @@ entries! {
         "Make room on its disk, or raise log_bytes_max: the group has one log less to go to.";
     GROUP_ALL_FULL = "TWL4323E" "The log is full, and no other instance that is in sync has room.",
         "Puts are refused until there is room, here or elsewhere. See the guide on full disks.";
-    GROUP_AWAITED = "TWL4324I" "Queue manager '{name}' waits until {most} of {all} instances of group '{group}' are connected and one is active.",
-        "Clients are not served before. TWL1002I and `ready` follow when they are, by this instance or \
-         through it.";
+    GROUP_AWAITED = "TWL4324I" "Queue manager '{name}' waits until {count} of {all} instances of group '{group}' are connected and one is active.",
+        "All of them for a new group, and for an instance with an empty disk or one that may have forgotten \
+         its newest term: it takes part when it has heard from the others. Clients are not served before. \
+         TWL1002I and `ready` follow when they are, by this instance or through it.";
 
     UNKNOWN_QUEUE = "TWL5010E" "{reason}.",
         "There is no object of that name, or no model of it for a rule of auto_define. Names are compared \

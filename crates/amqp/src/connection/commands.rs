@@ -1,7 +1,9 @@
 //! The commands of a driver. Each does nothing when its object is gone.
 
 use crate::connection::{Connection, LINKS_MAX, name_key};
-use crate::event::{AttachReply, AttachRequest, IncomingId, LinkId, Outgoing, SessionId};
+use crate::event::{
+    Allowance, AttachReply, AttachRequest, IncomingId, LinkId, Outgoing, SessionId,
+};
 use crate::link::{Direction, Link};
 use crate::sasl::ScramCredentials;
 use crate::session::Session;
@@ -92,20 +94,18 @@ impl Connection {
         }
     }
 
-    /// Our sending link: deliveries that would be on their way at once if they were given to
-    /// [`Connection::send`] now: the peer's credit, or nothing while its session window is closed or
-    /// another delivery waits for it. What is not given yet can still be taken back.
+    /// Our sending link: what would be on its way at once if it were given to
+    /// [`Connection::send`] now. What is not given yet can still be taken back.
     #[must_use]
-    pub fn sendable(&self, link: LinkId) -> u32 {
+    pub fn allowance(&self, link: LinkId) -> Allowance {
         let session = self.sessions.get(usize::from(link.session));
-        session.map_or(0, |session| session.sendable(link))
+        session.map_or_else(Allowance::default, |session| session.allowance(link))
     }
 
-    /// Our sending link: what is left of the peer's credit, whether its window is open or not.
+    /// Transfer frames that a delivery of so many bytes takes, at most.
     #[must_use]
-    pub fn sending_credit(&self, link: LinkId) -> u32 {
-        let session = self.sessions.get(usize::from(link.session));
-        session.map_or(0, |session| session.sending_credit(link))
+    pub fn frames_max(&self, bytes: usize) -> u32 {
+        self.output.frames_max(bytes)
     }
 
     /// Our sending link: uses up the remaining credit without deliveries, and tells the peer.

@@ -19,6 +19,9 @@ const REFERENCE_BYTES_MIN: usize = 1_024;
 const BLOCK_BYTES: usize = 16 * 1_024;
 /// Room kept for a frame header and a transfer performative.
 const TRANSFER_BYTES: usize = 256;
+/// Longest frame header and performative of a transfer with one of our own tags and no state: 8
+/// bytes, 12 for descriptor and list, 10 for the tag, at most 5 for each of six other fields.
+const TRANSFER_HEAD_BYTES_MAX: usize = 64;
 /// We send no longer frames even if the peer takes them: other links shall have their turn.
 const FRAME_BYTES_MAX: usize = 1_048_576;
 
@@ -96,6 +99,12 @@ impl Output {
     pub(crate) fn set_frame_bytes_max(&mut self, bytes: u32) {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         self.frame_bytes_max = bytes.clamp(limits::SASL_FRAME_BYTES_MAX as usize, FRAME_BYTES_MAX);
+    }
+
+    /// Transfer frames of a delivery of so many bytes, at most.
+    pub(crate) fn frames_max(&self, bytes: usize) -> u32 {
+        let least = self.frame_bytes_max - TRANSFER_HEAD_BYTES_MAX;
+        u32::try_from(1 + bytes / least).unwrap_or(u32::MAX)
     }
 
     pub(crate) fn is_open(&self) -> bool {

@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 use towline_types::Payload;
 
 use crate::connection::Output;
-use crate::event::{self, Event, IncomingId, LinkId, TooLong};
+use crate::event::{self, Deliveries, Event, IncomingId, LinkId, TooLong};
 use crate::link::{Direction, Link, LinkState, Partial, Receiving, Violation, serial_distance};
 use crate::session::{Session, Unfinished};
 use crate::types::{
@@ -78,7 +78,8 @@ impl Session {
         }
         match role {
             Role::Sender if settled => {
-                events.push_back(Event::SenderSettled { session: self.id(), state });
+                let (session, deliveries) = (self.id(), Deliveries { first, last });
+                events.push_back(Event::SenderSettled { session, deliveries, state });
             }
             Role::Sender => {}
             Role::Receiver => self.on_outcomes(first, last, settled, state, events),

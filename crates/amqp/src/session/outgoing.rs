@@ -2,7 +2,7 @@
 
 use crate::connection::Output;
 use crate::connection::output::Body;
-use crate::event::{LinkId, Outgoing};
+use crate::event::{Allowance, LinkId, Outgoing};
 use crate::link::Direction;
 use crate::session::Session;
 use crate::session::unsettled::Entry;
@@ -44,16 +44,12 @@ impl Session {
         self.pump(output);
     }
 
-    /// See [`Connection::sendable`](crate::Connection::sendable).
-    pub(crate) fn sendable(&self, id: LinkId) -> u32 {
-        if self.window.is_open() && self.waiting.is_empty() { self.sending_credit(id) } else { 0 }
-    }
-
-    /// See [`Connection::sending_credit`](crate::Connection::sending_credit).
-    pub(crate) fn sending_credit(&self, id: LinkId) -> u32 {
+    /// See [`Connection::allowance`](crate::Connection::allowance).
+    pub(crate) fn allowance(&self, id: LinkId) -> Allowance {
+        let frames = if self.waiting.is_empty() { self.window.outgoing() } else { 0 };
         match self.link(id).map(|link| &link.direction) {
-            Some(Direction::Sending(sending)) => sending.credit(),
-            Some(Direction::Receiving(_)) | None => 0,
+            Some(Direction::Sending(sending)) => Allowance { credit: sending.credit(), frames },
+            Some(Direction::Receiving(_)) | None => Allowance::default(),
         }
     }
 

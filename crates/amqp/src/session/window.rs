@@ -56,6 +56,11 @@ impl Window {
         self.outgoing > 0
     }
 
+    /// Frames that we may send now.
+    pub(super) fn outgoing(&self) -> u32 {
+        self.outgoing
+    }
+
     /// Counts a transfer frame of ours.
     pub(super) fn went_out(&mut self) {
         assert!(self.outgoing > 0, "a transfer frame beyond the peer's session window");

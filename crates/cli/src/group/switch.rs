@@ -16,7 +16,7 @@ use crate::{progress, show};
 /// A switch that happened.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct Switched {
-    /// Who was active.
+    /// Who was active; the same as `to` when there was nothing to do.
     pub(crate) from: String,
     /// Who is.
     pub(crate) to: String,
@@ -41,6 +41,9 @@ pub(crate) fn switch(arguments: &Switch) -> Result<(), Failure> {
         return show::json(&serde_json::to_value(&switched).unwrap_or_default());
     }
     let Switched { from, to, took_ms } = &switched;
+    if from == to {
+        return show::line(&format!("{to} is active already"));
+    }
     show::line(&format!("{to} is active instead of {from}, {took_ms} ms"))
 }
 
@@ -53,7 +56,7 @@ pub(crate) fn hand_over(
     let mut asking = Asking::reach(data, patience.left())?;
     let before = asking.group()?;
     if let Some(to) = to.filter(|to| *to == before.active) {
-        return Err(Failure::Failed(format!("{to} is the active instance already")));
+        return Ok(Switched { from: to.to_owned(), to: to.to_owned(), took_ms: 0 });
     }
     let began = Instant::now();
     match asking.ask(&json!({ "do": SWITCH, "to": to })) {
@@ -62,11 +65,18 @@ pub(crate) fn hand_over(
         // active now.
         Err(Unanswered::Lost { .. }) => {
             let after = until(data, patience, |group| {
-                group.serving && !group.active.is_empty() && group.active != before.active
+                // The same one may be elected again: then there is nothing more to wait for.
+                let is_settled = group.active != before.active || group.term > before.term;
+                group.serving && !group.active.is_empty() && is_settled
             });
             let after = after?.ok_or_else(|| {
                 Failure::failed("the instance ended before it answered, and no other became active")
             })?;
+            if after.active == before.active {
+                let again =
+                    format!("{} gave the active part up, and was elected again", after.active);
+                return Err(Failure::Failed(again));
+            }
             let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
             Ok(Switched { from: before.active, to: after.active, took_ms })
         }

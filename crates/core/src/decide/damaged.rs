@@ -43,17 +43,26 @@ pub enum SetAside {
         /// Its queue.
         queue: String,
     },
+    /// It stays where it is, because the one who came to it browses: that changes nothing.
+    Browsed {
+        /// Its queue.
+        queue: String,
+    },
 }
 
 impl QueueManager {
-    /// Sets a message aside that cannot be read. A consumer that cannot go on, and a browser, are
-    /// told to go, with the reason.
+    /// Sets a message aside that cannot be read. A consumer that cannot go on is told to go, with the
+    /// reason. For a browser nothing is set aside: it is shown a note in place of the message.
     pub fn set_aside(&mut self, now: Time, found: &Unreadable, out: &mut Decision) -> SetAside {
         out.begin();
         let name = match self.queues.get(&found.queue) {
             Some(queue) => queue.definition.name.clone(),
             None => return SetAside::Gone,
         };
+        let browses = found.consumer.and_then(|id| self.consumers.get(&id)).map(|it| it.browses());
+        if browses == Some(true) && found.lasts {
+            return self.browsed(found, name);
+        }
         let aside = match self.reach(found) {
             Some(spot) if found.lasts => {
                 let reason = DeadLetterReason::Damaged;
@@ -69,9 +78,8 @@ impl QueueManager {
         let moved = matches!(aside, SetAside::Moved { .. });
         let Some(id) = found.consumer else { return aside };
         let Some(consumer) = self.consumers.get(&id) else { return aside };
-        // A browser would show a list without it.
-        let tell = !moved || consumer.browses();
-        if tell {
+        // A browser, which comes here when it may pass, would show a list without it.
+        if !moved || consumer.browses() {
             let place = found.place.clone();
             self.dismiss(id, Refusal::MessageDamaged { queue: name, place, moved });
         }
@@ -83,6 +91,15 @@ impl QueueManager {
             self.give_back(found.queue, Spot { lane, sequence: found.sequence.0 });
         }
         aside
+    }
+
+    /// What a browser came to: locked or not, as it was when the browser chose it.
+    fn browsed(&self, found: &Unreadable, queue: String) -> SetAside {
+        let there = self.queues.get(&found.queue).and_then(|queue| {
+            let entry = queue.entry(queue.spot_of(found.sequence.0)?)?;
+            matches!(entry.state, State::Available | State::Held).then_some(())
+        });
+        there.map_or(SetAside::Gone, |()| SetAside::Browsed { queue })
     }
 
     /// The message, unless somebody else has it or its end is decided.

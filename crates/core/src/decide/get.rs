@@ -40,7 +40,6 @@ impl QueueManager {
             mode: spec.mode,
             filter: spec.filter.clone(),
             attention,
-            presettled: spec.presettled,
             credit: 0,
             drain: false,
             waiting: false,

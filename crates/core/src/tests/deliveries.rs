@@ -100,18 +100,18 @@ fn a_drained_consumer_is_told_when_there_is_nothing_more() {
 }
 
 #[test]
-fn what_is_settled_in_advance_is_gone_with_its_delivery_or_held_until_it_is_got() {
+fn what_is_delivered_is_held_until_it_is_got_whether_it_is_persistent_or_not() {
     let mut rig = Rig::new();
     rig.define("Q");
     rig.put("Q", "a");
     rig.put_persistent("Q", "b");
-    let spec = ConsumerSpec { presettled: true, ..spec("Q") };
-    let consumer = rig.open_get(&spec).unwrap();
-    rig.core.set_credit(consumer, 10, false);
+    let consumer = rig.consumer("Q", 10);
     rig.instant = false;
     let deliveries = rig.dispatch();
     assert_eq!(deliveries.len(), 2);
-    assert_eq!(rig.depth("Q"), 1, "the persistent one is held");
+    assert_eq!(rig.depth("Q"), 2, "both are held");
+    rig.settle(&deliveries[0], Outcome::Accepted);
+    assert_eq!(rig.depth("Q"), 1, "nothing has to be durable for this one");
     assert_eq!(rig.restart(None, rig.log.len()).browse("Q"), ["b"]);
     rig.settle(&deliveries[1], Outcome::Accepted);
     assert_eq!(rig.depth("Q"), 1, "it goes with its fact");
@@ -119,6 +119,7 @@ fn what_is_settled_in_advance_is_gone_with_its_delivery_or_held_until_it_is_got(
     assert_eq!((rig.depth("Q"), rig.core.memory_bytes()), (0, 0));
     assert!(rig.stored.is_empty());
     assert_eq!(rig.status("Q").totals.gets, 2);
+    rig.close(consumer, false);
     let mut again = rig.restart(None, rig.log.len());
     assert!(again.browse("Q").is_empty());
     rig.core.audit();

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 use super::rig::{CLIENT, Rig, message, persistent, spec};
 use crate::object::LocalChanges;
-use crate::{ConsumerId, ConsumerSpec, Delivery, Limits, NewMessage, Outcome, PutTarget, UnitId};
+use crate::{ConsumerId, Delivery, Limits, NewMessage, Outcome, PutTarget, UnitId};
 
 mod carries;
 mod crashes;
@@ -32,7 +32,7 @@ fn threshold(queue: usize) -> LocalChanges {
 #[derive(Clone, Debug)]
 enum Step {
     Put { queue: usize, persistent: bool, priority: u8, in_unit: bool },
-    Open { queue: usize, presettled: bool, credit: u32 },
+    Open { queue: usize, credit: u32 },
     Credit { consumer: usize, credit: u32 },
     Close { consumer: usize, lost: bool },
     Dispatch,
@@ -67,8 +67,7 @@ fn step() -> impl Strategy<Value = Step> {
                 Step::Put { queue, persistent, priority, in_unit }
             }
         ),
-        2 => (0..3_usize, prop::bool::weighted(0.2), 0..8_u32)
-            .prop_map(|(queue, presettled, credit)| Step::Open { queue, presettled, credit }),
+        2 => (0..3_usize, 0..8_u32).prop_map(|(queue, credit)| Step::Open { queue, credit }),
         3 => (any_of.clone(), 0..8_u32)
             .prop_map(|(consumer, credit)| Step::Credit { consumer, credit }),
         1 => (any_of.clone(), any::<bool>())
@@ -147,7 +146,7 @@ struct World {
     rig: Rig,
     targets: Vec<PutTarget>,
     consumers: Vec<ConsumerId>,
-    credit: BTreeMap<ConsumerId, (usize, u32, bool)>,
+    credit: BTreeMap<ConsumerId, (usize, u32)>,
     unsettled: Vec<(Delivery, u32)>,
     /// Of these: got in a unit that was rolled back, so that a backout is due.
     failed: BTreeSet<u32>,
@@ -309,12 +308,11 @@ impl World {
             Step::Put { queue, persistent, priority, in_unit } => {
                 self.put(queue, persistent, priority, in_unit);
             }
-            Step::Open { queue, presettled, credit } => {
-                let spec = ConsumerSpec { presettled, ..spec(QUEUES[queue]) };
-                let id = self.rig.open_get(&spec).unwrap();
+            Step::Open { queue, credit } => {
+                let id = self.rig.open_get(&spec(QUEUES[queue])).unwrap();
                 self.consumers.push(id);
                 self.rig.core.set_credit(id, credit, false);
-                self.credit.insert(id, (queue, credit, presettled));
+                self.credit.insert(id, (queue, credit));
             }
             Step::Credit { consumer, credit } => {
                 if let Some(id) = pick(&self.consumers, consumer) {
@@ -500,24 +498,20 @@ impl World {
         let runs = self.rig.log.len();
         for delivery in self.rig.dispatch() {
             let id = number_of(&self.rig, &delivery);
-            let (queue, credit, presettled) = self.credit.get_mut(&delivery.consumer).unwrap();
+            let (queue, credit) = self.credit.get_mut(&delivery.consumer).unwrap();
             assert!(*credit > 0, "a delivery needs credit");
             *credit -= 1;
-            let (queue, presettled) = (*queue, *presettled);
+            let queue = *queue;
             let first = self.first_for(delivery.consumer, queue);
             assert_eq!(first, Some(id), "the first one that may be delivered is");
             let row = self.rows.get_mut(&id).unwrap();
             let seen = (delivery.persistent, delivery.priority, delivery.backout_count);
             assert_eq!(seen, (row.persistent, row.priority, row.count));
             row.at = At::Held;
-            if presettled && !row.persistent {
-                self.happen(vec![Later::Vanishes(id)]);
-            } else {
-                self.unsettled.push((delivery, id));
-            }
+            self.unsettled.push((delivery, id));
         }
         assert_eq!(runs, self.rig.log.len(), "a delivery is not logged");
-        for (consumer, (queue, credit, _)) in &self.credit {
+        for (consumer, (queue, credit)) in &self.credit {
             let first = self.first_for(*consumer, *queue);
             assert!(*credit == 0 || first.is_none(), "nobody waits in vain");
         }

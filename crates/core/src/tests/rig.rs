@@ -581,7 +581,6 @@ pub(crate) fn spec(name: &str) -> ConsumerSpec {
         queue: name.to_owned(),
         mode: ConsumerMode::Consume,
         filter: None,
-        presettled: false,
         exclusive: None,
     }
 }

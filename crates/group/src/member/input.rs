@@ -11,6 +11,9 @@ impl Member {
     /// The one way in. `out` is added to; the caller carries it out and empties it.
     pub fn step(&mut self, now: Time, input: Input, out: &mut Output) {
         self.now = self.now.max(now);
+        if let Input::PeerOpened { peer, .. } | Input::Unreachable(peer) = &input {
+            self.meeting.met(*peer);
+        }
         match input {
             Input::Tick => self.tick(),
             Input::Message(message) => self.message(message, out),
@@ -19,6 +22,7 @@ impl Member {
                 self.peer_opened(peer, last_index);
             }
             Input::PeerClosed(peer) => self.peer_closed(peer),
+            Input::Unreachable(_) => {}
             Input::Left(batch) => self.propose(batch),
             Input::Leading(place) => self.raw.mut_store().table.set_last(place),
             Input::Durable(upto) => self.make_durable(upto),
@@ -45,6 +49,7 @@ impl Member {
         if self.now.since(self.marked_at) >= self.options.heartbeat_interval {
             self.marked_at = self.now;
             self.marks = [self.marks[1], self.committed];
+            self.told.mark();
         }
         if self.role == Role::Leader && !self.hears_a_majority() {
             // At once, not when the library looks next: it counts in whole time-outs.
@@ -87,12 +92,16 @@ impl Member {
         if inner.to != self.options.id.0 || !self.peers.contains(&from) {
             return;
         }
-        if !self.kept.knows_term {
+        if !self.kept.knows_term || self.meeting.goes_on(self.now) {
             // An answer would count for a term that may be older than one it took part in.
             return;
         }
+        self.witnesses(&inner);
         self.heard.insert(from, self.now);
         self.gone.remove(&from);
+        if inner.msg_type == MessageType::MsgAppend {
+            self.told.heard(inner.term, inner.commit);
+        }
         let last = self.last().index;
         match inner.msg_type {
             MessageType::MsgRequestVote
@@ -244,7 +253,7 @@ impl Member {
         let hears = raft.leader_id != 0 && raft.election_elapsed < raft.election_timeout();
         let favours = raft.vote != 0 && raft.vote != raft.id;
         let favoured_in = favours.then_some(raft.term);
-        if leads || hears || !self.kept.may_vote {
+        if leads || hears || !self.kept.may_vote || self.meeting.goes_on(self.now) {
             self.election.settled();
         } else if self.election.is_due(self.now, favoured_in) {
             // Refused only to who is no member.

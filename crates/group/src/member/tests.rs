@@ -1,6 +1,7 @@
 //! Three members over a network and logs made of vectors.
 
 mod lagging;
+mod meeting;
 mod newest_term;
 mod promises;
 mod rig;
@@ -261,6 +262,7 @@ fn a_reply_about_earlier_batches_waits_until_they_are_durable_even_if_later_ones
         heartbeat_interval: Duration::from_millis(250),
         heartbeat_timeout: TIMEOUT,
         seed: 1,
+        meets_first: false,
     };
     let kept = Kept { knows_term: true, ..Kept::default() };
     let mut member = Member::new(options, kept, Held::default(), Time(1));

@@ -9,13 +9,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use towline_types::{Lsn, PageRef};
 
+use super::damage::DamagedBatch;
 use super::error::BackupError;
 use super::folder::{Backup, PIECE_BYTES};
 use super::manifest::{FileSum, Manifest, Point};
 use super::view::View;
 use crate::block::Aligned;
 use crate::disk::Disk;
-use crate::error::LogError;
+use crate::error::{Damage, Finding, LogError};
 use crate::format::{padded, size};
 use crate::image::{self, Loaded};
 use crate::offline;
@@ -44,6 +45,8 @@ pub struct CheckReport {
     pub last: Option<Lsn>,
     /// What is wrong, one line each.
     pub findings: Vec<String>,
+    /// Batches that were damaged in the log when the backup was made, and are as they were then.
+    pub damaged: Vec<DamagedBatch>,
 }
 
 impl CheckReport {
@@ -51,6 +54,13 @@ impl CheckReport {
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.findings.is_empty()
+    }
+
+    /// Whether the log had this damage when it was copied.
+    fn was_known(&self, found: &Finding) -> bool {
+        // Of the last batch of all it is not seen whether it was torn.
+        matches!(found.what, Damage::Batch | Damage::TornTail)
+            && self.damaged.iter().any(|damaged| damaged.lsn == found.lsn)
     }
 }
 
@@ -72,6 +82,7 @@ impl Backup {
         let mut report = CheckReport {
             first: manifest.points.first().map(Point::earliest),
             last: manifest.newest().map(|point| Lsn(point.end.lsn)),
+            damaged: manifest.damaged_batches(),
             ..CheckReport::default()
         };
         let all = manifest.bytes();
@@ -134,8 +145,12 @@ impl Backup {
             if new {
                 let log = offline::verify_disk(&disk)?;
                 report.batches += log.batches;
-                report.findings.extend(log.findings.iter().map(ToString::to_string));
-                if log.last != Some(Lsn(reach.lsn)) && reach.index > 0 {
+                let new = log.findings.iter().filter(|found| !report.was_known(found));
+                let new: Vec<String> = new.map(ToString::to_string).collect();
+                report.findings.extend(new);
+                let last = report.damaged.last().map_or(Lsn::ZERO, |damaged| damaged.lsn);
+                let ends = log.last == Some(Lsn(reach.lsn));
+                if !ends && reach.index > 0 && log.last.is_none_or(|end| end > last) {
                     report.findings.push(format!("the log does not end at {}", Lsn(reach.lsn)));
                 }
                 walked = Some((point.first_extent, reach.lsn));

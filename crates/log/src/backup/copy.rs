@@ -11,22 +11,24 @@ use std::sync::Arc;
 
 use towline_types::{Lsn, PageRef, Time};
 
+use super::damage::{self, DamagedBatch, Noted};
 use super::error::BackupError;
 use super::folder::{Backup, PIECE_BYTES, file_name, serial_in_name, write_all};
-use super::manifest::{End, FileSum, MANIFEST_VERSION, Manifest, Part, Point};
+use super::manifest::{
+    End, FileSum, MANIFEST_VERSION, Manifest, Part, Point, VERSION_WITHOUT_DAMAGE,
+};
 use super::packs;
 use super::source::Source;
 use super::view::View;
 use crate::block::Aligned;
-use crate::disk::Disk;
-use crate::error::{Damage, LogError};
+use crate::disk::{Disk, DiskFile};
+use crate::error::{LogError, is_unreadable};
 use crate::format::{
     BLOCK_BYTES, EXTENT_VERSION, FORMAT_VERSION, ImageHeader, extent_name, padded, size,
 };
 use crate::pages::Pages;
 use crate::recover::files::{Files, Folder};
-use crate::recover::finding;
-use crate::recover::scan::{Link, Scan};
+use crate::recover::scan::Scan;
 use crate::times::{self, Row};
 
 /// How a backup is made.
@@ -40,6 +42,8 @@ pub struct Choices {
     pub queue_manager: Option<String>,
     /// The time now.
     pub now: Time,
+    /// The newest point gives way: it was made a moment ago, and the log was repaired since.
+    pub instead: bool,
 }
 
 /// How far a backup is.
@@ -70,6 +74,8 @@ pub struct Done {
     pub bytes_held: u64,
     /// Whether there was nothing to carry on from.
     pub full: bool,
+    /// Batches in it that are damaged in the log too: all else can be restored.
+    pub damaged: Vec<DamagedBatch>,
 }
 
 /// Files that were written, and the account of it.
@@ -186,6 +192,9 @@ impl Backup {
             made_at: choices.now.0,
         };
         let mut manifest = new_manifest(source, before, serial, choices);
+        if choices.instead {
+            manifest.points.pop();
+        }
         manifest.add(point, parts, pack, choices.keep_points.max(1));
         let serials = packs::packs_of(self, &manifest)?;
         manifest.packs.retain(|pack| {
@@ -196,15 +205,25 @@ impl Backup {
             let name = file_name("times", source.end(), serial);
             manifest.times = Some(written.file(&name, &times::encode(&rows))?);
         }
-        if let (Some(from), Some(point)) = (first_new, manifest.newest()) {
-            check_chain(self, &manifest, point, from.max(source.first))?;
-        }
+        let found =
+            first_new.map(|from| find_damage(self, &manifest, source, from.max(source.first)));
+        manifest.note_damage(found.transpose()?.unwrap_or_default());
         let (files, bytes) = (written.files, written.bytes);
         let full = self.manifest.is_none() || choices.full;
         let held = manifest.bytes();
         let first = manifest.points.first().map_or(source.end(), Point::earliest);
+        let damaged = manifest.damaged_batches();
         self.publish(manifest)?;
-        Ok(Done { end: source.end(), image: at, first, bytes, files, bytes_held: held, full })
+        Ok(Done {
+            end: source.end(),
+            image: at,
+            first,
+            bytes,
+            files,
+            bytes_held: held,
+            full,
+            damaged,
+        })
     }
 
     /// The manifest to carry on from.
@@ -221,7 +240,9 @@ impl Backup {
         if !goes_through(source, newest.end)? || source.image_at() < Lsn(newest.at) {
             return Err(BackupError::OtherHistory { end: Lsn(newest.end.lsn) });
         }
-        Ok(Some(manifest.clone()))
+        let mut manifest = manifest.clone();
+        manifest.drop_what_was_repaired(source)?;
+        Ok(Some(manifest))
     }
 
     /// When the log was how long, from the first point on: as the last backup knew it, and then as the
@@ -313,7 +334,10 @@ fn missing_parts(
         } else {
             let file = source.disk.open(&name);
             let length = file.and_then(|file| file.len());
-            length.map_err(|e| LogError::io("open an extent", &name, e))?
+            length.map_err(|e| match e.kind() {
+                std::io::ErrorKind::NotFound => BackupError::ExtentGone { file: name.clone() },
+                _ => LogError::io("open an extent", &name, e).into(),
+            })?
         };
         let from = before.map_or(0, |before| before.held(extent));
         if from < to {
@@ -343,13 +367,8 @@ fn copy_parts(
         while done < part.sum.bytes {
             let wanted = size((part.sum.bytes - done).min(PIECE_BYTES as u64));
             buffer.truncate(wanted);
-            let count = from
-                .read_at(buffer.bytes_mut(), part.from + done)
+            read_piece(from.as_ref(), &mut buffer, part.from + done)
                 .map_err(|e| LogError::io("read an extent", &extent, e))?;
-            if count < wanted {
-                let short = std::io::ErrorKind::UnexpectedEof.into();
-                return Err(LogError::io("read an extent", &extent, short).into());
-            }
             to.write_at(buffer.bytes(), done).map_err(failed)?;
             part.sum.crc32c = crc32c::crc32c_append(part.sum.crc32c, buffer.bytes());
             done += wanted as u64;
@@ -362,6 +381,33 @@ fn copy_parts(
     Ok(parts)
 }
 
+/// Reads a piece. Blocks that the disk does not give back are zeros in the copy: the batch they belong
+/// to is found to be damaged when the copy is read.
+pub(super) fn read_piece(
+    from: &dyn DiskFile,
+    buffer: &mut Aligned,
+    at: u64,
+) -> std::io::Result<()> {
+    let short = || std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
+    match from.read_at(buffer.bytes_mut(), at) {
+        Ok(count) if count < buffer.len() => return Err(short()),
+        Ok(_) => return Ok(()),
+        Err(error) if !is_unreadable(&error) => return Err(error),
+        Err(_) => {}
+    }
+    let mut block = Aligned::zeroed(BLOCK_BYTES);
+    let places = (at..).step_by(BLOCK_BYTES);
+    for (to, at) in buffer.bytes_mut().chunks_mut(BLOCK_BYTES).zip(places) {
+        match from.read_at(block.bytes_mut(), at) {
+            Ok(count) if count < to.len() => return Err(short()),
+            Ok(_) => to.copy_from_slice(block.bytes().get(..to.len()).unwrap_or_default()),
+            Err(error) if is_unreadable(&error) => to.fill(0),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
 fn new_manifest(
     source: &Source,
     before: Option<Manifest>,
@@ -369,10 +415,10 @@ fn new_manifest(
     choices: &Choices,
 ) -> Manifest {
     let known = before.as_ref().and_then(|before| before.queue_manager.clone());
-    let (parts, packs, points) =
-        before.map_or_else(Default::default, |old| (old.parts, old.packs, old.points));
+    let (parts, packs, points, damaged) =
+        before.map_or_else(Default::default, |old| (old.parts, old.packs, old.points, old.damaged));
     Manifest {
-        version: MANIFEST_VERSION,
+        version: VERSION_WITHOUT_DAMAGE,
         log_id: Manifest::id_text(source.log_id),
         extent_bytes: source.extent_bytes,
         extent_version: EXTENT_VERSION,
@@ -384,6 +430,7 @@ fn new_manifest(
         packs,
         points,
         times: None,
+        damaged,
     }
 }
 
@@ -403,29 +450,41 @@ impl Manifest {
             needed.extend(point.first_extent..=last);
         }
         self.parts.retain(|part| needed.contains(&part.extent));
+        let extent_bytes = self.extent_bytes;
+        self.damaged.retain(|noted| needed.contains(&(noted.lsn / extent_bytes)));
+    }
+
+    /// Damage that was found now, beside what was known before.
+    fn note_damage(&mut self, found: Vec<Noted>) {
+        let known = |noted: &Noted| found.iter().any(|new| new.lsn == noted.lsn);
+        self.damaged.retain(|noted| !known(noted));
+        self.damaged.extend(found);
+        self.damaged.sort_by_key(|noted| noted.lsn);
+        self.version = match self.damaged.is_empty() {
+            true => VERSION_WITHOUT_DAMAGE,
+            false => MANIFEST_VERSION,
+        };
     }
 }
 
 /// Reads the copy of the log, from an extent on, to its end: what was copied is what was written there
-/// once, and the target gives it back.
-fn check_chain(
+/// once, and the target gives it back. Yields what is damaged, where a restart needs none of it.
+fn find_damage(
     backup: &Backup,
     manifest: &Manifest,
-    point: &Point,
+    source: &Source,
     from: u64,
-) -> Result<(), BackupError> {
+) -> Result<Vec<Noted>, BackupError> {
+    let none = || BackupError::NotABackup { folder: backup.disk.name(), file: String::new() };
+    let point = manifest.newest().ok_or_else(none)?;
     let view: Arc<dyn Disk> = Arc::new(View::of(backup, manifest, point, point.end)?);
     let folder = Folder::list(view.as_ref())?;
-    let none = || BackupError::NotABackup { folder: view.name(), file: String::new() };
     let mut files = Files::of(&view, &folder)?.ok_or_else(none)?;
-    files.check(view.as_ref(), ..)?;
-    let mut scan = Scan::new(&files, from);
-    while let Ok(Some(_)) = scan.next() {}
-    let right = scan.end == Lsn(point.end.lsn)
-        && (point.end.index == 0 || scan.link == Some(Link::of_seam(point.end.seam())));
-    if right {
-        return Ok(());
-    }
-    let place = scan.place;
-    Err(LogError::Damaged(finding(place, scan.lsn(place), Damage::Batch)).into())
+    let checked = files.check(view.as_ref(), ..);
+    let image = source.image.as_ref().map(|(header, _)| header);
+    let found = checked.and_then(|()| damage::look(&files, from, point.end, image));
+    found.map_err(|error| match error {
+        LogError::Damaged(finding) => BackupError::SourceDamaged(finding),
+        other => other.into(),
+    })
 }

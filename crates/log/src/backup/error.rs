@@ -3,10 +3,12 @@
 //! Not here: damage found by a check, which is a list and no error (`check`).
 
 use std::fmt;
+use std::path::{Path, PathBuf};
 
 use towline_types::{Lsn, Time};
 
-use crate::error::LogError;
+use super::damage::DamagedBatch;
+use crate::error::{Finding, LogError};
 
 /// Why a backup cannot be made or used.
 #[derive(Debug)]
@@ -17,7 +19,7 @@ pub enum BackupError {
     /// Another backup into the folder is being made.
     Busy {
         /// The folder.
-        folder: std::path::PathBuf,
+        folder: PathBuf,
         /// The process that makes it, if it is known.
         pid: Option<u32>,
     },
@@ -49,6 +51,22 @@ pub enum BackupError {
     OtherHistory {
         /// Where the backup ends.
         end: Lsn,
+    },
+    /// The log is damaged where a restart of the copy would read it.
+    SourceDamaged(Finding),
+    /// An extent in which messages live is gone.
+    ExtentGone {
+        /// Its name.
+        file: String,
+    },
+    /// Between the image that would be restored and the position lies a damaged batch.
+    DamageBetween {
+        /// What was asked for.
+        asked: Lsn,
+        /// The damaged batch.
+        damaged: DamagedBatch,
+        /// The image that was made behind it, if there is one.
+        behind: Option<Lsn>,
     },
     /// A file of the backup is not what was written.
     Damaged {
@@ -103,12 +121,7 @@ impl fmt::Display for BackupError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             BackupError::Log(error) => error.fmt(out),
-            BackupError::Busy { folder, pid } => {
-                let folder = folder.display();
-                write!(out, "a backup into {folder} is being made already")?;
-                pid.map_or(Ok(()), |pid| write!(out, ", by process {pid}"))?;
-                write!(out, " (one goes on when its command is interrupted): wait until it is done")
-            }
+            BackupError::Busy { folder, pid } => busy(folder, *pid, out),
             BackupError::NotABackup { folder, file } if file.is_empty() => {
                 write!(out, "there is no backup in {folder}")
             }
@@ -129,6 +142,22 @@ impl fmt::Display for BackupError {
                 "the backup ends at {end}, and the log no longer goes through there: it was \
                  restored to an earlier position meanwhile; use another folder, or --full"
             ),
+            BackupError::SourceDamaged(finding) => write!(
+                out,
+                "the log is damaged where a restart of the copy would read it: {finding}; \
+                 'towline image' moves the beginning of a restart behind it, if the queue manager \
+                 runs; 'towline log repair' brings the batch back from an older backup or another \
+                 instance"
+            ),
+            BackupError::ExtentGone { file } => write!(
+                out,
+                "{file} is gone, and messages live in it: bring it back with 'towline log repair'; \
+                 or, if they were given up (--without-missing-extents), get or clear what is left of \
+                 them, the notes on the dead-letter queue too, and make the backup then"
+            ),
+            BackupError::DamageBetween { asked, damaged, behind } => {
+                damage_between(*asked, damaged, *behind, out)
+            }
             BackupError::Damaged { file, what } => {
                 write!(out, "the backup is damaged: {file}: {what}")
             }
@@ -158,6 +187,27 @@ impl fmt::Display for BackupError {
     }
 }
 
+fn busy(folder: &Path, pid: Option<u32>, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+    write!(out, "a backup into {} is being made already", folder.display())?;
+    pid.map_or(Ok(()), |pid| write!(out, ", by process {pid}"))?;
+    write!(out, " (one goes on when its command is interrupted): wait until it is done")
+}
+
+fn damage_between(
+    asked: Lsn,
+    damaged: &DamagedBatch,
+    behind: Option<Lsn>,
+    out: &mut fmt::Formatter<'_>,
+) -> fmt::Result {
+    write!(
+        out,
+        "{asked} is out of reach: the log before it was damaged when it was copied ({damaged}); \
+         restore to a position before {}",
+        damaged.lsn
+    )?;
+    behind.map_or(Ok(()), |behind| write!(out, ", or from {behind} on"))
+}
+
 fn at(time: Option<Time>, out: &mut fmt::Formatter<'_>) -> fmt::Result {
     time.map_or(Ok(()), |time| write!(out, " ({})", super::manifest::rfc3339(time)))
 }
@@ -173,6 +223,9 @@ impl std::error::Error for BackupError {
             | BackupError::Version { .. }
             | BackupError::OtherLog { .. }
             | BackupError::OtherHistory { .. }
+            | BackupError::SourceDamaged(_)
+            | BackupError::ExtentGone { .. }
+            | BackupError::DamageBetween { .. }
             | BackupError::Damaged { .. }
             | BackupError::Image(_)
             | BackupError::OutOfReach { .. }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! { "checksum": <crc32c of the value of "backup", as compact JSON in the order of the fields below>,
-//!   "backup": { "version": 1, ... } }
+//!   "backup": { "version": 2, ... } }
 //! ```
 //! padded with blanks to 4 KiB. Positions, lengths and checksums are numbers, times are microseconds
 //! since the Unix epoch.
@@ -15,18 +15,22 @@
 use serde::{Deserialize, Serialize};
 use towline_types::{Lsn, Time};
 
+use super::damage::Noted;
 use super::error::BackupError;
 use crate::format::{LogId, padded};
 use crate::mark::Seam;
 
-/// Newest version of the manifest and of the files that it names.
-pub const MANIFEST_VERSION: u32 = 1;
+/// Newest version of the manifest and of the files that it names: one with a list of damaged batches,
+/// which a program that knows nothing of them must not restore as if it were whole.
+pub const MANIFEST_VERSION: u32 = 2;
+/// Version of a manifest without such a list.
+pub(super) const VERSION_WITHOUT_DAMAGE: u32 = 1;
 
 /// What a backup consists of.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
-    /// [`MANIFEST_VERSION`].
+    /// [`MANIFEST_VERSION`] when a batch is damaged, or the one before it.
     pub version: u32,
     /// The log's id, 32 hexadecimal digits.
     pub log_id: String,
@@ -50,6 +54,9 @@ pub struct Manifest {
     pub points: Vec<Point>,
     /// When the log was how long.
     pub times: Option<FileSum>,
+    /// Batches that were damaged in the log when it was copied. Not in version 1.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub damaged: Vec<Noted>,
 }
 
 /// A file of the backup.
@@ -207,7 +214,7 @@ impl Manifest {
         let version = value.pointer("/backup/version").and_then(serde_json::Value::as_u64);
         let found = version.and_then(|version| u32::try_from(version).ok());
         let found = found.ok_or_else(|| damaged("it has no version"))?;
-        if found != MANIFEST_VERSION {
+        if !(VERSION_WITHOUT_DAMAGE..=MANIFEST_VERSION).contains(&found) {
             return Err(BackupError::Version { found, supported: MANIFEST_VERSION });
         }
         let sealed: Sealed =
@@ -254,6 +261,13 @@ impl Manifest {
         });
         if !ascend {
             return Err("its images are not in order");
+        }
+        let held = |noted: &Noted| {
+            let (extent, offset) = (noted.lsn / extent_bytes, noted.lsn % extent_bytes);
+            offset < self.held(extent)
+        };
+        if !self.damaged.iter().all(held) {
+            return Err("damage is noted where it holds nothing");
         }
         for point in &self.points {
             let (last, offset) = point.end.place(extent_bytes);

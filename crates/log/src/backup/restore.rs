@@ -15,6 +15,7 @@ use towline_types::{Lsn, PageRef, Time};
 
 use super::copy::Progress;
 use super::cut::{self, Cut};
+use super::damage::DamagedBatch;
 use super::error::BackupError;
 use super::folder::{Backup, PIECE_BYTES};
 use super::manifest::{End, Manifest, Point};
@@ -23,7 +24,7 @@ use crate::block::Aligned;
 use crate::disk::{Disk, LinuxDisk};
 use crate::error::LogError;
 use crate::format::{
-    BATCH_HEADER_BYTES, BatchHeader, EXTENT_HEADER_BYTES, ExtentHeader, LogId,
+    BATCH_HEADER_BYTES, BLOCK_BYTES, BatchHeader, EXTENT_HEADER_BYTES, ExtentHeader, LogId,
     VERSION_WITHOUT_CHECKS, extent_name, image_name, padded, payload_sum, size,
 };
 use crate::image;
@@ -44,7 +45,7 @@ pub enum Upto {
 }
 
 /// What a restore came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restored {
     /// Where the log ends now.
     pub end: Lsn,
@@ -56,6 +57,8 @@ pub struct Restored {
     pub extents: u64,
     /// Bytes written.
     pub bytes: u64,
+    /// Batches that were damaged when the backup was made, and are here too.
+    pub damaged: Vec<DamagedBatch>,
 }
 
 /// Restores into a data folder, which must be empty, missing, or left by an interrupted restore.
@@ -122,7 +125,9 @@ pub fn restore(
     let at = plan.rows.iter().rev().find(|row| row.upto <= end).map(|row| row.at);
     let image = plan.point.image.as_ref().map(|_| Lsn(plan.point.at));
     let extents = plan.view.extents().filter(|(extent, _)| *extent <= plan.last()).count() as u64;
-    Ok(Restored { end, image, at, extents, bytes })
+    let first = Lsn(plan.point.first_extent.saturating_mul(plan.extent_bytes));
+    let damaged = manifest.damaged_within(first, end);
+    Ok(Restored { end, image, at, extents, bytes, damaged })
 }
 
 /// Names that a disk makes for itself.
@@ -188,12 +193,19 @@ impl Plan {
             let behind = behind.filter(|at| *at > upto_lsn).min().unwrap_or(upto_lsn);
             return Err(BackupError::Gap { asked: upto_lsn, before: Lsn(reach.lsn), behind });
         }
+        if let Some(damaged) = manifest.damage_between(&point, upto_lsn) {
+            let behind = manifest.points.iter().map(|point| Lsn(point.at));
+            let behind = behind.filter(|at| *at > damaged.lsn).min();
+            return Err(BackupError::DamageBetween { asked: upto_lsn, damaged, behind });
+        }
         let view = Arc::new(View::of(backup, manifest, &point, reach)?);
         let log_id = manifest.log_id().ok_or_else(|| out_of_reach(manifest, &rows, upto))?;
         let cut = if Lsn(reach.lsn) == upto_lsn {
             Some(Cut { end: reach, last: None })
         } else {
-            find_cut(&view, &point, log_id, upto_lsn, reach)?
+            let before = Lsn(point.first_extent.saturating_mul(manifest.extent_bytes));
+            let damaged = manifest.damaged_within(before, Lsn(point.at));
+            find_cut(&view, &point, &damaged, (upto_lsn, reach), log_id)?
         };
         let Cut { end, last } = cut.ok_or_else(|| out_of_reach(manifest, &rows, upto))?;
         let view = View::of(backup, manifest, &point, end)?;
@@ -362,9 +374,9 @@ fn out_of_reach(manifest: &Manifest, rows: &[Row], upto: Upto) -> BackupError {
 fn find_cut(
     view: &Arc<View>,
     point: &Point,
+    damaged: &[DamagedBatch],
+    (upto, reach): (Lsn, End),
     log_id: LogId,
-    upto: Lsn,
-    reach: End,
 ) -> Result<Option<Cut>, BackupError> {
     let disk: Arc<dyn Disk> = Arc::clone(view) as Arc<dyn Disk>;
     let folder = Folder::list(disk.as_ref())?;
@@ -376,7 +388,16 @@ fn find_cut(
     };
     let extent_bytes = files.identity().extent_bytes;
     let first = header.map_or(point.first_extent, |header| header.needs().0 / extent_bytes);
-    let mut scan = Scan::new(&files, first.max(point.first_extent));
+    let first = first.max(point.first_extent);
+    let mut scan = Scan::new(&files, first);
+    // What is damaged before the image is passed over: reading begins behind it.
+    let inside = |damaged: &&DamagedBatch| damaged.lsn.0 / extent_bytes >= first;
+    if let Some(last) = damaged.iter().rev().find(inside) {
+        let place = scan.place_of(last.lsn.after(BLOCK_BYTES as u64));
+        if let Some((whole, _)) = scan.next_whole(place) {
+            scan.go_on_at(whole);
+        }
+    }
     let found = cut::find(&mut scan, log_id, upto, reach)?;
     // The image's own last run is before its position.
     Ok(found.filter(|cut| cut.end.lsn >= point.at))

@@ -7,7 +7,7 @@ use crate::disk::{MemoryDisk, Random};
 use crate::log::Urgency;
 use crate::offline::verify_disk;
 use crate::options::Options;
-use crate::testing::{Watch, append, body, start};
+use crate::testing::{Watch, append, body, image, start};
 
 /// A log of several extents, shut down.
 fn written() -> MemoryDisk {
@@ -158,6 +158,39 @@ fn an_extent_that_is_gone_or_has_no_header_comes_back() {
     let report = mended(&target, &other_instance(&original));
     assert_eq!((report.mended.len(), report.left.len(), report.bytes), (0, 1, 0));
     assert!(!target.files().contains_key(&extent_name(1)));
+}
+
+#[test]
+fn what_is_missing_is_named_by_what_it_is_to_the_log() {
+    let original = written();
+    let disk: Arc<dyn Disk> = Arc::new(original.clone());
+    let log = start(&disk, Options::small(), &Watch::new());
+    image(&log, log.durable(), b"image");
+    log.shutdown();
+    let last = extents(&original).len() as u64 - 1;
+    let mended_without = |gone: &[u64]| {
+        let mut files = original.files();
+        gone.iter().for_each(|gone| drop(files.remove(&extent_name(*gone))));
+        let target = MemoryDisk::with_files(files);
+        let disks: [Arc<dyn Disk>; 2] = [Arc::new(target.clone()), Arc::new(copy(&original))];
+        mend(&disks[0], (&disks[1], gone), &mut |_, _| {}).unwrap()
+    };
+    let needed = (0..=last).rev().find(|extent| {
+        let report = mended_without(&[*extent]);
+        let mut all = report.mended.iter().chain(report.left.iter().map(|(found, _)| found));
+        all.any(|found| matches!(found.what, Damage::ImageExtentMissing(_)))
+    });
+    assert!(needed.is_some(), "the image needs one");
+    for (gone, what) in [(0, "before the oldest one"), (1, "between others")] {
+        let report = mended_without(&[gone]);
+        assert_eq!(report.mended.len(), 1, "{report:?}");
+        let text = report.mended[0].to_string();
+        assert!(text.contains(&format!("an extent {what}")), "{text}");
+    }
+    let all: Vec<u64> = (0..=last).collect();
+    let report = mended_without(&all);
+    assert!(report.mended.is_empty(), "{report:?}");
+    assert!(matches!(report.left[0].0.what, Damage::NoExtents(_)), "nothing is not sound");
 }
 
 #[test]

@@ -14,6 +14,7 @@ use super::files::Files;
 use super::table::{At, Behind, Image, TailFacts};
 use super::window::{Cost, Window};
 use crate::block::Aligned;
+use crate::error::Damage;
 use crate::format::{
     BATCH_HEADER_BYTES, BLOCK_BYTES, BatchHeader, EXTENT_HEADER_BYTES, LogId, padded, payload_sum,
     size,
@@ -324,6 +325,26 @@ impl<'a> Scan<'a> {
             place.sequence = self.files.next_after(place.sequence)?;
             place.offset = EXTENT_HEADER_BYTES as u64;
             end = self.files.length(place.sequence)?.min(bytes.saturating_add(place.offset));
+        }
+    }
+
+    /// Where the chain is broken, and how: at the place, or where the next extent begins when nothing
+    /// was ever written behind the last batch of this one.
+    pub(crate) fn broken_at(&mut self) -> (Place, Damage) {
+        let place = self.place;
+        let next = Place { sequence: place.sequence + 1, offset: EXTENT_HEADER_BYTES as u64 };
+        let goes_over = self.files.length(next.sequence).is_some()
+            && match self.files.length(place.sequence) {
+                Some(length) if place.offset < length => {
+                    matches!(self.probe(place), Ok(Probe::Nothing))
+                        && matches!(self.peek(next), Ok(true))
+                }
+                Some(_) | None => true,
+            };
+        let place = if goes_over { next } else { place };
+        match self.probe(place) {
+            Ok(Probe::Whole(_)) => (place, Damage::Chain),
+            Ok(Probe::Torn | Probe::Nothing) | Err(_) => (place, Damage::Batch),
         }
     }
 

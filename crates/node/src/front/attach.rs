@@ -137,7 +137,6 @@ impl Front {
             Place::Terminus(terminus) => {
                 let selector = selector_of(&source.filter)?;
                 let browse = source.distribution_mode == Some(DistributionMode::Copy);
-                let presettled = attached.sender_settle_mode == SenderSettleMode::Settled;
                 let exclusive = source.capabilities.contains("exclusive").then_some(true);
                 let used_for =
                     LinkUse::Opening(Box::new(Opening { attached: attached.clone(), flow: None }));
@@ -147,7 +146,6 @@ impl Front {
                     terminus,
                     browse,
                     selector,
-                    presettled,
                     exclusive,
                 });
                 Ok(())
@@ -381,7 +379,9 @@ impl Front {
     ) {
         let (lost, keep_queue) = (false, false);
         requests.push(Request::CloseConsumer { consumer, lost, keep_queue });
-        if let Some(link) = self.link_of(consumer) {
+        if let Some(token) = self.links.of_consumer(consumer)
+            && let Some(link) = self.links.by_token(token).map(|link| link.id)
+        {
             self.nodes.detached(link, true);
             self.links.remove(link);
             self.machine.detach(link, true, Some(error::of_refusal(reason)));
@@ -432,12 +432,29 @@ fn selector_text<'a>(filter: &Value<'a>) -> Option<&'a str> {
     }
 }
 
+/// The one that counts, which is the first: others of its kind are not looked at (3.5.8).
 fn supported_filters(filters: &Map) -> Map {
-    let mut supported = Map::default();
-    for (name, filter) in filters.iter() {
-        if selector_text(&filter).is_some() {
-            supported = supported.with_entry(name, filter);
+    let supported = filters.iter().find(|(_, filter)| selector_text(filter).is_some());
+    supported.map_or_else(Map::default, |(name, filter)| Map::default().with_entry(name, filter))
+}
+
+#[cfg(test)]
+mod tests {
+    use towline_amqp::codec::OwnedValue;
+
+    use super::*;
+
+    #[test]
+    fn of_many_selectors_the_first_one_counts_and_is_answered_alone() {
+        let filter = |text| OwnedValue::described(Value::Symbol(SELECTOR_FILTER), text);
+        let other = OwnedValue::described(Value::Symbol("other:filter"), Value::Null);
+        let mut asked = Map::default().with("other", other.view());
+        for name in ["first", "second", "third"] {
+            asked = asked.with(name, filter(Value::String("TRUE")).view());
         }
+        let answered = supported_filters(&asked);
+        let names: Vec<_> = answered.iter().map(|(name, _)| format!("{name:?}")).collect();
+        assert_eq!(names.len(), 1, "{names:?}");
+        assert!(names[0].contains("first"), "{names:?}");
     }
-    supported
 }

@@ -5,7 +5,7 @@ use towline_amqp::sections::{self, Header as AmqpHeader};
 use towline_amqp::types::{DeliveryState, TxnId};
 use towline_amqp::{Flow, LinkId, Outgoing};
 use towline_core::{Delivery, MessageSequence, Outcome, Refusal, UnitId};
-use towline_types::{Payload, Time};
+use towline_types::{Payload, Time, limits};
 
 use super::links::LinkUse;
 use super::{Front, format, message};
@@ -15,6 +15,18 @@ use crate::request::{LinkToken, Request};
 const PREFIX_BYTES: usize = 8 * 1024;
 /// Longest header section that we write.
 const HEADER_BYTES_MAX: usize = 64;
+/// What the reason for which a message is a dead letter adds to it, at most: the name of its queue
+/// twice, short texts and times.
+const DEAD_LETTER_BYTES_MAX: usize = 1_024;
+
+/// Bytes of a delivery on the wire, without its frames, at most.
+pub(super) fn wire_bytes_max(delivery: &Delivery) -> usize {
+    let content = usize::try_from(delivery.body.bytes()).unwrap_or(usize::MAX);
+    let annotated = delivery.annotations.is_some();
+    let annotations = if annotated { limits::MODIFIED_ANNOTATIONS_BYTES_MAX } else { 0 };
+    let dead_letter = if delivery.dead_letter.is_some() { DEAD_LETTER_BYTES_MAX } else { 0 };
+    content.saturating_add(HEADER_BYTES_MAX + annotations + dead_letter)
+}
 
 impl Front {
     /// Writes a delivery; the machine can send it at once.
@@ -40,16 +52,16 @@ impl Front {
         self.machine.send(link, delivery.sequence.0, outgoing);
     }
 
-    /// Sends a note in place of a message that was set aside because it cannot be read: `place` says
-    /// what was found, and where.
+    /// Sends a note in place of a message that cannot be read, of a queue: `place` says what was found,
+    /// and where. The message was set aside, or is browsed.
     pub fn deliver_note(
         &mut self,
         now: Time,
         delivery: Box<Delivery>,
-        place: &str,
+        (queue, place): (&str, &str),
         requests: &mut Vec<Request>,
     ) {
-        let note = message::note(&delivery, place);
+        let note = message::note(queue, place);
         self.deliver(now, delivery, note, requests);
     }
 
@@ -108,7 +120,7 @@ impl Front {
     ) {
         let Some(token) = self.links.token(link) else { return };
         let Some(LinkUse::Consumer { consumer, .. }) =
-            self.links.get_mut(link).map(|link| &link.used_for)
+            self.links.by_token(token).map(|link| &link.used_for)
         else {
             return;
         };
@@ -198,7 +210,7 @@ impl Front {
     ) {
         let Some(link) = self.links.by_token(token).map(|link| link.id) else { return };
         match result {
-            Ok(()) if self.left(now, link, sequence) => {}
+            Ok(()) if self.left(now, token, sequence, requests) => {}
             Ok(()) => {
                 let state = message::state_of(outcome, unit);
                 self.machine.settle_outgoing(link, sequence.0, Some(state));

@@ -83,6 +83,8 @@ pub(super) struct Links {
     links: Slab<Link>,
     by_id: HashMap<LinkId, usize, FastHash>,
     by_consumer: HashMap<ConsumerId, usize, FastHash>,
+    /// By number of a session: frames of its window that are kept for what is leaving.
+    reserved: Vec<u32>,
 }
 
 impl Links {
@@ -101,12 +103,49 @@ impl Links {
         self.links.get_mut(usize::try_from(token.0).ok()?)
     }
 
+    /// The supply of a consumer's link, to look at.
+    pub(super) fn supply(&self, token: LinkToken) -> Option<(LinkId, &Supply)> {
+        match self.links.get(usize::try_from(token.0).ok()?)? {
+            Link { id, used_for: LinkUse::Consumer { supply, .. } } => Some((*id, supply)),
+            _ => None,
+        }
+    }
+
     pub(super) fn token(&self, id: LinkId) -> Option<LinkToken> {
         self.by_id.get(&id).map(|slot| LinkToken(*slot as u64))
     }
 
-    pub(super) fn of_consumer(&self, consumer: ConsumerId) -> Option<LinkId> {
-        self.links.get(*self.by_consumer.get(&consumer)?).map(|link| link.id)
+    /// The link of a consumer, as long as it is attached. Its token stays valid as long.
+    pub(super) fn of_consumer(&self, consumer: ConsumerId) -> Option<LinkToken> {
+        self.by_consumer.get(&consumer).map(|slot| LinkToken(*slot as u64))
+    }
+
+    /// How many consumers there are.
+    pub(super) fn consumers(&self) -> usize {
+        self.by_consumer.len()
+    }
+
+    /// Frames of the window of this link's session that are kept for deliveries of its links.
+    pub(super) fn reserved(&self, id: LinkId) -> u32 {
+        self.reserved.get(usize::from(id.session())).copied().unwrap_or(0)
+    }
+
+    /// Keeps so many more.
+    pub(super) fn reserve(&mut self, id: LinkId, frames: u32) {
+        let session = usize::from(id.session());
+        if self.reserved.len() <= session {
+            self.reserved.resize(session + 1, 0);
+        }
+        if let Some(reserved) = self.reserved.get_mut(session) {
+            *reserved = reserved.saturating_add(frames);
+        }
+    }
+
+    /// Gives so many back.
+    pub(super) fn release(&mut self, id: LinkId, frames: u32) {
+        if let Some(reserved) = self.reserved.get_mut(usize::from(id.session())) {
+            *reserved = reserved.saturating_sub(frames);
+        }
     }
 
     /// The instance answered: the link is a consumer's from now on.
@@ -133,8 +172,9 @@ impl Links {
             return Some(std::mem::replace(&mut link.used_for, LinkUse::Abandoned));
         }
         let link = self.links.remove(slot);
-        if let LinkUse::Consumer { consumer, .. } = link.used_for {
-            self.by_consumer.remove(&consumer);
+        if let LinkUse::Consumer { consumer, supply, .. } = &link.used_for {
+            self.by_consumer.remove(consumer);
+            self.release(id, supply.frames_leaving());
         }
         Some(link.used_for)
     }

@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 use towline_amqp::codec::{Map, Reader, Value};
 use towline_amqp::sections::{self, MessageBuilder, MessageId, Sections};
 use towline_amqp::types::{DeliveryState, Error, Outcome as AmqpOutcome, TxnId, condition};
-use towline_core::{DeadLetter, Delivery, NewMessage, Outcome, UnitId};
+use towline_core::{DeadLetter, NewMessage, Outcome, UnitId};
 use towline_types::{Payload, Time, limits};
 
 use super::{format, topics};
@@ -166,10 +166,9 @@ pub(super) fn state_of(outcome: Outcome, unit: Option<UnitId>) -> DeliveryState 
 }
 
 /// What stands for a message whose content is damaged.
-pub(super) fn note(delivery: &Delivery, place: &str) -> Payload {
-    let origin = delivery.dead_letter.as_ref().map_or("", |letter| letter.origin.as_str());
+pub(super) fn note(queue: &str, place: &str) -> Payload {
     let text = format!(
-        "The content of this message of queue '{origin}' is damaged: {place}. It is here again when \
+        "The content of this message of queue '{queue}' is damaged: {place}. It is here again when \
          'towline log repair' has brought it back; see the guide damaged-log."
     );
     let note = MessageBuilder::new().application_property("DamagedAt", Value::String(place));

@@ -26,7 +26,7 @@ use towline_amqp::codec::Value;
 use towline_amqp::sasl::{Claim, ScramCredentials};
 use towline_amqp::types::{DeliveryTag, Error, SaslCode, condition};
 use towline_amqp::{Connection, Event, IncomingId, LinkId, Opened, Outgoing, ServerOptions};
-use towline_core::{ConsumerId, UnitId};
+use towline_core::UnitId;
 use towline_types::{Payload, Time};
 
 use self::dynamic::Nodes;
@@ -281,7 +281,7 @@ impl Front {
             Response::Settled { link, sequence, unit, outcome, result } => {
                 self.settled(now, link, sequence, (outcome, unit), result, requests);
             }
-            Response::Drained { consumer, flow } => self.drained(consumer, flow),
+            Response::Drained { consumer, flow } => self.drained(consumer, flow, requests),
             Response::Withdrawn { consumer, flow } => self.withdrawn(consumer, flow, requests),
             Response::ProducerOpened { link, result } => {
                 self.producer_opened(link, result, requests);
@@ -407,10 +407,5 @@ impl Front {
         error.fields = error.fields.with("invalid-field", Value::Symbol("container-id"));
         self.machine.close(Some(error));
         self.ending.get_or_insert(Ending::Orderly);
-    }
-
-    /// The consumer's link, as long as it is attached.
-    fn link_of(&self, consumer: ConsumerId) -> Option<LinkId> {
-        self.links.of_consumer(consumer)
     }
 }

@@ -5,11 +5,17 @@
 //! closed, where bodies would gather in memory. What waits here waits without its body.
 //!
 //! A persistent message of a link that settles in advance is got first and sent when that is
-//! durable: at most once, also after a crash.
+//! durable: at most once, also after a crash. It is got only when the window lets it out, and its
+//! frames of the window are kept for it against the other links of the session. One that is not
+//! persistent is got as it is sent. So what was never sent is on its queue when the link ends.
+//!
+//! The instance is given a part of the peer's credit at a time: what a peer that does not read its
+//! socket gave credit for stays in the queue.
 //!
 //! Invariants: deliveries of a link leave in the order in which the instance gave them; the answer
 //! to a drain stays behind the deliveries before it; sent, held, leaving and `unsent` deliveries are
-//! together what the instance has dispatched to the consumer and this connection has heard of.
+//! together what the instance has dispatched to the consumer and this connection has heard of, and
+//! never more than `granted`.
 
 use std::collections::VecDeque;
 
@@ -18,8 +24,9 @@ use towline_core::{ConsumerId, Delivery, MessageSequence, Outcome};
 use towline_types::{Payload, Time, limits};
 
 use super::Front;
+use super::deliver::wire_bytes_max;
 use super::links::LinkUse;
-use crate::request::{Request, Response};
+use crate::request::{LinkToken, Request, Response};
 
 /// How the deliveries of a consumer end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,9 +44,13 @@ pub(super) enum Settling {
 pub(super) struct Supply {
     /// Deliveries that may have been sent in all, by the peer's last flow.
     limit: u64,
+    /// Deliveries that were sent.
+    sent: u64,
     /// Deliveries that the instance counts as sent and that never left: their message was gone, or
     /// they were given back.
     unsent: u64,
+    /// Deliveries that the instance may have dispatched in all, by our last word.
+    granted: u64,
     /// The last flow asked for a drain.
     drain: bool,
     /// Number of our last word on credit: an answer to an earlier one means nothing any more.
@@ -58,25 +69,43 @@ pub(super) struct Supply {
 struct Leaving {
     delivery: Box<Delivery>,
     body: Payload,
-    /// It is gone from its queue for good.
-    gone: bool,
+    /// Frames of the session's window that are kept for it.
+    frames: u32,
+    /// It may be sent: what a crash would bring back is gone from its queue for good.
+    ready: bool,
 }
 
 impl Supply {
-    /// Whether one more may go, when the machine could send so many.
-    fn may_send(&self, sendable: u32) -> bool {
-        sendable as usize > self.leaving.len() && self.leaving_bytes < limits::LEAVING_BYTES_MAX
+    /// Our next word on credit to the instance, which is to be `ahead` of us by no more deliveries.
+    /// What it was granted before is not taken back for that.
+    fn word(&mut self, consumer: ConsumerId, ahead: u64) -> Request {
+        self.flow += 1;
+        self.granted = self.wanted().min(self.granted.max(self.taken() + ahead));
+        Request::Credit { consumer, limit: self.granted, drain: self.drain, flow: self.flow }
     }
 
-    /// Our next word on credit to the instance.
-    fn word(&mut self, consumer: ConsumerId) -> Request {
-        self.flow += 1;
-        let limit = self.limit + self.unsent;
-        Request::Credit { consumer, limit, drain: self.drain, flow: self.flow }
+    /// Deliveries that the peer wants to have been dispatched in all.
+    fn wanted(&self) -> u64 {
+        self.limit + self.unsent
+    }
+
+    /// Dispatched deliveries that are not our affair any more.
+    fn taken(&self) -> u64 {
+        self.sent + self.unsent
+    }
+
+    /// The instance may go on before it has used up what it was granted.
+    fn is_low(&self, ahead: u64) -> bool {
+        self.granted < self.wanted() && self.granted.saturating_sub(self.taken()) <= ahead / 2
     }
 
     fn waits(&self) -> bool {
         !self.held.is_empty() || !self.leaving.is_empty()
+    }
+
+    /// Frames of the session's window that are kept for this link.
+    pub(super) fn frames_leaving(&self) -> u32 {
+        self.leaving.iter().fold(0, |frames, leaving| frames.saturating_add(leaving.frames))
     }
 }
 
@@ -84,37 +113,72 @@ impl Front {
     /// Takes a response that may be carried out now. One that must wait stays here, until
     /// [`Front::next_held`] yields it.
     pub fn admit(&mut self, response: Response) -> Option<Response> {
-        let (consumer, is_delivery) = match &response {
-            Response::Deliver(delivery) => (delivery.consumer, true),
-            Response::Drained { consumer, .. } => (*consumer, false),
+        let consumer = match &response {
+            Response::Deliver(delivery) => delivery.consumer,
+            Response::Drained { consumer, .. } => *consumer,
             _ => return Some(response),
         };
         // Without a link, the consumer is closed, or about to be: its deliveries go back.
-        let id = self.link_of(consumer)?;
-        let (sendable, credit) = (self.machine.sendable(id), self.machine.sending_credit(id));
-        let LinkUse::Consumer { supply, .. } = &mut self.links.get_mut(id)?.used_for else {
-            return None;
-        };
-        let goes = match is_delivery {
-            true => supply.held.is_empty() && supply.may_send(sendable),
+        let token = self.links.of_consumer(consumer)?;
+        let (id, supply) = self.links.supply(token)?;
+        let goes = match &response {
+            Response::Deliver(delivery) => supply.held.is_empty() && self.may_send(token, delivery),
             // Without credit nothing that waits here could use it up.
-            false => credit == 0 || !supply.waits(),
+            _ => !supply.waits() || self.machine.allowance(id).credit == 0,
         };
         if goes {
             return Some(response);
         }
-        supply.held.push_back(response);
-        self.list(id);
+        self.hold(token, response, false);
         None
+    }
+
+    /// Keeps a response for later, behind or before what waits already.
+    fn hold(&mut self, token: LinkToken, response: Response, first: bool) {
+        let Some(link) = self.links.by_token(token) else { return };
+        let LinkUse::Consumer { supply, .. } = &mut link.used_for else { return };
+        match first {
+            true => supply.held.push_front(response),
+            false => supply.held.push_back(response),
+        }
+        let id = link.id;
+        self.list(id);
+    }
+
+    /// Whether a delivery could be on its way at once. One that is larger than all that is left of
+    /// the window may begin when nothing else is on its way to it: it has to begin some time.
+    fn may_send(&self, token: LinkToken, delivery: &Delivery) -> bool {
+        let Some((id, supply)) = self.links.supply(token) else { return false };
+        let allowance = self.machine.allowance(id);
+        if allowance.credit as usize <= supply.leaving.len()
+            || supply.leaving_bytes >= limits::LEAVING_BYTES_MAX
+        {
+            return false;
+        }
+        match self.links.reserved(id) {
+            0 => allowance.frames > 0,
+            reserved => reserved.saturating_add(self.frames_of(delivery)) <= allowance.frames,
+        }
+    }
+
+    /// Transfer frames that a delivery takes, at most.
+    fn frames_of(&self, delivery: &Delivery) -> u32 {
+        self.machine.frames_max(wire_bytes_max(delivery))
     }
 
     /// A response that was held and can be carried out now. Also sends what only waited for the
     /// peer's window.
-    pub fn next_held(&mut self, now: Time) -> Option<Response> {
+    pub fn next_held(&mut self, now: Time, requests: &mut Vec<Request>) -> Option<Response> {
         for _ in 0..self.supplies_waiting.len() {
             let id = self.supplies_waiting.pop_front()?;
-            self.send_leaving(now, id);
-            let sendable = self.machine.sendable(id);
+            let Some(token) = self.links.token(id) else { continue };
+            self.send_leaving(now, token, requests);
+            let Some((_, supply)) = self.links.supply(token) else { continue };
+            let goes = match supply.held.front() {
+                Some(Response::Deliver(delivery)) => self.may_send(token, delivery),
+                Some(_) => supply.leaving.is_empty(),
+                None => false,
+            };
             let link = self.links.get_mut(id).map(|link| &mut link.used_for);
             let Some(LinkUse::Consumer { supply, .. }) = link else { continue };
             if !supply.waits() {
@@ -122,11 +186,6 @@ impl Front {
                 continue;
             }
             self.supplies_waiting.push_back(id);
-            let goes = match supply.held.front() {
-                Some(Response::Deliver(_)) => supply.may_send(sendable),
-                Some(_) => supply.leaving.is_empty(),
-                None => false,
-            };
             if goes {
                 return supply.held.pop_front();
             }
@@ -151,86 +210,144 @@ impl Front {
         body: Payload,
         requests: &mut Vec<Request>,
     ) {
-        let Some(id) = self.link_of(delivery.consumer) else { return };
-        let Some(token) = self.links.token(id) else { return };
-        let sendable = self.machine.sendable(id);
-        let link = self.links.get_mut(id).map(|link| &mut link.used_for);
-        let Some(LinkUse::Consumer { settling, supply, .. }) = link else { return };
-        if !supply.may_send(sendable) {
+        let Some(token) = self.links.of_consumer(delivery.consumer) else { return };
+        if !self.may_send(token, &delivery) {
             // The peer took its credit back while the body was read. Nothing went before it since.
-            supply.held.push_front(Response::Deliver(delivery));
-            return self.list(id);
+            return self.hold(token, Response::Deliver(delivery), true);
         }
-        let gone = !delivery.persistent;
+        let Some(LinkUse::Consumer { settling, supply, .. }) =
+            self.links.by_token(token).map(|link| &link.used_for)
+        else {
+            return;
+        };
         match settling {
-            Settling::InAdvance if !gone || !supply.leaving.is_empty() => {
-                if !gone {
-                    requests.push(Request::Settle {
-                        consumer: delivery.consumer,
-                        sequence: delivery.sequence,
-                        outcome: Outcome::Accepted,
-                        unit: None,
-                        annotations: None,
-                        settled: true,
-                        link: token,
-                        reply_wanted: true,
-                    });
-                }
-                supply.leaving_bytes += body.len();
-                supply.leaving.push_back(Leaving { delivery, body, gone });
-                self.list(id);
+            Settling::InAdvance if delivery.persistent || !supply.leaving.is_empty() => {
+                self.begin_to_leave(token, delivery, body, requests);
             }
-            Settling::InAdvance | Settling::Browsed => self.send(now, id, &delivery, body, true),
-            Settling::ByPeer => self.send(now, id, &delivery, body, false),
+            Settling::InAdvance => {
+                requests.push(got(&delivery, token, false));
+                self.send_one(now, token, &delivery, body, true, requests);
+            }
+            Settling::Browsed => self.send_one(now, token, &delivery, body, true, requests),
+            Settling::ByPeer => self.send_one(now, token, &delivery, body, false, requests),
         }
     }
 
+    /// A delivery that is settled in advance and must be got before it is sent, or stand behind such
+    /// ones.
+    fn begin_to_leave(
+        &mut self,
+        token: LinkToken,
+        delivery: Box<Delivery>,
+        body: Payload,
+        requests: &mut Vec<Request>,
+    ) {
+        let frames = self.frames_of(&delivery);
+        let Some(link) = self.links.by_token(token) else { return };
+        let LinkUse::Consumer { supply, .. } = &mut link.used_for else { return };
+        if delivery.persistent {
+            requests.push(got(&delivery, token, true));
+        }
+        let ready = !delivery.persistent;
+        supply.leaving_bytes += body.len();
+        supply.leaving.push_back(Leaving { delivery, body, frames, ready });
+        let id = link.id;
+        self.links.reserve(id, frames);
+        self.list(id);
+    }
+
     /// A message that is settled in advance is gone from its queue for good. False: it is none.
-    pub(super) fn left(&mut self, now: Time, id: LinkId, sequence: MessageSequence) -> bool {
-        let link = self.links.get_mut(id).map(|link| &mut link.used_for);
+    pub(super) fn left(
+        &mut self,
+        now: Time,
+        token: LinkToken,
+        sequence: MessageSequence,
+        requests: &mut Vec<Request>,
+    ) -> bool {
+        let link = self.links.by_token(token).map(|link| &mut link.used_for);
         let Some(LinkUse::Consumer { settling: Settling::InAdvance, supply, .. }) = link else {
             return false;
         };
         let mut leaving = supply.leaving.iter_mut();
         if let Some(found) = leaving.find(|leaving| leaving.delivery.sequence == sequence) {
-            found.gone = true;
+            found.ready = true;
         }
-        self.send_leaving(now, id);
+        self.send_leaving(now, token, requests);
         true
     }
 
-    fn send_leaving(&mut self, now: Time, id: LinkId) {
+    fn send_leaving(&mut self, now: Time, token: LinkToken, requests: &mut Vec<Request>) {
         loop {
-            let sendable = self.machine.sendable(id);
-            let link = self.links.get_mut(id).map(|link| &mut link.used_for);
-            let Some(LinkUse::Consumer { supply, .. }) = link else { return };
-            if sendable == 0 || !supply.leaving.front().is_some_and(|first| first.gone) {
+            let Some((id, supply)) = self.links.supply(token) else { return };
+            if !supply.leaving.front().is_some_and(|first| first.ready) {
                 return;
             }
-            let Some(Leaving { delivery, body, .. }) = supply.leaving.pop_front() else { return };
+            let allowance = self.machine.allowance(id);
+            if allowance.credit == 0 || allowance.frames == 0 {
+                return;
+            }
+            let link = self.links.by_token(token).map(|link| &mut link.used_for);
+            let Some(LinkUse::Consumer { supply, .. }) = link else { return };
+            let Some(Leaving { delivery, body, frames, .. }) = supply.leaving.pop_front() else {
+                return;
+            };
             supply.leaving_bytes -= body.len();
-            self.send(now, id, &delivery, body, true);
+            self.links.release(id, frames);
+            if !delivery.persistent {
+                requests.push(got(&delivery, token, false));
+            }
+            self.send_one(now, token, &delivery, body, true, requests);
         }
+    }
+
+    /// Sends a delivery for which there is credit, and lets the instance go on in time.
+    fn send_one(
+        &mut self,
+        now: Time,
+        token: LinkToken,
+        delivery: &Delivery,
+        body: Payload,
+        settled: bool,
+        requests: &mut Vec<Request>,
+    ) {
+        let ahead = self.dispatched_ahead();
+        let Some(link) = self.links.by_token(token) else { return };
+        let id = link.id;
+        let LinkUse::Consumer { supply, .. } = &mut link.used_for else { return };
+        supply.sent += 1;
+        if supply.is_low(ahead) {
+            requests.push(supply.word(delivery.consumer, ahead));
+        }
+        self.send(now, id, delivery, body, settled);
+    }
+
+    /// By how many deliveries the instance may be ahead of each consumer of this connection.
+    fn dispatched_ahead(&self) -> u64 {
+        let share =
+            limits::DISPATCHED_AHEAD_OF_CONNECTION_MAX / self.links.consumers().max(1) as u64;
+        share.clamp(limits::DISPATCHED_AHEAD_MIN, limits::DISPATCHED_AHEAD_MAX)
     }
 
     /// A delivery cannot be sent: its message was gone before its content was read (another consumer
     /// got what a browser was about to see, for example). The peer's credit for it is still there,
     /// and serves another one; a drain is not done before that.
     pub fn not_sent(&mut self, consumer: ConsumerId, requests: &mut Vec<Request>) {
-        let Some(id) = self.link_of(consumer) else { return };
-        let link = self.links.get_mut(id).map(|link| &mut link.used_for);
+        let ahead = self.dispatched_ahead();
+        let Some(token) = self.links.of_consumer(consumer) else { return };
+        let link = self.links.by_token(token).map(|link| &mut link.used_for);
         let Some(LinkUse::Consumer { supply, .. }) = link else { return };
         supply.unsent += 1;
-        requests.push(supply.word(consumer));
+        requests.push(supply.word(consumer, ahead));
     }
 
     /// The peer moved the credit of a consumer.
     pub(super) fn credit_moved(&mut self, flow: Flow, requests: &mut Vec<Request>) {
+        let ahead = self.dispatched_ahead();
         let link = self.links.get_mut(flow.link).map(|link| &mut link.used_for);
         let Some(LinkUse::Consumer { consumer, supply, .. }) = link else { return };
         supply.limit = flow.sends + u64::from(flow.credit);
         supply.drain = flow.drain;
-        requests.push(supply.word(*consumer));
+        requests.push(supply.word(*consumer, ahead));
     }
 
     /// The instance had dispatched more than the peer lets us send by now, and has heard of that: no
@@ -242,15 +359,16 @@ impl Front {
         flow: u64,
         requests: &mut Vec<Request>,
     ) {
-        let Some(id) = self.link_of(consumer) else { return };
-        let Some(token) = self.links.token(id) else { return };
-        let mut credit = self.machine.sending_credit(id);
-        let link = self.links.get_mut(id).map(|link| &mut link.used_for);
+        let Some(token) = self.links.of_consumer(consumer) else { return };
+        let Some((id, _)) = self.links.supply(token) else { return };
+        let mut credit = self.machine.allowance(id).credit as usize;
+        let link = self.links.by_token(token).map(|link| &mut link.used_for);
         let Some(LinkUse::Consumer { settling, supply, .. }) = link else { return };
-        // What is settled in advance, or only browsed, has no way back: it waits for credit.
-        if supply.flow != flow || *settling != Settling::ByPeer {
+        // What is only browsed has no way back: it waits for credit.
+        if supply.flow != flow || *settling == Settling::Browsed {
             return;
         }
+        credit = credit.saturating_sub(supply.leaving.len());
         let unsent = &mut supply.unsent;
         supply.held.retain(|held| {
             let Response::Deliver(delivery) = held else { return true };
@@ -259,29 +377,45 @@ impl Front {
                 return true;
             }
             *unsent += 1;
-            requests.push(Request::Settle {
-                consumer,
-                sequence: delivery.sequence,
-                outcome: Outcome::Released,
-                unit: None,
-                annotations: None,
-                settled: true,
-                link: token,
-                reply_wanted: false,
-            });
+            requests.push(settle(delivery, token, Outcome::Released, false));
             false
         });
     }
 
-    /// The instance has nothing more for a consumer that wanted to know. An answer to an earlier
-    /// word on its credit is none: another answer follows, if it is still wanted.
-    pub(super) fn drained(&mut self, consumer: ConsumerId, flow: u64) {
-        let Some(id) = self.link_of(consumer) else { return };
-        let link = self.links.get_mut(id).map(|link| &mut link.used_for);
-        if let Some(LinkUse::Consumer { supply, .. }) = link
-            && supply.flow == flow
-        {
+    /// The instance has nothing more for a consumer that wanted to know, or has used up what it was
+    /// granted: then it is to go on. An answer to an earlier word on its credit is none: another
+    /// answer follows, if it is still wanted.
+    pub(super) fn drained(&mut self, consumer: ConsumerId, flow: u64, requests: &mut Vec<Request>) {
+        let ahead = self.dispatched_ahead();
+        let Some(token) = self.links.of_consumer(consumer) else { return };
+        let Some(link) = self.links.by_token(token) else { return };
+        let id = link.id;
+        let LinkUse::Consumer { supply, .. } = &mut link.used_for else { return };
+        if supply.flow != flow {
+            return;
+        }
+        if supply.taken() == supply.granted && supply.granted < supply.wanted() {
+            requests.push(supply.word(consumer, ahead));
+        } else {
             self.machine.drained(id);
         }
+    }
+}
+
+/// The get of a message that is settled in advance.
+fn got(delivery: &Delivery, link: LinkToken, reply_wanted: bool) -> Request {
+    settle(delivery, link, Outcome::Accepted, reply_wanted)
+}
+
+fn settle(delivery: &Delivery, link: LinkToken, outcome: Outcome, reply_wanted: bool) -> Request {
+    Request::Settle {
+        consumer: delivery.consumer,
+        sequence: delivery.sequence,
+        outcome,
+        unit: None,
+        annotations: None,
+        settled: true,
+        link,
+        reply_wanted,
     }
 }

@@ -30,7 +30,6 @@ struct Wanted {
     terminus: Terminus,
     browse: bool,
     selector: Option<Arc<Selector>>,
-    presettled: bool,
     exclusive: Option<bool>,
 }
 
@@ -85,8 +84,8 @@ impl Instance {
             Request::CloseProducer { producer, keep_queue } => {
                 self.close_producer(caller, producer, keep_queue, out);
             }
-            Request::OpenConsumer { link, terminus, browse, selector, presettled, exclusive } => {
-                let wanted = Wanted { terminus, browse, selector, presettled, exclusive };
+            Request::OpenConsumer { link, terminus, browse, selector, exclusive } => {
+                let wanted = Wanted { terminus, browse, selector, exclusive };
                 let result = self.open_consumer(caller, wanted, out);
                 self.answer_durable(
                     connection,
@@ -372,7 +371,6 @@ impl Instance {
             queue,
             mode: if wanted.browse { ConsumerMode::Browse } else { ConsumerMode::Consume },
             filter: wanted.selector.map(filter_of),
-            presettled: wanted.presettled,
             exclusive: wanted.exclusive,
         };
         let (now, connection) = (caller.now, caller.connection);

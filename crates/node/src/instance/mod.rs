@@ -156,6 +156,8 @@ pub struct Outbound {
     pub damaged: Vec<DamagedMessage>,
     /// A page says something else than it should: the queue manager must not go on with it.
     pub damage: Option<RecordError>,
+    /// There is more to hand to consumers than one step may: [`Input::Tick`] should come soon.
+    pub is_unfinished: bool,
 }
 
 /// One instance of a queue manager.
@@ -505,7 +507,9 @@ impl Instance {
 
     /// Hands available messages to consumers, then does what followed from it.
     fn dispatch(&mut self, now: Time, journal: &dyn Journal, out: &mut Outbound) {
-        const ROUNDS_MAX: usize = 64;
+        // A selector looks at content: a round of it takes about ten milliseconds, and every other
+        // client waits that long. The rest is done by the steps and ticks that follow.
+        const ROUNDS_MAX: usize = 2;
         for _ in 0..ROUNDS_MAX {
             let mut selection = self.contents.selection(journal);
             let more = self.rules.dispatch(now, &mut selection, &mut self.outputs);
@@ -514,6 +518,7 @@ impl Instance {
                 return;
             }
         }
+        out.is_unfinished = true;
     }
 
     /// Logs the facts that nobody asked for, and turns effects into responses.

@@ -9,9 +9,11 @@ mod asking;
 mod log;
 mod rig;
 mod selection;
+mod steps;
 mod supply;
 mod text;
 mod units;
+mod window;
 
 use rig::{Got, Rig};
 use text::message;

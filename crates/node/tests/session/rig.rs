@@ -1,7 +1,9 @@
 //! The bench on which client and instance stand.
 
+mod narrow;
 mod raw;
 mod slow;
+mod steps;
 mod units;
 
 use std::collections::VecDeque;
@@ -26,6 +28,7 @@ use towline_node::{
 };
 use towline_types::{Lsn, Payload, Time};
 
+pub(crate) use self::narrow::Narrow;
 pub(crate) use self::slow::Slow;
 use super::log::MemoryLog;
 use super::text::Text;
@@ -105,6 +108,11 @@ impl Received {
     pub(crate) fn first_acquirer(&self) -> Option<bool> {
         let sections = Sections::scan(&self.payload).unwrap();
         sections.header(&self.payload).unwrap().first_acquirer
+    }
+
+    pub(crate) fn ttl_ms(&self) -> Option<u32> {
+        let sections = Sections::scan(&self.payload).unwrap();
+        sections.header(&self.payload).unwrap().ttl_ms
     }
 
     pub(crate) fn delivery_count(&self) -> u32 {
@@ -427,6 +435,15 @@ impl Rig {
         let outgoing = Outgoing { content, message_format, ..Outgoing::default() };
         client.machine.send(link, key, outgoing);
         self.exchange(client);
+    }
+
+    /// Without waiting for each: 500 are on their way at a time.
+    pub(crate) fn send_ahead(&mut self, client: &mut Client, link: LinkId, key: u64, text: Text) {
+        let outgoing = Outgoing { content: text.encode(), settled: true, ..Outgoing::default() };
+        client.machine.send(link, key, outgoing);
+        if key % 500 == 499 {
+            self.exchange(client);
+        }
     }
 
     pub(crate) fn send_in(

@@ -3,7 +3,7 @@
 //! drains.
 
 use towline_amqp::types::SenderSettleMode;
-use towline_types::Time;
+use towline_types::{Time, limits};
 
 use super::rig::{Rig, Slow};
 use super::text::message;
@@ -12,17 +12,21 @@ const NOW: Time = Time(1_700_000_000_000_000);
 const MESSAGES: usize = 60;
 
 /// A sequence of numbers that is wide enough for tests (xorshift).
-struct Dice(u64);
+pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
-    fn roll(&mut self, below: u64) -> u64 {
+    pub(crate) fn roll(&mut self, below: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         (self.0 >> 11) % below
     }
 
-    fn one_in(&mut self, of: u64) -> bool {
+    pub(crate) fn index(&mut self, below: usize) -> usize {
+        usize::try_from(self.roll(below as u64)).unwrap()
+    }
+
+    pub(crate) fn one_in(&mut self, of: u64) -> bool {
         self.roll(of) == 0
     }
 }
@@ -95,6 +99,11 @@ fn run(seed: u64, mode: SenderSettleMode, browses: bool) {
     let dice = &mut Dice(seed | 1);
     let (mut rig, sent) = filled(dice, mode == SenderSettleMode::Settled);
     let mut slow = rig.slow("Q", mode, browses);
+    if dice.one_in(20) {
+        // So many that the instance is ahead of each by a few deliveries only.
+        rig.define("OTHER");
+        (0..500).for_each(|_| rig.other_link_of(&mut slow, "OTHER"));
+    }
     rig.hold_log();
     for _ in 0..dice.roll(1_500) {
         if dice.one_in(20) {
@@ -131,6 +140,47 @@ fn credit_is_exact_in_any_order_of_events() {
         run(seed, SenderSettleMode::Settled, false);
         run(seed, SenderSettleMode::Settled, true);
     }
+}
+
+#[test]
+fn a_drain_is_answered_when_the_queue_is_empty_however_little_is_dispatched_at_once() {
+    let many = usize::try_from(limits::DISPATCHED_AHEAD_MAX).unwrap() * 2 + 7;
+    for (settled, depth) in [(true, many), (false, many), (false, many / 2), (false, 5)] {
+        let mut rig = Rig::new();
+        rig.define("Q");
+        let mut client = rig.connect();
+        let sender = rig.sender(&mut client, "Q");
+        for number in 0..depth {
+            rig.send(&mut client, sender, number as u64, message("any"));
+        }
+        let settles = if settled { SenderSettleMode::Settled } else { SenderSettleMode::Unsettled };
+        let mut slow = rig.slow("Q", settles, false);
+        slow.grants(1_000_000, true);
+        rest(&mut rig, &mut slow, &mut Dice(1));
+        assert_eq!((slow.bodies.len(), slow.drains, slow.credit()), (depth, 1, 0));
+    }
+}
+
+#[test]
+fn many_consumers_of_one_connection_share_what_is_dispatched_ahead() {
+    let all = limits::DISPATCHED_AHEAD_OF_CONNECTION_MAX;
+    let links = usize::try_from(all / limits::DISPATCHED_AHEAD_MAX).unwrap() * 4;
+    let mut rig = Rig::new();
+    rig.define("Q");
+    rig.define("OTHER");
+    let mut client = rig.connect();
+    let sender = rig.sender(&mut client, "Q");
+    for number in 0..3_000 {
+        rig.send(&mut client, sender, number, message("any"));
+    }
+    let mut slow = rig.slow("Q", SenderSettleMode::Unsettled, false);
+    (1..links).for_each(|_| rig.other_link_of(&mut slow, "OTHER"));
+    slow.grants(1_000_000, false);
+    slow.server_hears(NOW);
+    rig.steps_for(&mut slow);
+    assert_eq!(slow.outbox() as u64, all / links as u64);
+    rest(&mut rig, &mut slow, &mut Dice(1));
+    assert_eq!(slow.bodies.len(), 3_000);
 }
 
 /// One that settles in advance, and gets what the queue has.

@@ -13,6 +13,7 @@ pub(crate) struct Text {
     properties: Vec<(String, String)>,
     correlation_id: Option<String>,
     message_id: Option<String>,
+    ttl_ms: Option<u32>,
 }
 
 pub(crate) fn message(body: &str) -> Text {
@@ -23,6 +24,7 @@ pub(crate) fn message(body: &str) -> Text {
         properties: Vec::new(),
         correlation_id: None,
         message_id: None,
+        ttl_ms: None,
     }
 }
 
@@ -34,6 +36,11 @@ impl Text {
 
     pub(crate) fn format(mut self, format: u32) -> Text {
         self.format = format;
+        self
+    }
+
+    pub(crate) fn ttl(mut self, ms: u32) -> Text {
+        self.ttl_ms = Some(ms);
         self
     }
 
@@ -62,7 +69,8 @@ impl Text {
     }
 
     pub(crate) fn encode(&self) -> Payload {
-        let header = Header { durable: Some(self.durable), ..Header::default() };
+        let (durable, ttl_ms) = (Some(self.durable), self.ttl_ms);
+        let header = Header { durable, ttl_ms, ..Header::default() };
         let properties = Properties {
             correlation_id: self.correlation_id.as_deref().map(MessageId::String),
             message_id: self.message_id.as_deref().map(MessageId::String),

@@ -9,11 +9,15 @@
 //! `signals`), the mask and what comes under it outlive the execution of a program, and the next one
 //! takes it.
 
-use std::os::unix::process::CommandExt;
+use std::collections::BTreeMap;
+use std::ffi::{CString, OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
+use nix::errno::Errno;
+use nix::unistd::execvpe;
 use towline_admin::catalogue::GROUP_CANNOT_BEGIN_AGAIN;
 
 use super::handed::Sockets;
@@ -22,12 +26,19 @@ use crate::logging::log as say;
 
 /// Set for the program that begins again: who waited for `ready` has seen it.
 const MARK: &str = "TOWLINE_READY_TOLD";
+/// The start of the process before.
+const START: &str = "TOWLINE_START";
 /// How many copies could not be had.
 const COPIES_FAILED: &str = "TOWLINE_COPIES_FAILED";
 
 /// Whether the program that began again as this one had told that it was ready.
 pub(crate) fn ready_was_told() -> bool {
     std::env::var_os(MARK).is_some()
+}
+
+/// The nonce of the start of the process that re-executed itself as this one, if one did.
+pub(crate) fn start_before() -> Option<u64> {
+    std::env::var(START).ok()?.parse().ok()
 }
 
 /// How many copies of the log could not be had, one after the other, before this process began.
@@ -56,11 +67,44 @@ pub(crate) fn begin_again(sockets: &Sockets, about: Next, last: impl FnOnce()) -
         true => next.env(MARK, "1"),
         false => next.env_remove(MARK),
     };
+    next.env(START, about.start.nonce.to_string());
     sockets.hand_over(&mut next);
-    let error = next.exec();
+    let error = execute(&next);
     say(&GROUP_CANNOT_BEGIN_AGAIN, &[&error.to_string()]);
     last();
     std::process::exit(crate::EXIT_BEGINS_AGAIN);
+}
+
+/// Executes a program in this process; returns only if that is refused.
+///
+/// The standard library's `exec` gives SIGPIPE its default action first: until the system has ended the
+/// other threads, one that writes to a closed connection kills the process, without a word. Here
+/// signals stay as they are, ignored ones for the next program too.
+fn execute(program: &Command) -> Errno {
+    let mut environment: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
+    for (name, value) in program.get_envs() {
+        match value {
+            Some(value) => environment.insert(name.to_owned(), value.to_owned()),
+            None => environment.remove(name),
+        };
+    }
+    let assignments = environment.into_iter().map(|(name, value)| {
+        let mut assignment = name.into_vec();
+        assignment.push(b'=');
+        assignment.extend_from_slice(value.as_bytes());
+        CString::new(assignment)
+    });
+    let words = std::iter::once(program.get_program()).chain(program.get_args());
+    let words: Result<Vec<CString>, _> = words.map(OsStr::as_bytes).map(CString::new).collect();
+    let assignments: Result<Vec<CString>, _> = assignments.collect();
+    match (words.as_deref(), assignments) {
+        (Ok(words @ [path, ..]), Ok(assignments)) => match execvpe(path, words, &assignments) {
+            Ok(never) => match never {},
+            Err(error) => error,
+        },
+        // A zero byte: neither arguments nor environment of a process can have one.
+        _ => Errno::EINVAL,
+    }
 }
 
 /// The program's file, which may have been replaced by another version while it ran.
@@ -75,7 +119,45 @@ fn program(called: PathBuf) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+    use std::os::unix::process::ExitStatusExt;
+
     use super::*;
+
+    /// In the process that is to execute a program: what it executes.
+    const EXECUTES: &str = "TOWLINE_TEST_EXECUTES";
+
+    /// Ends nothing unless it runs in a process of its own.
+    #[test]
+    fn writes_to_closed_pipes_while_it_executes_a_program() {
+        let Some(script) = std::env::var_os(EXECUTES) else { return };
+        for _ in 0..4 {
+            std::thread::spawn(|| {
+                let (reader, mut writer) = std::io::pipe().unwrap();
+                drop(reader);
+                loop {
+                    writer.write_all(b"x").unwrap_err();
+                }
+            });
+        }
+        let mut program = Command::new("sh");
+        program.arg("-c").arg(script).env("ADDED", "a = b").env_remove(EXECUTES);
+        panic!("{}", execute(&program));
+    }
+
+    #[test]
+    fn threads_that_write_to_closed_connections_do_not_kill_a_process_that_executes_a_program() {
+        let test = "group::again::tests::writes_to_closed_pipes_while_it_executes_a_program";
+        let script = r#"test "$ADDED" = "a = b" && test -z "$TOWLINE_TEST_EXECUTES" && exit 7"#;
+        for round in 0..20 {
+            let mut process = Command::new(std::env::current_exe().unwrap());
+            process.args(["--exact", test, "--nocapture"]).env(EXECUTES, script);
+            let ended = process.output().unwrap();
+            let said = String::from_utf8_lossy(&ended.stderr);
+            let signal = ended.status.signal();
+            assert_eq!((ended.status.code(), signal), (Some(7), None), "{round}: {said}");
+        }
+    }
 
     #[test]
     fn the_pause_before_the_next_copy_grows_from_one_to_thirty_seconds() {

@@ -21,8 +21,9 @@ use tokio::runtime::Handle;
 use towline_admin::catalogue::{
     GROUP_COPY_COMES, GROUP_COPY_FAILED, GROUP_COPY_GIVEN, GROUP_COPY_TAKEN,
 };
-use towline_log::backup::{Progress, Source, give as give_log, take as take_log};
+use towline_log::backup::{Progress, Source, Taken, give as give_log, take as take_log};
 use towline_log::{Disk, LinuxDisk};
+use towline_types::BatchPlace;
 
 use super::driver::Driver;
 use super::start::Opened;
@@ -158,7 +159,7 @@ pub(crate) fn take(driver: &Driver, data: &Path, peer: Peer) -> Result<(), Strin
         // Its room is wanted, and the next one begins anew.
         std::fs::remove_dir_all(&made).ok();
     }
-    let (mut stream, end) = taken?;
+    let (mut stream, came) = taken?;
     let told = stream.wait(STILL_MAX, async |stream| {
         stream.write_u8(WHOLE).await?;
         stream.flush().await
@@ -167,20 +168,21 @@ pub(crate) fn take(driver: &Driver, data: &Path, peer: Peer) -> Result<(), Strin
         // The copy is good, but what comes behind it may not be held back.
         tracing::warn!(%error, "that a copy arrived could not be told");
     }
-    swap::hand_in(data, &made).map_err(words)?;
+    let last = BatchPlace { index: came.index, term: came.term, ..BatchPlace::default() };
+    driver.replaced_by(last, |kept| swap::hand_in(data, &made, kept)).map_err(words)?;
     let name = driver.names().get(peer).cloned().unwrap_or_default();
-    say(&GROUP_COPY_TAKEN, &[&name, &end]);
+    say(&GROUP_COPY_TAKEN, &[&name, &came.end.to_string()]);
     std::fs::remove_dir_all(&made).ok();
     Ok(())
 }
 
-/// Makes `made/log`; yields where it ends.
+/// Makes `made/log`; yields what came.
 fn take_into(
     driver: &Driver,
     made: &Path,
     peer: Peer,
     handle: Handle,
-) -> Result<(Patient, String), String> {
+) -> Result<(Patient, Taken), String> {
     let links = driver.links().ok_or("there are no links")?;
     let opening = links.open_stream(peer, StreamPurpose::Copy);
     let opened = handle.block_on(async { tokio::time::timeout(STILL_MAX, opening).await });
@@ -203,5 +205,5 @@ fn take_into(
     let taken = taken.map_err(|error| error.to_string())?;
     // The folder's own name must be there before it gets another one.
     File::open(made).and_then(|made| made.sync_all()).map_err(|error| error.to_string())?;
-    Ok((from.into_inner(), taken.end.to_string()))
+    Ok((from.into_inner(), taken))
 }

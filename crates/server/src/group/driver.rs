@@ -54,6 +54,7 @@ pub(crate) struct Driver {
     over: OnceLock<Box<dyn Fn(Over) + Send + Sync>>,
     names: Vec<String>,
     notes: KeptFile,
+    starts: starts::KnownStarts,
     holds: Holds,
     repairs: Arc<Repairs>,
     this: Peer,
@@ -72,6 +73,8 @@ pub(crate) enum Over {
     DiskHangs,
     /// Its log has no room for what the group decided.
     NoRoom,
+    /// Its data folder was put back, or another process has a copy of it.
+    PutBack,
     /// It lags so far behind that it needs a copy of this peer's log.
     NeedsCopy(Peer),
 }
@@ -111,6 +114,7 @@ impl Driver {
         fetches: std::sync::mpsc::Sender<FetchOrder>,
     ) -> Driver {
         let notes = kept_file.clone();
+        let starts = starts::KnownStarts::new(notes.starts(), names.len());
         let standings = names.iter().map(|_| None).collect();
         let seen = Seen { committed: member.committed(), ..Seen::default() };
         let core = Core {
@@ -141,6 +145,7 @@ impl Driver {
             over: OnceLock::new(),
             names,
             notes,
+            starts,
             holds: Holds::default(),
             repairs: Arc::default(),
             this,
@@ -318,7 +323,8 @@ impl Driver {
     pub(crate) fn note_committed(&self) -> std::io::Result<()> {
         let kept = self.look(|core| core.member.noted());
         // Not under the lock: a busy disk would stop the group with it.
-        self.notes.note(&kept)
+        self.notes.note(&kept)?;
+        self.keep_starts()
     }
 
     /// The same, and waits for the disk.
@@ -565,6 +571,7 @@ impl Replicator for Driver {
 
 mod hanging;
 mod keeping;
+mod starts;
 mod unheard;
 mod waiting;
 

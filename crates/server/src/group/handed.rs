@@ -25,9 +25,6 @@ use socket2::SockRef;
 /// Process id, then a number for each socket: `4711 8 9`. The id stays when a program is executed, and
 /// is another one in a child that inherited the variable and not the sockets.
 const NUMBERS: &str = "TOWLINE_LISTENING_SOCKETS";
-/// Connections that may wait to be accepted, as far as the system allows (net.core.somaxconn): a
-/// thousand clients that come back while nobody accepts must not be left to their retransmissions.
-const BACKLOG: i32 = 4_096;
 /// More sockets than any configuration has.
 const SOCKETS_MAX: usize = 256;
 
@@ -108,7 +105,6 @@ impl Sockets {
     /// # Errors
     /// When there is no descriptor left.
     pub(crate) fn keep(&self, socket: &TcpListener) -> io::Result<()> {
-        SockRef::from(socket).listen(BACKLOG)?;
         self.kept.lock().push(socket.try_clone()?);
         Ok(())
     }

@@ -1,20 +1,21 @@
-//! What the active instance keeps for the others: the log behind a copy, until who was brought it is in
-//! sync; and the log that one that is connected has not acknowledged. Otherwise a load that reuses the log
-//! quickly would outrun them, and they would need a copy, and another one.
+//! What the active instance keeps for the others: the log behind a copy, until the instance that took it
+//! is in sync; and the log that an instance has not acknowledged which lags, or has been away for a short
+//! time. Otherwise a load that reuses the log quickly would outrun them, and they would need a copy, and
+//! another one.
 //!
 //! Not here: the copy itself (`copy`); what a hold keeps (`towline_log::Hold`).
 //!
 //! Invariants: one hold for each instance; the active one's own room goes first: no hold outlives the
 //! moment at which the log becomes tight.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use towline_admin::catalogue::{GROUP_HOLD_ENDED, HOUSEKEEPING_FAILED};
-use towline_group::PeerProgress;
+use towline_group::{PeerProgress, Progress};
 use towline_log::{Hold, Log, Space};
 use towline_types::{Lsn, limits};
 
@@ -25,7 +26,7 @@ use crate::housekeeping::percent_full;
 use crate::link::Peer;
 use crate::logging::log as say;
 
-/// An instance whose connection is away for so long is not waited for.
+/// An instance whose connection is away for so long is not waited for: a restart takes less.
 const AWAY_MAX: Duration = Duration::from_secs(60);
 /// A copy is quicker than so much log, for one that was not brought one: bytes held for it.
 const LAG_BYTES_MAX: u64 = 1 << 30;
@@ -38,6 +39,9 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 #[derive(Default)]
 pub(crate) struct Holds {
     all: Mutex<BTreeMap<Peer, Held>>,
+    /// Instances for which nothing was held since their hold ended while they were away: nothing will be
+    /// before they are back.
+    given_up: Mutex<BTreeSet<Peer>>,
 }
 
 struct Held {
@@ -53,7 +57,7 @@ enum Stage {
     Giving,
     /// One that catches up after a copy.
     Given,
-    /// One that lags, and needs no copy yet.
+    /// One that lags or is away, and needs no copy yet.
     Lagging,
 }
 
@@ -100,6 +104,7 @@ impl Drop for Giving<'_> {
 }
 
 /// What one look at a hold finds.
+#[derive(Clone, Copy)]
 struct Sight {
     stage: Stage,
     /// What the leader knows of the instance.
@@ -127,9 +132,12 @@ enum Fate {
     Pressed,
 }
 
-/// It follows from the log, and some way behind.
-fn lags(row: &PeerProgress) -> bool {
-    row.is_heard && !row.is_in_sync && !row.needs_copy && row.acknowledged > Lsn::ZERO
+/// From where on log is to be held for an instance for which none is held yet. One that has not
+/// acknowledged anything to this active instance lacks, as far as is known, all behind `base`: what lies
+/// before that cannot be sent anyway.
+fn wanted(row: &PeerProgress, is_connected: bool, given_up: bool, base: Lsn) -> Option<Lsn> {
+    let is_awaited = if is_connected { !row.is_in_sync } else { !given_up };
+    (is_awaited && !row.needs_copy).then_some(row.acknowledged.max(base))
 }
 
 fn is_connected(driver: &Driver, peer: Peer) -> bool {
@@ -149,7 +157,6 @@ fn judge(sight: &Sight) -> Fate {
         Some(row) if row.is_in_sync => Fate::InSync,
         _ if sight.bytes > 0 && tight => Fate::Pressed,
         _ if sight.bytes > sight.stage.bytes_max() => Fate::TooFar,
-        _ if sight.stage == Stage::Lagging && !sight.is_connected => Fate::Away,
         _ if follows && sight.away >= AWAY_MAX => Fate::Away,
         Some(row) => Fate::From(row.acknowledged),
         None => Fate::Stays,
@@ -179,16 +186,29 @@ impl Holds {
         self.all.lock().get(&peer).is_some_and(|held| held.stage != Stage::Lagging)
     }
 
-    /// Holds what those that are connected have not acknowledged.
-    fn hold_for_laggards(&self, driver: &Driver, peers: &[PeerProgress]) {
-        for row in peers.iter().filter(|row| lags(row)) {
-            if !is_connected(driver, peer_of(row.id)) {
-                continue;
+    /// What is to be held anew: for which instances, and from where on.
+    fn wanted(&self, driver: &Driver, group: &Progress) -> Vec<(Peer, Lsn)> {
+        let (all, mut given_up) = (self.all.lock(), self.given_up.lock());
+        let mut found = Vec::new();
+        for row in &group.peers {
+            let peer = peer_of(row.id);
+            let is_connected = is_connected(driver, peer);
+            if is_connected {
+                given_up.remove(&peer);
             }
+            let from = wanted(row, is_connected, given_up.contains(&peer), group.base.end);
+            found.extend(from.filter(|_| !all.contains_key(&peer)).map(|from| (peer, from)));
+        }
+        found
+    }
+
+    /// Holds what instances lack that lag, or are away.
+    fn hold_for_laggards(&self, driver: &Driver, wanted: &[(Peer, Lsn)]) {
+        for (peer, from) in wanted {
             let mut all = self.all.lock();
-            let Entry::Vacant(place) = all.entry(peer_of(row.id)) else { continue };
+            let Entry::Vacant(place) = all.entry(*peer) else { continue };
             // When something is let go just now, it is looked again soon.
-            if let Some(hold) = driver.log().try_hold(row.acknowledged) {
+            if let Some(hold) = driver.log().try_hold(*from) {
                 let (stage, connected_at) = (Stage::Lagging, Instant::now());
                 place.insert(Held { hold: Arc::new(hold), stage, connected_at });
             }
@@ -198,13 +218,14 @@ impl Holds {
     /// Looks at each; true when log was let go that is wanted now.
     fn look(&self, driver: &Driver, reserve_bytes: u64) -> bool {
         let (log, group) = (driver.log(), driver.group());
-        if self.all.lock().is_empty() && !group.peers.iter().any(lags) {
+        let wanted = self.wanted(driver, &group);
+        if self.all.lock().is_empty() && wanted.is_empty() {
             return false;
         }
         let (stats, space) = (log.stats(), log.space());
         let percent = percent_full(stats.bytes_in_use, &stats, reserve_bytes);
         if !is_tight(percent, space) {
-            self.hold_for_laggards(driver, &group.peers);
+            self.hold_for_laggards(driver, &wanted);
         }
         let mut pressed = false;
         self.all.lock().retain(|&peer, held| {
@@ -235,6 +256,9 @@ impl Holds {
             };
             held.hold.let_go();
             pressed |= fate == Fate::Pressed;
+            if !is_connected {
+                self.given_up.lock().insert(peer);
+            }
             // Who lags is told when it asks for a copy.
             if let Some(why) = why.filter(|_| held.stage != Stage::Lagging) {
                 let name = driver.names().get(peer).map_or("", String::as_str);
@@ -307,12 +331,29 @@ mod tests {
 
     #[test]
     fn an_instance_that_is_away_is_waited_for_no_longer_than_a_minute() {
-        let away = |seconds| {
-            let away = Duration::from_secs(seconds);
-            judge(&Sight { is_connected: false, away, ..catching_up() })
-        };
-        assert_eq!(away(59), Fate::Stays);
-        assert_eq!(away(60), Fate::Away);
+        for stage in [Stage::Given, Stage::Lagging] {
+            let away = |seconds| {
+                let away = Duration::from_secs(seconds);
+                judge(&Sight { stage, is_connected: false, away, ..catching_up() })
+            };
+            assert_eq!(away(59), Fate::Stays);
+            assert_eq!(away(60), Fate::Away);
+        }
+    }
+
+    #[test]
+    fn log_is_held_for_one_that_went_away_or_has_not_answered_a_new_active_instance_yet() {
+        let base = Lsn(300);
+        let (there, away) = (true, false);
+        assert_eq!(wanted(&row(true), there, false, base), None, "it has everything");
+        assert_eq!(wanted(&row(false), there, false, base), Some(Lsn(500)));
+        assert_eq!(wanted(&row(true), away, false, base), Some(Lsn(500)), "it was a moment ago");
+        assert_eq!(wanted(&row(false), away, true, base), None, "it was waited for long enough");
+        let unheard = PeerProgress { acknowledged: Lsn::ZERO, ..row(false) };
+        assert_eq!(wanted(&unheard, away, false, base), Some(base), "the active one before");
+        assert_eq!(wanted(&unheard, there, false, base), Some(base), "it just came back");
+        let lost = PeerProgress { needs_copy: true, ..row(false) };
+        assert_eq!(wanted(&lost, there, false, base), None, "the copy holds for itself");
     }
 
     #[test]
@@ -320,8 +361,10 @@ mod tests {
         let lagging = |bytes| judge(&Sight { stage: Stage::Lagging, bytes, ..catching_up() });
         assert_eq!(lagging(LAG_BYTES_MAX), Fate::From(Lsn(500)));
         assert_eq!(lagging(LAG_BYTES_MAX + 1), Fate::TooFar);
-        let gone = Sight { stage: Stage::Lagging, is_connected: false, ..catching_up() };
-        assert_eq!(judge(&gone), Fate::Away, "who goes is not waited for");
+        let sight = Sight { stage: Stage::Lagging, is_connected: false, ..catching_up() };
+        let away = |bytes| judge(&Sight { bytes, ..sight });
+        let most = (away(LAG_BYTES_MAX), away(LAG_BYTES_MAX + 1));
+        assert_eq!(most, (Fate::Stays, Fate::TooFar), "nor one that is away");
         let after_copy = |bytes| judge(&Sight { bytes, ..catching_up() });
         assert_eq!(after_copy(LAG_BYTES_MAX + 1), Fate::From(Lsn(500)));
         assert_eq!(

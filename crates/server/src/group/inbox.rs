@@ -4,14 +4,14 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use towline_admin::catalogue::{GROUP_INSTANCE_CAME, GROUP_INSTANCE_WENT};
-use towline_group::{Message, Role};
+use towline_group::{Message, Role, Start};
 
 use super::driver::Driver;
 use super::start::Opened;
 use super::status::View;
 use super::switch::Wish;
-use super::{KIND_CONDITION, KIND_CONSENSUS, KIND_ROWS, KIND_WISH, member_of};
-use crate::link::{Greeting, Inbox, LinkStream, Peer, Standing, StreamPurpose};
+use super::{KIND_CONDITION, KIND_CONSENSUS, KIND_KNOWN, KIND_ROWS, KIND_WISH, member_of};
+use crate::link::{Greeting, Inbox, Known, LinkStream, Peer, Standing, StreamPurpose};
 use crate::logging::log as say;
 
 /// Takes relayed clients.
@@ -45,7 +45,24 @@ impl Inbox for GroupInbox {
         self.driver.standing()
     }
 
+    fn known(&self, peer: Peer) -> Known {
+        self.driver.known(peer)
+    }
+
+    fn greets(&self, peer: Peer, greeting: &Greeting) -> Result<(), String> {
+        self.driver.greets(peer, greeting)
+    }
+
+    fn declared(&self, peer: Peer, start: Start) -> Result<(), String> {
+        self.driver.declared(peer, start)
+    }
+
+    fn unreachable(&self, peer: Peer) {
+        self.driver.unreachable(peer);
+    }
+
     fn opened(&self, peer: Peer, incoming: bool, greeting: &Greeting) {
+        self.driver.connected(peer, incoming, Some(greeting.known.start));
         if let Some(place) = self.builds.lock().get_mut(peer) {
             *place = greeting.build.to_string();
         }
@@ -53,6 +70,7 @@ impl Inbox for GroupInbox {
             let name = self.driver.names().get(peer).map_or("", String::as_str);
             say(&GROUP_INSTANCE_CAME, &[name, &greeting.build]);
             self.driver.opened(peer, greeting.standing);
+            self.driver.repairs().is_back(peer);
             // It need not wait for the next time to know that clients are served.
             if let Some(view) = self.view.get() {
                 view.tell();
@@ -61,6 +79,7 @@ impl Inbox for GroupInbox {
     }
 
     fn closed(&self, peer: Peer, incoming: bool) {
+        self.driver.connected(peer, incoming, None);
         if incoming {
             let name = self.driver.names().get(peer).map_or("", String::as_str);
             say(&GROUP_INSTANCE_WENT, &[name]);
@@ -80,6 +99,7 @@ impl Inbox for GroupInbox {
                     view.told(peer, &body);
                 }
             }
+            KIND_KNOWN => self.driver.told_known(peer, &body)?,
             KIND_CONDITION => self.driver.conditions().told(peer, &body),
             // Of a later version: what must be understood has another protocol version.
             other => tracing::debug!(other, peer, "a frame of an unknown kind"),

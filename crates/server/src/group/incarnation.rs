@@ -12,9 +12,10 @@
 //! Nothing is promised before the third step. A crash in between leaves C or N in the log folder, and
 //! both are named by `group-state`; any other number is that of another log, or of another hard state.
 //!
-//! A copy comes without a number, and the process that takes it says so beforehand in `group-state`
-//! ([`UNNUMBERED`] is the next one): the hard state is known to be the newest, and with it the term, though
-//! the copy gives no vote.
+//! A copy comes without a number. The process that takes it, and knows that the copy bears out what it
+//! promised, gives it one and names that as the next one. For a copy that gives no vote yet it says
+//! beforehand in `group-state` that a log without a number comes ([`UNNUMBERED`]): the hard state is known
+//! to be the newest, and with it the term.
 //!
 //! ```text
 //! log/incarnation, 32 bytes, replaced whole
@@ -27,8 +28,9 @@
 //! ```
 //!
 //! Not here: a log that is shorter than what was noted as committed (`towline_group::Held::has`).
-//! Not recognised: a copy of log *and* hard state together (a snapshot of the volume), and a copy of the
-//! log that was made since the last start: see docs/guides/native-ha.md for what the operator must do.
+//! Not recognised by this: a copy of log *and* hard state together (a snapshot of the volume), and a copy
+//! of the log that was made since the last start. The others recognise them: the number is also that
+//! of the process's [`towline_group::Start`], which is kept with the first step.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write};
@@ -91,20 +93,31 @@ pub(super) fn renew(
     // After a crash behind the second step it is the next one of that start.
     let has = read(data)?.filter(|number| knows(before, *number));
     let incarnation = has.unwrap_or(before.incarnation);
-    kept_file.write_marked(kept, Mark { incarnation, next, ..before })?;
+    kept_file.write_start(kept, Mark { incarnation, next, ..before }, next)?;
     write(&data.join(LOG), next)?;
     let starts = before.starts.saturating_add(1);
     kept_file.write_marked(kept, Mark { incarnation: next, next: 0, starts })
 }
 
-/// A copy is about to come in the place of the log: takes the vote away, durably. The hard state stays the
-/// newest there is, with the old log or with the copy.
+/// A copy, which is whole in `log`, is about to come in the place of the log. The hard state stays the
+/// newest there is, with the old log or with the copy: one that may vote with either gets its number
+/// beforehand, so that no third log can pass for it.
 ///
 /// # Errors
 /// What the disk said.
-pub(super) fn expect_copy(kept_file: &KeptFile, kept: &Kept) -> std::io::Result<()> {
+pub(super) fn expect_copy(
+    log: &Path,
+    kept_file: &KeptFile,
+    kept: &Kept,
+    drawn: u64,
+) -> std::io::Result<()> {
     let mark = kept_file.mark();
-    kept_file.write_marked(&kept.without_vote(), Mark { next: UNNUMBERED, ..mark })
+    if !kept.may_vote {
+        return kept_file.write_marked(kept, Mark { next: UNNUMBERED, ..mark });
+    }
+    let next = drawn.clamp(1, UNNUMBERED - 1);
+    write(log, next)?;
+    kept_file.write_marked(kept, Mark { next, ..mark })
 }
 
 /// Makes the log that is there the one of this hard state, whatever it was before: the vote in `kept`
@@ -206,7 +219,7 @@ mod tests {
         let (number, older) = (data.join(LOG).join(NAME), data.join("older"));
         copy(&number, &older);
         renew(data, &file, &kept, 32).unwrap();
-        expect_copy(&file, &kept).unwrap();
+        expect_copy(&data.join("copy"), &file, &kept.without_vote(), 0).unwrap();
         assert_eq!(file.read(), Some(kept.without_vote()));
         assert!(kept.without_vote().has_newest_term());
         assert!(own(), "a crash before the copy is in its place");
@@ -223,6 +236,27 @@ mod tests {
         assert_eq!(file.mark().incarnation, 33);
         renew(data, &file, &kept, UNNUMBERED).unwrap();
         assert_ne!(file.mark().incarnation, UNNUMBERED, "it is never drawn");
+    }
+
+    #[test]
+    fn a_copy_that_votes_is_known_by_its_number_and_so_is_the_log_before_it_but_no_empty_one() {
+        let (folder, file) = folder();
+        let data = folder.path();
+        let own = || is_own(data, file.mark()).unwrap();
+        let kept = Kept { term: 3, may_vote: true, ..Kept::default() };
+        renew(data, &file, &kept, 41).unwrap();
+        let copied = data.join("copied");
+        std::fs::create_dir(&copied).unwrap();
+        expect_copy(&copied, &file, &kept, 42).unwrap();
+        assert_eq!((own(), file.read()), (true, Some(kept)), "a crash before it is in its place");
+        let number = data.join(LOG).join(NAME);
+        std::fs::remove_file(&number).unwrap();
+        assert!(!own(), "an empty log");
+        copy(&copied.join(NAME), &number);
+        assert!(own(), "the copy");
+        renew(data, &file, &kept, 43).unwrap();
+        copy(&copied.join(NAME), &number);
+        assert!(!own(), "the same copy, put back one start later");
     }
 
     #[test]

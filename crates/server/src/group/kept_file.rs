@@ -12,7 +12,7 @@
 //! group-state, group-committed: 16,384 bytes, a slot at 0 and one at 4,096, and both again 8,192 behind
 //! (no two in one sector)
 //!   0    8  magic "TOWLINES"
-//!   8    2  format version: 3
+//!   8    2  format version: 4
 //!   10   6  zero
 //!   16   8  sequence, from 1: the slot with the higher one is the newer
 //!   24  64  Kept
@@ -20,29 +20,33 @@
 //!   96   8  the incarnation that the log is about to get; 0: none (see `incarnation`)
 //!   104  8  how often a process took part with this hard state
 //!   112 12  zero
-//!   124  4  CRC-32C of bytes 0..124
+//!   124 1136 `towline_group::Starts`: of this instance and of the others
+//!   1260 4  CRC-32C of bytes 0..1260
 //! ```
 //!
-//! Version 2 ended behind `Kept` with 4 zero bytes and the checksum of bytes 0..92 at 92; it is read as
+//! Version 3 ended behind the zeros at 112 with the checksum of bytes 0..124; it is read as one that
+//! knows no start. Version 2 ended behind `Kept` with 4 zero bytes and the checksum of bytes 0..92 at 92; it is read as
 //! one without an incarnation. Version 1 of these files was a `Kept` alone, at 0. It counts while no slot
 //! is whole, and the first slot that is written beside it is the one at 4,096.
 //!
 //! Invariants: what `write` was given is what the next start reads, or what was there before; never a
-//! mixture. Who writes a `Kept` alone leaves the incarnation as it is.
+//! mixture. Who writes a `Kept` alone leaves the incarnation and the starts as they are.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use towline_group::Kept;
+use towline_group::{Kept, Starts};
 
 const NAME: &str = "group-state";
 const NOTE: &str = "group-committed";
 
 const MAGIC: &[u8; 8] = b"TOWLINES";
-const VERSION: u16 = 3;
-/// The version before: without an incarnation, and shorter.
-const VERSION_BEFORE: u16 = 2;
+const VERSION: u16 = 4;
+/// Without starts, and shorter.
+const VERSION_WITHOUT_STARTS: u16 = 3;
+/// Without an incarnation, and shorter still.
+const VERSION_UNMARKED: u16 = 2;
 /// Where the slots begin: what a disk writes as one, at most, is not larger.
 const SLOTS: [u64; 2] = [0, 4_096];
 /// Where each slot stands a second time, behind its first place.
@@ -50,9 +54,13 @@ const AGAIN: u64 = 8_192;
 const FILE_BYTES: usize = 16_384;
 const KEPT_AT: usize = 24;
 const MARK_AT: usize = KEPT_AT + Kept::BYTES;
-const SUMMED_BYTES: usize = 124;
-const SLOT_BYTES: usize = 128;
-const SUMMED_BYTES_BEFORE: usize = 92;
+const STARTS_AT: usize = 124;
+const SUMMED_BYTES: usize = STARTS_AT + Starts::BYTES;
+const SLOT_BYTES: usize = SUMMED_BYTES + 4;
+const SUMMED_BYTES_WITHOUT_STARTS: usize = 124;
+const SUMMED_BYTES_UNMARKED: usize = 92;
+
+const _: () = assert!(SLOT_BYTES < 4_096, "a slot ends before the next one");
 
 /// Which log the promises were made for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -92,6 +100,11 @@ impl KeptFile {
         self.newest(NAME).map(|slot| slot.mark).unwrap_or_default()
     }
 
+    /// The starts that this folder knows.
+    pub(crate) fn starts(&self) -> Starts {
+        self.newest(NAME).map(|slot| slot.starts).unwrap_or_default()
+    }
+
     /// What counts of one of the files.
     fn newest(&self, name: &str) -> Option<Slot> {
         decode(&std::fs::read(self.folder.join(name)).ok()?)
@@ -112,9 +125,7 @@ impl KeptFile {
     /// # Errors
     /// What the disk said: it is not known what the next start reads.
     pub(crate) fn write(&self, kept: &Kept) -> std::io::Result<()> {
-        let file = self.whole()?;
-        put(&file, kept, None)?;
-        file.sync_data()
+        self.put_durably(|slot| slot.kept = *kept)
     }
 
     /// The same, and for which log.
@@ -122,8 +133,34 @@ impl KeptFile {
     /// # Errors
     /// What the disk said: it is not known what the next start reads.
     pub(crate) fn write_marked(&self, kept: &Kept, mark: Mark) -> std::io::Result<()> {
+        self.put_durably(|slot| (slot.kept, slot.mark) = (*kept, mark))
+    }
+
+    /// The same, and that a process starts.
+    ///
+    /// # Errors
+    /// What the disk said: it is not known what the next start reads.
+    pub(crate) fn write_start(&self, kept: &Kept, mark: Mark, nonce: u64) -> std::io::Result<()> {
+        self.put_durably(|slot| {
+            (slot.kept, slot.mark) = (*kept, mark);
+            slot.starts.begin(nonce);
+        })
+    }
+
+    /// Makes the starts durable that this folder knows, and `kept` with them if there is one.
+    ///
+    /// # Errors
+    /// What the disk said: it is not known what the next start reads.
+    pub(crate) fn write_starts(&self, starts: &Starts, kept: Option<&Kept>) -> std::io::Result<()> {
+        self.put_durably(|slot| {
+            slot.starts = starts.clone();
+            slot.kept = kept.copied().unwrap_or(slot.kept);
+        })
+    }
+
+    fn put_durably(&self, change: impl FnOnce(&mut Slot)) -> std::io::Result<()> {
         let file = self.whole()?;
-        put(&file, kept, Some(mark))?;
+        put(&file, change)?;
         file.sync_data()
     }
 
@@ -133,7 +170,7 @@ impl KeptFile {
     /// # Errors
     /// What the system said.
     pub(crate) fn note(&self, kept: &Kept) -> std::io::Result<()> {
-        put(&open(&self.folder.join(NOTE))?, kept, None)
+        put(&open(&self.folder.join(NOTE))?, |slot| slot.kept = *kept)
     }
 
     /// The same, and the note is on the disk, with its name, when this returns.
@@ -142,7 +179,7 @@ impl KeptFile {
     /// What the disk said.
     pub(crate) fn note_durably(&self, kept: &Kept) -> std::io::Result<()> {
         let file = open(&self.folder.join(NOTE))?;
-        put(&file, kept, None)?;
+        put(&file, |slot| slot.kept = *kept)?;
         file.sync_all()?;
         File::open(&self.folder)?.sync_all()
     }
@@ -170,8 +207,9 @@ fn open(path: &Path) -> std::io::Result<File> {
     File::options().create(true).truncate(false).read(true).write(true).open(path)
 }
 
-/// Writes the older slot. Others of this process may write too: each of them sees what was there.
-fn put(file: &File, kept: &Kept, mark: Option<Mark>) -> std::io::Result<()> {
+/// Writes the newest slot, changed, in the place of the older one. Others of this process may write too:
+/// each of them sees what was there.
+fn put(file: &File, change: impl FnOnce(&mut Slot)) -> std::io::Result<()> {
     file.lock()?;
     let mut bytes = vec![0; FILE_BYTES];
     let mut read = 0;
@@ -182,15 +220,16 @@ fn put(file: &File, kept: &Kept, mark: Option<Mark>) -> std::io::Result<()> {
         }
     }
     let [first, second] = slots(&bytes);
-    let newest = first.map_or(0, |slot| slot.sequence).max(second.map_or(0, |slot| slot.sequence));
-    let is_first_older = match (first, second) {
+    let is_first_older = match (&first, &second) {
         (Some(first), Some(second)) => first.sequence < second.sequence,
         // Also when neither is whole: at the front there may be a file of version 1.
         (first, second) => first.is_none() && second.is_some(),
     };
     let at = if is_first_older { SLOTS[0] } else { SLOTS[1] };
-    let mark = mark.or_else(|| Some(newer(first, second)?.mark)).unwrap_or_default();
-    let slot = Slot { sequence: newest.saturating_add(1), kept: *kept, mark }.encode();
+    let mut slot = newer(first, second).or_else(|| of_version_1(&bytes)).unwrap_or_default();
+    slot.sequence = slot.sequence.saturating_add(1);
+    change(&mut slot);
+    let slot = slot.encode();
     file.write_all_at(&slot, at)?;
     file.write_all_at(&slot, at + AGAIN)?;
     file.unlock()
@@ -199,11 +238,11 @@ fn put(file: &File, kept: &Kept, mark: Option<Mark>) -> std::io::Result<()> {
 /// What counts of these bytes.
 fn decode(bytes: &[u8]) -> Option<Slot> {
     let [first, second] = slots(bytes);
-    let before = || {
-        let kept = Kept::decode(bytes.get(..Kept::BYTES)?)?;
-        Some(Slot { sequence: 0, kept, mark: Mark::default() })
-    };
-    newer(first, second).or_else(before)
+    newer(first, second).or_else(|| of_version_1(bytes))
+}
+
+fn of_version_1(bytes: &[u8]) -> Option<Slot> {
+    Some(Slot { kept: Kept::decode(bytes.get(..Kept::BYTES)?)?, ..Slot::default() })
 }
 
 fn newer(first: Option<Slot>, second: Option<Slot>) -> Option<Slot> {
@@ -219,11 +258,12 @@ fn slots(bytes: &[u8]) -> [Option<Slot>; 2] {
     })
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Slot {
     sequence: u64,
     kept: Kept,
     mark: Mark,
+    starts: Starts,
 }
 
 impl Slot {
@@ -241,6 +281,8 @@ impl Slot {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
         bytes.extend_from_slice(&[0; 12]);
+        assert_eq!(bytes.len(), STARTS_AT, "as it is drawn");
+        bytes.extend_from_slice(&self.starts.encode());
         assert_eq!(bytes.len(), SUMMED_BYTES, "as it is drawn");
         bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_le_bytes());
         bytes
@@ -251,7 +293,8 @@ impl Slot {
         let version = u16::from_le_bytes(bytes.get(8..10)?.try_into().ok()?);
         let summed_bytes = match version {
             VERSION => SUMMED_BYTES,
-            VERSION_BEFORE => SUMMED_BYTES_BEFORE,
+            VERSION_WITHOUT_STARTS => SUMMED_BYTES_WITHOUT_STARTS,
+            VERSION_UNMARKED => SUMMED_BYTES_UNMARKED,
             _ => return None,
         };
         let summed = bytes.get(..summed_bytes)?;
@@ -264,20 +307,25 @@ impl Slot {
         let sequence = number(16)?;
         let kept = Kept::decode(summed.get(KEPT_AT..MARK_AT)?)?;
         let mark = match version {
-            VERSION => Mark {
+            VERSION_UNMARKED => Mark::default(),
+            _ => Mark {
                 incarnation: number(MARK_AT)?,
                 next: number(MARK_AT + 8)?,
                 starts: number(MARK_AT + 16)?,
             },
-            _ => Mark::default(),
         };
-        right.then_some(Slot { sequence, kept, mark })
+        let starts = match version {
+            VERSION => Starts::decode(summed.get(STARTS_AT..)?)?,
+            // Nothing was said of it, so that nothing was noted of it either.
+            _ => Starts::default(),
+        };
+        right.then_some(Slot { sequence, kept, mark, starts })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use towline_group::MemberId;
+    use towline_group::{MemberId, Start};
     use towline_types::Lsn;
 
     use super::*;
@@ -343,17 +391,49 @@ mod tests {
         assert_eq!(file.read(), Some(kept(8)));
     }
 
+    /// A file of an earlier version, of which a slot has so many bytes before its checksum.
+    fn of_version(version: u8, summed_bytes: usize, slot: &Slot) -> Vec<u8> {
+        let mut slot = slot.encode()[..summed_bytes].to_vec();
+        slot[8] = version;
+        let sum = crc32c::crc32c(&slot).to_le_bytes();
+        slot.extend_from_slice(&sum);
+        let mut file = vec![0; FILE_BYTES];
+        file[4_096..4_096 + slot.len()].copy_from_slice(&slot);
+        file
+    }
+
+    #[test]
+    fn the_version_without_starts_is_read_and_who_writes_votes_leaves_the_starts() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, path) = (KeptFile::of(folder.path()), folder.path().join(NAME));
+        let mark = Mark { incarnation: 7, next: 0, starts: 3 };
+        let slot = Slot { sequence: 4, kept: kept(4), mark, ..Slot::default() };
+        let before = of_version(3, SUMMED_BYTES_WITHOUT_STARTS, &slot);
+        std::fs::write(&path, &before).unwrap();
+        assert_eq!((file.read(), file.mark()), (Some(kept(4)), mark));
+        let mut starts = file.starts();
+        assert_eq!(starts, Starts::default());
+        starts.begin(8);
+        starts.declare(MemberId(2), Start { number: 1, nonce: 9 });
+        file.write_starts(&starts, None).unwrap();
+        assert_eq!((file.read(), file.mark()), (Some(kept(4)), mark));
+        for term in 5..8 {
+            file.write(&kept(term)).unwrap();
+            assert_eq!((file.read(), file.starts()), (Some(kept(term)), starts.clone()));
+        }
+        starts.begin(10);
+        let old = std::fs::read(&path).unwrap();
+        file.write_starts(&starts, Some(&kept(8))).unwrap();
+        torn(Some(kept(7)), &old, &std::fs::read(&path).unwrap(), kept(8));
+        assert_eq!((file.starts(), file.mark()), (starts, mark));
+    }
+
     #[test]
     fn the_version_without_an_incarnation_is_read_and_who_writes_votes_leaves_the_mark() {
         let folder = tempfile::tempdir().unwrap();
         let (file, path) = (KeptFile::of(folder.path()), folder.path().join(NAME));
-        let mut before = vec![0; FILE_BYTES];
-        let slot = Slot { sequence: 4, kept: kept(4), mark: Mark::default() }.encode();
-        let mut slot = slot[..SUMMED_BYTES_BEFORE].to_vec();
-        slot[8] = 2;
-        let sum = crc32c::crc32c(&slot).to_le_bytes();
-        slot.extend_from_slice(&sum);
-        before[4_096..4_096 + slot.len()].copy_from_slice(&slot);
+        let slot = Slot { sequence: 4, kept: kept(4), ..Slot::default() };
+        let before = of_version(2, SUMMED_BYTES_UNMARKED, &slot);
         std::fs::write(&path, &before).unwrap();
         assert_eq!((file.read(), file.mark()), (Some(kept(4)), Mark::default()));
         let mark = Mark { incarnation: 7, next: u64::MAX, starts: 3 };

@@ -71,13 +71,21 @@ impl Life {
         *self = Life::Leading;
     }
 
+    /// A copy is about to take the place of its log: nothing is promised with that one any more. False
+    /// when something else ended the process meanwhile: what was kept then is not to be written over.
+    pub(super) fn is_replaced(&mut self) -> bool {
+        let was_copying = *self == Life::Copying;
+        *self = Life::Over;
+        was_copying
+    }
+
     /// The process cannot go on as it is; yields whether that is to be told: once in a life.
     pub(super) fn ends(&mut self, why: Over) -> bool {
         let before = *self;
         *self = match why {
             Over::NeedsCopy(_) => Life::Copying,
             Over::DiskHangs => Life::Hanging,
-            Over::LeadsNoMore | Over::NoRoom => Life::Over,
+            Over::LeadsNoMore | Over::NoRoom | Over::PutBack => Life::Over,
         };
         match before {
             Life::Following | Life::Leading | Life::Stalled => true,
@@ -115,6 +123,7 @@ mod tests {
                     heartbeat_interval: Duration::from_millis(50),
                     heartbeat_timeout: Duration::from_millis(500),
                     seed: 7,
+                    meets_first: false,
                 };
                 let kept = Kept { may_vote: true, ..Kept::default() };
                 Member::new(options, kept, Held::default(), now)
@@ -156,7 +165,7 @@ mod tests {
 
     #[test]
     fn the_end_is_told_once_and_nothing_is_taken_after_it() {
-        for why in [Over::LeadsNoMore, Over::NoRoom] {
+        for why in [Over::LeadsNoMore, Over::NoRoom, Over::PutBack] {
             let mut life = Life::Following;
             assert!(life.takes(&Input::Tick));
             assert!(life.ends(why) && !life.ends(why));
@@ -194,6 +203,10 @@ mod tests {
         for message in said {
             assert_eq!(message.is_heartbeat(), life.takes(&Input::Message(message)));
         }
+        let (mut replaced, mut put_back) = (life, life);
+        assert!(replaced.is_replaced() && replaced == Life::Over);
+        assert!(!replaced.ends(Over::NoRoom), "it is not heard again");
+        assert!(!put_back.ends(Over::PutBack) && !put_back.is_replaced(), "it gave up its vote");
         assert!(!life.ends(Over::NoRoom), "the copy's end is the end");
         assert_eq!(life, Life::Over);
     }

@@ -64,6 +64,9 @@ const KIND_ROWS: u8 = 3;
 /// Frames in which an instance tells the condition of its disk, as JSON.
 const KIND_CONDITION: u8 = 4;
 
+/// Frames in which an instance tells what it knows of starts, as in a hello.
+const KIND_KNOWN: u8 = 5;
+
 /// A member's name in consensus: its position in the list of all, ordered by name, from 1.
 fn member_of(peer: Peer) -> MemberId {
     MemberId(peer as u64 + 1)

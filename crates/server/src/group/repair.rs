@@ -9,13 +9,16 @@
 //! Not here: the bytes of question and answer ([`super::batch`]); what is proven before anything is
 //! written (`towline_log::Log::mend_batch`).
 //!
+//! A batch that no instance had while one of them could not be reached is asked for again, by itself, when
+//! that one is back: what was set aside meanwhile is whole then.
+//!
 //! Invariants: each job is answered once, whatever becomes of it; a batch that no instance had is not
-//! asked for again before [`PAUSE`], an instance that was silent not before [`SILENCE`].
+//! asked for again before [`PAUSE`] unless an instance is back, one that was silent not before [`SILENCE`].
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, SendError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -39,9 +42,11 @@ const LACKING_MAX: usize = 4_096;
 /// What is done when the others were asked: it hears whether anything was repaired.
 pub(crate) type Then = Box<dyn FnOnce(bool) + Send>;
 
-struct Job {
-    parts: Vec<BodyLocation>,
-    then: Then,
+enum Job {
+    /// Parts of the log, some of which may be damaged.
+    Bring(Vec<BodyLocation>, Then),
+    /// An instance can be asked again.
+    Back(Peer),
 }
 
 /// See the module.
@@ -72,10 +77,15 @@ impl Repairs {
     /// Has the damaged ones among these parts of the log fetched; `then` is called on the thread that
     /// does it, and must not wait for anything but this disk.
     pub(crate) fn ask(&self, parts: Vec<BodyLocation>, then: Then) {
-        if let Err(job) = self.jobs.send(Job { parts, then }) {
-            // The thread ends with the process.
-            (job.0.then)(false);
+        // The thread ends with the process.
+        if let Err(SendError(Job::Bring(_, then))) = self.jobs.send(Job::Bring(parts, then)) {
+            then(false);
         }
+    }
+
+    /// A connection to this instance stands: what it could not be asked for is asked for again.
+    pub(super) fn is_back(&self, peer: Peer) {
+        self.jobs.send(Job::Back(peer)).ok();
     }
 
     /// The same, and waits. Yields whether anything was repaired.
@@ -128,12 +138,21 @@ pub(super) fn serve(driver: &Arc<Driver>) {
         driver,
         memory: Memory { lacking: HashMap::new(), silent: vec![None; driver.names().len()] },
     };
-    for Job { parts, then } in jobs {
-        let mut repaired = false;
-        for part in parts {
-            repaired |= worker.bring(part);
+    for job in jobs {
+        match job {
+            Job::Bring(parts, then) => {
+                let mut repaired = false;
+                for part in parts {
+                    repaired |= worker.bring(part);
+                }
+                then(repaired);
+            }
+            Job::Back(peer) => {
+                for part in worker.memory.back(peer) {
+                    worker.bring(part);
+                }
+            }
         }
-        then(repaired);
     }
 }
 
@@ -188,10 +207,26 @@ fn part(place: &BatchPlace) -> Option<BodyLocation> {
 
 /// What was tried lately.
 struct Memory {
-    /// Positions of what no instance had.
-    lacking: HashMap<Lsn, Instant>,
+    /// What no instance had that answered, by position.
+    lacking: HashMap<Lsn, Lacking>,
     /// When each peer was silent.
     silent: Vec<Option<Instant>>,
+}
+
+/// A batch that no instance had.
+struct Lacking {
+    part: BodyLocation,
+    when: Instant,
+    /// Those that could not be asked.
+    absent: Vec<Peer>,
+}
+
+/// Why a peer did not bring a batch.
+enum NotBrought {
+    /// It could not be asked, or did not answer.
+    Absent(String),
+    /// It has it damaged too, or what it has cannot be written here.
+    Lacks(String),
 }
 
 struct Worker<'a> {
@@ -210,18 +245,22 @@ impl Worker<'_> {
         if !self.memory.may_ask(part.lsn, Instant::now()) {
             return false;
         }
-        let mut reasons = Vec::new();
+        let (mut reasons, mut absent) = (Vec::new(), Vec::new());
         for peer in self.others() {
             let name = self.driver.names().get(peer).cloned().unwrap_or_default();
             match self.bring_from(peer, &name, part) {
                 Ok(()) => return true,
-                Err(why) => reasons.push(format!("'{name}': {why}")),
+                Err(NotBrought::Lacks(why)) => reasons.push(format!("'{name}': {why}")),
+                Err(NotBrought::Absent(why)) => {
+                    reasons.push(format!("'{name}': {why}"));
+                    absent.push(peer);
+                }
             }
         }
         let counts = &self.driver.repairs().counts;
         counts.lacking.fetch_add(1, Ordering::Relaxed);
         say(&GROUP_BATCH_LACKING, &[&part.lsn.to_string(), &reasons.join("; ")]);
-        self.memory.lacks(part.lsn, Instant::now());
+        self.memory.lacks(Lacking { part, when: Instant::now(), absent });
         false
     }
 
@@ -236,21 +275,22 @@ impl Worker<'_> {
         others
     }
 
-    fn bring_from(&mut self, peer: Peer, name: &str, part: BodyLocation) -> Result<(), String> {
+    fn bring_from(&mut self, peer: Peer, name: &str, part: BodyLocation) -> Result<(), NotBrought> {
+        let absent = |why: &str| NotBrought::Absent(why.to_owned());
         if self.memory.is_silent(peer, Instant::now()) {
-            return Err("it did not answer a moment ago".to_owned());
+            return Err(absent("it did not answer a moment ago"));
         }
         let log = self.driver.log();
-        let links = self.driver.links().ok_or("there are no links yet")?;
+        let links = self.driver.links().ok_or_else(|| absent("there are no links yet"))?;
         let asking = batch::ask(links.open_stream(peer, StreamPurpose::Batch), log.id(), part);
         let came = match links.streams().block_on(asking) {
             Ok(Answer::Given(came)) => came,
-            Ok(Answer::Refused(why)) => return Err(why),
+            Ok(Answer::Refused(why)) => return Err(NotBrought::Lacks(why)),
             Err(error) => {
                 if error.kind() == std::io::ErrorKind::TimedOut {
                     self.memory.was_silent(peer, Instant::now());
                 }
-                return Err(error.to_string());
+                return Err(NotBrought::Absent(error.to_string()));
             }
         };
         match log.mend_batch(part, &came) {
@@ -264,26 +304,38 @@ impl Worker<'_> {
             Ok(None) => Ok(()),
             Err(NotMended::Refused(why)) => {
                 say(&GROUP_BATCH_REFUSED, &[name, &part.lsn.to_string(), why]);
-                Err(why.to_owned())
+                Err(NotBrought::Lacks(why.to_owned()))
             }
-            Err(NotMended::Log(error)) => Err(error.to_string()),
+            Err(NotMended::Log(error)) => Err(NotBrought::Lacks(error.to_string())),
         }
     }
 }
 
 impl Memory {
     fn may_ask(&self, lsn: Lsn, now: Instant) -> bool {
-        self.lacking.get(&lsn).is_none_or(|when| now.duration_since(*when) >= PAUSE)
+        let lacking = self.lacking.get(&lsn);
+        lacking.is_none_or(|lacking| now.duration_since(lacking.when) >= PAUSE)
     }
 
-    fn lacks(&mut self, lsn: Lsn, now: Instant) {
+    fn lacks(&mut self, lacking: Lacking) {
+        let now = lacking.when;
         if self.lacking.len() >= LACKING_MAX {
-            self.lacking.retain(|_, when| now.duration_since(*when) < PAUSE);
+            self.lacking.retain(|_, other| now.duration_since(other.when) < PAUSE);
         }
         if self.lacking.len() >= LACKING_MAX {
             self.lacking.clear();
         }
-        self.lacking.insert(lsn, now);
+        self.lacking.insert(lacking.part.lsn, lacking);
+    }
+
+    /// What this peer could not be asked for: it can be now.
+    fn back(&mut self, peer: Peer) -> Vec<BodyLocation> {
+        if let Some(silent) = self.silent.get_mut(peer) {
+            *silent = None;
+        }
+        let awaits = |lacking: &Lacking| lacking.absent.contains(&peer);
+        let found = self.lacking.extract_if(|_, lacking| awaits(lacking));
+        found.map(|(_, lacking)| lacking.part).collect()
     }
 
     fn is_silent(&self, peer: Peer, now: Instant) -> bool {
@@ -302,11 +354,31 @@ impl Memory {
 mod tests {
     use super::*;
 
+    fn lacking(lsn: u64, when: Instant, absent: &[Peer]) -> Lacking {
+        let part = BodyLocation { lsn: Lsn(lsn), bytes: 100 };
+        Lacking { part, when, absent: absent.to_vec() }
+    }
+
+    #[test]
+    fn what_an_instance_could_not_be_asked_for_is_asked_for_when_it_is_back() {
+        let began = Instant::now();
+        let mut memory = Memory { lacking: HashMap::new(), silent: vec![None; 3] };
+        memory.lacks(lacking(4_096, began, &[2]));
+        memory.lacks(lacking(8_192, began, &[]));
+        memory.was_silent(2, began);
+        assert!(memory.back(1).is_empty() && memory.is_silent(2, began));
+        let again: Vec<Lsn> = memory.back(2).iter().map(|part| part.lsn).collect();
+        assert_eq!(again, [Lsn(4_096)]);
+        assert!(memory.may_ask(Lsn(4_096), began) && !memory.is_silent(2, began));
+        assert!(!memory.may_ask(Lsn(8_192), began), "all answered, and none had it");
+        assert!(memory.back(2).is_empty(), "once");
+    }
+
     #[test]
     fn what_no_instance_had_and_who_was_silent_are_asked_again_after_a_pause() {
         let began = Instant::now();
         let mut memory = Memory { lacking: HashMap::new(), silent: vec![None; 3] };
-        memory.lacks(Lsn(4_096), began);
+        memory.lacks(lacking(4_096, began, &[]));
         memory.was_silent(2, began);
         let soon = began + Duration::from_secs(1);
         assert!(!memory.may_ask(Lsn(4_096), soon) && memory.may_ask(Lsn(8_192), soon));
@@ -314,7 +386,7 @@ mod tests {
         assert!(memory.may_ask(Lsn(4_096), began + PAUSE));
         assert!(!memory.is_silent(2, began + SILENCE));
         for lsn in 0..3 * LACKING_MAX as u64 {
-            memory.lacks(Lsn(lsn), soon);
+            memory.lacks(lacking(lsn, soon, &[]));
         }
         assert!(memory.lacking.len() <= LACKING_MAX, "it is bounded");
     }

@@ -11,7 +11,7 @@ use towline_admin::catalogue::{
     ENDED, GROUP_AWAITED, GROUP_COPY_FAILED, GROUP_REPLICA, HOUSEKEEPING_FAILED, LISTENING,
     QUIESCING,
 };
-use towline_group::Role;
+use towline_group::{Role, Start};
 
 use super::active::{self, Serving};
 use super::driver::{Driver, Over};
@@ -137,6 +137,8 @@ pub(crate) struct Next {
     pub(crate) copies_failed: u32,
     /// Those that wait for `ready` have seen it.
     pub(crate) ready_told: bool,
+    /// The start of this process: its folder is the same as long as this is the newest one in it.
+    pub(crate) start: Start,
 }
 
 fn end_in_order(opened: &Opened) {
@@ -189,7 +191,7 @@ async fn serve(
     let about = (&entrance, reload, names.clone());
     start_threads(args, (config, group), opened, about, events.clone())?;
     say(&GROUP_REPLICA, &[&group.instance, &args.name]);
-    await_group(args, group, again::ready_was_told());
+    await_group(args, group, needed(opened), again::ready_was_told());
     tasks.spawn(ready(args.clone(), names, Arc::clone(&entrance.view)));
     let view = Arc::clone(&entrance.view);
     let parts = (config, opened, floating);
@@ -216,14 +218,22 @@ async fn serve(
     }
 }
 
+/// How many instances must be connected before one is active. One that has not heard from another one yet
+/// from which it must hear waits for all: so does each of a new group.
+fn needed(opened: &Opened) -> usize {
+    let group = opened.driver.group();
+    let all = group.peers.len() + 1;
+    if group.unheard.is_empty() { all / 2 + 1 } else { all }
+}
+
 /// Says what this instance waits for, on standard output too: `ready` comes when clients are served.
-fn await_group(args: &RunArgs, group: &GroupConfig, ready_was_told: bool) {
-    let (all, name) = (group.member.len(), group.name.as_str());
-    let (all, most) = (all.to_string(), (all / 2 + 1).to_string());
-    say(&GROUP_AWAITED, &[&args.name, &most, &all, name]);
+fn await_group(args: &RunArgs, group: &GroupConfig, needed: usize, ready_was_told: bool) {
+    let (all, name) = (group.member.len().to_string(), group.name.as_str());
+    let needed = needed.to_string();
+    say(&GROUP_AWAITED, &[&args.name, &needed, &all, name]);
     if !ready_was_told {
         // Nobody has to read it.
-        crate::run::say(&format!("waiting for {most} of {all} instances of group {name}"));
+        crate::run::say(&format!("waiting for {needed} of {all} instances of group {name}"));
     }
 }
 
@@ -252,7 +262,8 @@ impl Attending<'_> {
 
     fn again_after(&self, copies_failed: u32) -> Ended {
         let ready_told = self.view.was_ready_told() || again::ready_was_told();
-        Ended::Again(Next { copies_failed, ready_told })
+        let start = self.parts.1.driver.own_start();
+        Ended::Again(Next { copies_failed, ready_told, start })
     }
 
     async fn event(
@@ -267,7 +278,7 @@ impl Attending<'_> {
                 floating.hold(move || leading.group().role == Role::Leader);
                 serve_as_active(&mut self.tasks, config, opened, (&door, &self.view));
             }
-            Event::Over(Over::LeadsNoMore) => {
+            Event::Over(Over::LeadsNoMore | Over::PutBack) => {
                 // Who comes now is served by the re-executed program.
                 accepting.abort_all();
                 if let Some(door) = opened.driver.door() {

@@ -122,10 +122,13 @@ impl GroupSocket {
                 let status = door.map(|door| door.status());
                 (json!({ "ok": { "group": self.view.group(), "status": status } }), None)
             }
-            Ok(Ask::Switch { to }) => match switch::switch(&self.driver, to.as_deref()) {
-                Ok(done) => (json!({ "ok": done }), None),
-                Err(why) => refused(why),
-            },
+            Ok(Ask::Switch { to }) => {
+                let done = switch::switch(&self.driver, self.view.as_ref(), to.as_deref());
+                match done {
+                    Ok(done) => (json!({ "ok": done }), None),
+                    Err(why) => refused(why),
+                }
+            }
             Ok(Ask::Stop { force }) => match self.would_break_quorum() {
                 Some(why) if !force => refused(why),
                 _ => (json!({ "ok": {} }), Some(LocalEvent::Stop)),

@@ -11,6 +11,7 @@ use towline_admin::status::RestartStatus;
 use towline_group::{FetchOrder, Held, Kept, Member, Options};
 use towline_log::{Listener, LogId, Pages, Replicator};
 
+use super::again;
 use super::agreement::of_process_before;
 use super::driver::Driver;
 use super::incarnation;
@@ -75,6 +76,8 @@ pub(crate) fn open(
         return Err(StartError::OtherLog { group: group.name.clone() });
     }
     swap::clear_up(data);
+    // One that re-executed itself, and whose folder is as it left it, was not put back.
+    let meets_first = again::start_before() != Some(kept_file.starts().own().nonce);
     let drawn = u64::from_le_bytes(crate::random::bytes());
     // Before anything is promised, and with what may not be promised any more.
     let renewed =
@@ -84,7 +87,7 @@ pub(crate) fn open(
     let applied = held.places.iter().find(|place| place.index == held.applied).copied();
     let applied = applied.unwrap_or(held.base);
     let extent_bytes = recovery.extent_bytes();
-    let member = Member::new(options(group, this), kept, held, clock.now());
+    let member = Member::new(options(group, this, meets_first), kept, held, clock.now());
     let (orders, fetches) = channel();
     let names = group.member.iter().map(|member| member.name.clone()).collect();
     let driver = Arc::new(Driver::new(member, kept_file, clock, names, orders));
@@ -156,7 +159,7 @@ fn held(found: &Found) -> Held {
     Held { base, places, applied }
 }
 
-fn options(group: &GroupConfig, this: Peer) -> Options {
+fn options(group: &GroupConfig, this: Peer, meets_first: bool) -> Options {
     Options {
         id: member_of(this),
         voters: (0..group.member.len()).map(member_of).collect(),
@@ -164,6 +167,7 @@ fn options(group: &GroupConfig, this: Peer) -> Options {
         heartbeat_interval: group.heartbeat_interval(),
         heartbeat_timeout: group.heartbeat_timeout(),
         seed: u64::from_le_bytes(crate::random::bytes()),
+        meets_first,
     }
 }
 

@@ -124,6 +124,12 @@ impl View {
             let reason = std::mem::take(&mut row.reason);
             if peer != this {
                 *row = told.clone();
+            } else if !told.in_sync {
+                // The active one knows it better, if only for half a second.
+                row.in_sync = false;
+                if row.status == InstanceState::Normal {
+                    row.status = not_in_sync(told.status);
+                }
             }
             row.connected = told.connected;
             row.backlog_kb = told.backlog_kb;
@@ -145,6 +151,18 @@ impl View {
             last_index: progress.last.index,
             last_term: progress.last.term,
             committed: progress.committed.index,
+        }
+    }
+
+    /// Whether an instance gives no vote: this one, or another one as it said when it came. While no
+    /// instance is active none gets its vote back, so that is what it would say now.
+    fn is_blank(&self, peer: Peer, progress: &Progress) -> bool {
+        let link = self.driver.links().map(|links| links.state(peer)).unwrap_or_default();
+        let is_there = link.connected_in && link.connected_out;
+        match peer == self.driver.this() {
+            true => !progress.may_vote,
+            false if progress.leader.is_some() || !is_there => false,
+            false => self.driver.standing_of(peer).is_some_and(|standing| standing.blank),
         }
     }
 
@@ -197,6 +215,7 @@ impl View {
                 _ if sync_overdue_ms > 0 => InstanceState::SyncOverdue,
                 true => InstanceState::Rebasing,
                 false if log_full => InstanceState::LogFull,
+                false if self.is_blank(peer, progress) => InstanceState::Blank,
                 false => state_of((leads, row), in_sync, connected_here, progress),
             },
             log_full,
@@ -214,6 +233,14 @@ impl View {
                 _ => self.driver.why_silent(&progress.unheard),
             },
         }
+    }
+}
+
+/// The state of this instance when the active one says that it is not in sync.
+fn not_in_sync(told: InstanceState) -> InstanceState {
+    match told {
+        InstanceState::Rebasing => InstanceState::Rebasing,
+        _ => InstanceState::Synchronizing,
     }
 }
 
@@ -236,8 +263,9 @@ fn state_of(
     progress: &Progress,
 ) -> InstanceState {
     match row {
-        None if !progress.may_vote => InstanceState::Blank,
         None if in_sync => InstanceState::Normal,
+        // How far the others are is not known without an active instance that is heard.
+        None if !progress.hears_leader => InstanceState::Unknown,
         None => InstanceState::Synchronizing,
         Some(_) if !connected => InstanceState::Disconnected,
         Some(_) if in_sync => InstanceState::Normal,

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! the process that takes the copy      copy/log is whole and synced
-//!                                      group-state: may not vote          (synced)
+//!                                      group-state: a copy comes          (synced)
 //!                                      copy/log -> log.new                (folder synced), re-executes itself
 //! the next start                       log      -> log.replaced
 //!                                      log.new  -> log                    (folder synced), opens the log
@@ -20,6 +20,7 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use towline_group::Kept;
 use towline_log::LinuxDisk;
 
 use super::incarnation;
@@ -32,15 +33,15 @@ const OLD: &str = "log.replaced";
 /// Where a copy is made.
 pub(super) const COPY: &str = "copy";
 
-/// A copy is whole in `made/log`: the next start takes it. It gives no vote until it has caught up: what
-/// this instance acknowledged since the copy was begun is not in it.
+/// A copy is whole in `made/log`: the next start takes it, with `kept`, which says whether it votes.
 ///
 /// # Errors
 /// What the system said: the log is as it was.
-pub(super) fn hand_in(data: &Path, made: &Path) -> std::io::Result<()> {
-    let kept_file = KeptFile::of(data);
-    incarnation::expect_copy(&kept_file, &kept_file.read().unwrap_or_default())?;
-    std::fs::rename(made.join(LOG), data.join(NEW))?;
+pub(super) fn hand_in(data: &Path, made: &Path, kept: &Kept) -> std::io::Result<()> {
+    let log = made.join(LOG);
+    let drawn = u64::from_le_bytes(crate::random::bytes());
+    incarnation::expect_copy(&log, &KeptFile::of(data), kept, drawn)?;
+    std::fs::rename(log, data.join(NEW))?;
     File::open(data)?.sync_all()
 }
 
@@ -123,8 +124,6 @@ fn absent_is_well(result: std::io::Result<()>) -> std::io::Result<()> {
 mod tests {
     use std::fs;
 
-    use towline_group::Kept;
-
     use super::*;
 
     /// A data folder with an old log and a copy that is whole.
@@ -149,11 +148,34 @@ mod tests {
         KeptFile::of(data).read().unwrap().may_vote
     }
 
+    /// Hands the copy in, with or without a vote.
+    fn come(data: &Path, with_vote: bool) {
+        let kept = KeptFile::of(data).read().unwrap();
+        let kept = if with_vote { kept } else { kept.without_vote() };
+        hand_in(data, &data.join(COPY), &kept).unwrap();
+    }
+
     #[test]
-    fn the_old_log_is_untouched_until_the_next_start_and_the_copy_gives_no_vote() {
+    fn a_copy_that_bears_out_what_was_promised_votes_and_so_does_the_log_before_it() {
         let folder = with_copy();
         let data = folder.path();
-        hand_in(data, &data.join(COPY)).unwrap();
+        let file = KeptFile::of(data);
+        incarnation::renew(data, &file, &file.read().unwrap(), 7).unwrap();
+        let is_own = || incarnation::is_own(data, KeptFile::of(data).mark()).unwrap();
+        come(data, true);
+        assert_eq!((which(data).as_str(), votes(data), is_own()), ("old", true, true));
+        settle(data).unwrap();
+        assert_eq!((which(data).as_str(), votes(data), is_own()), ("new", true, true));
+        fs::remove_dir_all(data.join(LOG)).unwrap();
+        fs::create_dir(data.join(LOG)).unwrap();
+        assert!(!is_own(), "an empty log cannot pass for it");
+    }
+
+    #[test]
+    fn the_old_log_is_untouched_until_the_next_start_and_one_without_a_vote_gives_none() {
+        let folder = with_copy();
+        let data = folder.path();
+        come(data, false);
         assert_eq!((which(data).as_str(), votes(data)), ("old", false));
         let kept = KeptFile::of(data).read().unwrap();
         assert_eq!((kept.term, kept.committed), (4, 9), "votes and what is owed stay");
@@ -174,7 +196,7 @@ mod tests {
     #[test]
     fn a_crash_at_any_step_leaves_one_whole_log_and_the_next_start_goes_on() {
         // Each state that can be there when a process ends, and what the next start makes of it.
-        let states: [(&str, State, &str, bool); 6] = [
+        let states: [(&str, State, &str, bool); 7] = [
             ("a copy on its way", |_| {}, "old", true),
             (
                 "the vote is gone, the copy is not handed in",
@@ -185,11 +207,12 @@ mod tests {
                 "old",
                 false,
             ),
-            ("it is handed in", |data| hand_in(data, &data.join(COPY)).unwrap(), "new", false),
+            ("it is handed in", |data| come(data, false), "new", false),
+            ("it is handed in with a vote", |data| come(data, true), "new", true),
             (
                 "what an earlier copy left is in the way",
                 |data| {
-                    hand_in(data, &data.join(COPY)).unwrap();
+                    come(data, false);
                     fs::create_dir_all(data.join(OLD).join("more")).unwrap();
                 },
                 "new",
@@ -198,7 +221,7 @@ mod tests {
             (
                 "the old log is set aside",
                 |data| {
-                    hand_in(data, &data.join(COPY)).unwrap();
+                    come(data, false);
                     fs::rename(data.join(LOG), data.join(OLD)).unwrap();
                 },
                 "new",
@@ -229,7 +252,7 @@ mod tests {
     fn a_log_that_a_process_has_is_not_renamed() {
         let folder = with_copy();
         let data = folder.path();
-        hand_in(data, &data.join(COPY)).unwrap();
+        come(data, false);
         let held = LinuxDisk::open(&data.join(LOG)).unwrap();
         assert!(matches!(settle(data), Err(StartError::Log(_))));
         assert_eq!(which(data), "old");

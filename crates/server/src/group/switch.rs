@@ -9,9 +9,11 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use towline_admin::catalogue::{GROUP_SWITCH_FAILED, GROUP_SWITCHED};
+use towline_admin::status::{GroupStatus, InstanceState, InstanceStatus};
 
 use super::driver::Driver;
 use super::{KIND_WISH, Where, peer_of};
+use crate::door::GroupView;
 use crate::link::{FrameBody, Peer};
 use crate::logging::log as say;
 
@@ -28,6 +30,8 @@ pub(crate) enum Wish {
 
 /// How long what was decided may take to be committed before it is handed over all the same.
 const DRAIN_MAX: Duration = Duration::from_millis(60);
+/// Twice as long as an instance waits for news of how the others are.
+const NEWS_MAX: Duration = Duration::from_secs(1);
 /// How long handing over may take.
 const TRANSFER_MAX: Duration = Duration::from_secs(3);
 
@@ -49,19 +53,103 @@ pub(crate) fn grant(driver: &Arc<Driver>, wish: Wish) {
 /// Carries a switch out, here or by asking the active instance; waits until there is a new one.
 ///
 /// # Errors
-/// Why not, in words for the operator.
-pub(crate) fn switch(driver: &Arc<Driver>, to: Option<&str>) -> Result<Value, String> {
+/// Why not, in words for the operator: at once when it can be known.
+pub(crate) fn switch(
+    driver: &Arc<Driver>,
+    view: &dyn GroupView,
+    to: Option<&str>,
+) -> Result<Value, String> {
     let began = Instant::now();
     let from = active(driver).ok_or("there is no active instance")?;
+    if let Some(to) = to {
+        position(driver, to)?;
+    }
+    if prospect(driver, view, to)? == Prospect::Already {
+        return Ok(json!({ "from": to, "to": to, "took_ms": 0 }));
+    }
     if driver.leads() {
         hand_over(driver, to)?;
     } else {
         ask(driver, from, to)?;
+        wait_unless_refused(driver, view, (from, to))?;
     }
     let next = wait_for_another(driver, from, TRANSFER_MAX)?;
     let name = |peer: Peer| driver.names().get(peer).cloned().unwrap_or_default();
     let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
     Ok(json!({ "from": name(from), "to": name(next), "took_ms": took_ms }))
+}
+
+/// What is to be expected of a switch.
+#[derive(Debug, PartialEq, Eq)]
+enum Prospect {
+    /// It is active.
+    Already,
+    Good,
+    /// Not as long as this is so, which may have changed since it was heard.
+    Bad(String),
+}
+
+/// Waits a little while the prospect is bad: an instance that is not active hears now and then how the
+/// others are.
+fn prospect(driver: &Driver, view: &dyn GroupView, to: Option<&str>) -> Result<Prospect, String> {
+    let mut found = prospect_of(&view.group(), to);
+    if !driver.leads() {
+        driver.wait_until(NEWS_MAX, || {
+            found = prospect_of(&view.group(), to);
+            !matches!(found, Prospect::Bad(_))
+        });
+    }
+    match found {
+        Prospect::Bad(why) => Err(why),
+        other => Ok(other),
+    }
+}
+
+/// Waits for another active instance, but no longer than until it is known why there will be none: what
+/// the active one was asked for it may have refused, for it knows more.
+fn wait_unless_refused(
+    driver: &Driver,
+    view: &dyn GroupView,
+    (from, to): (Peer, Option<&str>),
+) -> Result<(), String> {
+    let (began, mut why) = (Instant::now(), None);
+    driver.wait_until(TRANSFER_MAX, || {
+        if began.elapsed() >= NEWS_MAX
+            && active(driver) == Some(from)
+            && let Prospect::Bad(bad) = prospect_of(&view.group(), to)
+        {
+            why = Some(bad);
+        }
+        why.is_some() || active(driver).is_some_and(|next| next != from)
+    });
+    why.map_or(Ok(()), Err)
+}
+
+fn prospect_of(group: &GroupStatus, to: Option<&str>) -> Prospect {
+    let Some(to) = to else {
+        let mut others = group.instances.iter().filter(|row| row.instance != group.active);
+        return match others.any(may_take_over) {
+            true => Prospect::Good,
+            false => Prospect::Bad("no other instance is in sync: see `towline status`".into()),
+        };
+    };
+    if to == group.active {
+        return Prospect::Already;
+    }
+    let row = group.instances.iter().find(|row| row.instance == to);
+    match row.filter(|row| !may_take_over(row)) {
+        None => Prospect::Good,
+        Some(InstanceStatus { status, reason, .. }) => {
+            let reason = if reason.is_empty() { reason } else { &format!(": {reason}") };
+            let status = status.as_str();
+            Prospect::Bad(format!("'{to}' is not in sync, but '{status}'{reason}"))
+        }
+    }
+}
+
+/// As far as is known: an instance that is not active may not have heard of another one yet.
+fn may_take_over(row: &InstanceStatus) -> bool {
+    row.in_sync || row.status == InstanceState::Unknown
 }
 
 fn active(driver: &Driver) -> Option<Peer> {
@@ -70,9 +158,6 @@ fn active(driver: &Driver) -> Option<Peer> {
 
 fn ask(driver: &Driver, active: Peer, to: Option<&str>) -> Result<(), String> {
     let wish = Wish::Switch { to: to.map(str::to_owned) };
-    if let Some(to) = to {
-        position(driver, to)?;
-    }
     let body = serde_json::to_vec(&wish).map_err(|error| error.to_string())?;
     let sent = driver.links().is_some_and(|links| {
         links.send(active, KIND_WISH, true, FrameBody { head: body, parts: Vec::new() })
@@ -136,5 +221,52 @@ fn choose(driver: &Driver, to: Option<&str>) -> Result<Peer, String> {
         (Some(best), _) => Ok(peer_of(best.id)),
         (None, Some(name)) => Err(format!("'{name}' is not in sync: see `towline status`")),
         (None, None) => Err("no other instance is in sync: see `towline status`".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn group(status: InstanceState, reason: &str) -> GroupStatus {
+        let row = |name: &str, in_sync, status, reason: &str| InstanceStatus {
+            instance: name.into(),
+            in_sync,
+            status,
+            reason: reason.into(),
+            ..InstanceStatus::default()
+        };
+        let in_sync = status == InstanceState::Normal;
+        let a = row("a", true, InstanceState::Normal, "");
+        GroupStatus {
+            active: "a".into(),
+            instances: vec![a, row("b", in_sync, status, reason)],
+            ..GroupStatus::default()
+        }
+    }
+
+    fn why(prospect: Prospect) -> String {
+        match prospect {
+            Prospect::Bad(why) => why,
+            Prospect::Already | Prospect::Good => String::new(),
+        }
+    }
+
+    #[test]
+    fn a_switch_to_one_that_is_active_is_done_and_to_one_that_cannot_take_over_is_refused_with_why()
+    {
+        let whole = group(InstanceState::Normal, "");
+        assert_eq!(prospect_of(&whole, Some("a")), Prospect::Already);
+        for to in [Some("b"), None] {
+            assert_eq!(prospect_of(&whole, to), Prospect::Good);
+            let unheard = group(InstanceState::Unknown, "");
+            assert_eq!(prospect_of(&unheard, to), Prospect::Good, "the active one knows");
+        }
+        let blank = why(prospect_of(&group(InstanceState::Blank, ""), Some("b")));
+        assert_eq!(blank, "'b' is not in sync, but 'blank'");
+        let gone = group(InstanceState::Disconnected, "Connection refused");
+        let told = why(prospect_of(&gone, Some("b")));
+        assert_eq!(told, "'b' is not in sync, but 'disconnected': Connection refused");
+        assert!(why(prospect_of(&gone, None)).starts_with("no other instance is in sync"));
     }
 }

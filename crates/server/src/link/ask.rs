@@ -14,13 +14,14 @@ use parking_lot::RwLock;
 use tokio::io::AsyncReadExt;
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
+use towline_group::Start;
 
 use super::hello::{Greeting, Standing, StreamPurpose};
 use super::papers::Papers;
 use super::stream::LinkStream;
 use super::terms::Terms;
 use super::throttle::Throttle;
-use super::{Inbox, Lane, LinkSettings, Peer, Shared, dial, runtime};
+use super::{Inbox, Known, Lane, LinkSettings, Peer, Shared, dial, runtime};
 use crate::config::GroupConfig;
 
 /// Until the answer of one instance is there.
@@ -122,6 +123,20 @@ impl Inbox for Asking {
     fn standing(&self) -> Standing {
         Standing { blank: true, ..Standing::default() }
     }
+
+    fn known(&self, _peer: Peer) -> Known {
+        Known::default()
+    }
+
+    fn greets(&self, _peer: Peer, _greeting: &Greeting) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn declared(&self, _peer: Peer, _start: Start) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn unreachable(&self, _peer: Peer) {}
 
     fn opened(&self, _peer: Peer, _incoming: bool, _greeting: &Greeting) {}
 

@@ -87,7 +87,8 @@ async fn greet(
     let certificate = certificate.ok_or_else(|| refused("it showed no certificate".into()))?;
     names::belongs(certificate, &settings.names(peer)).map_err(refused)?;
     in_date(shown, UnixTime::now()).map_err(refused)?;
-    let hello = Hello::of(settings, shared.inbox.standing(), matter);
+    let for_frames = matter == Matter::Frames;
+    let hello = Hello::of(settings, shared.inbox.standing(), shared.inbox.known(peer), matter);
     // When it fails the reason can still be read, and is a better one.
     hello::say(&mut stream, &hello).await.ok();
     let answer = hello::hear(&mut stream, true).await.map_err(in_words)?;
@@ -107,7 +108,11 @@ async fn greet(
         true => String::new(),
         false => answer.agrees(settings).map_err(refused)?,
     };
-    Ok((stream, answer.greeting(version, &differs)))
+    let greeting = answer.greeting(version, &differs);
+    if for_frames {
+        shared.inbox.greets(peer, &greeting).map_err(refused)?;
+    }
+    Ok((stream, greeting))
 }
 
 /// What a peer says, as it may stand in a line of a log; quotes in it stay what they are.

@@ -30,6 +30,8 @@ pub(crate) const OWN_KINDS: RangeInclusive<u8> = 0xF0..=0xFF;
 
 pub(super) const PING: u8 = 0xF0;
 pub(super) const PONG: u8 = 0xF1;
+/// The first frame on a connection, from version 3 on: 16 bytes, the start of the process that dialled.
+pub(super) const START: u8 = 0xF2;
 /// Longest body of a ping.
 pub(super) const PING_BYTES_MAX: usize = 64;
 pub(super) const HEADER_BYTES: usize = 16;

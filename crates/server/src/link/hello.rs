@@ -6,9 +6,9 @@
 //!   0  8  magic "TWLNLINK"
 //!   8  2  oldest protocol version that the sender speaks
 //!  10  2  newest one
-//!  12  2  length of what follows, at most 1008
-//!         (up to here the same in all versions; what follows is of version 2, and a later one may
-//!         only add to its end)
+//!  12  2  length of what follows, at most 2034; in a refusal 1010
+//!         (up to here the same in all versions; what follows is of version 2, and later ones only
+//!         add to its end)
 //!  14  1  0 frames, 1 relay, 2 copy, 3 status, 4 batch; in an answer: 0 welcome, 1 refused
 //!         queue manager, group, instance, build: each one byte of length, then UTF-8
 //!      1  blank: 1 when the sender has no log
@@ -22,6 +22,7 @@
 //!            of length, then UTF-8
 //!         8  newest term of consensus that the sender took part in, as it was on its disk when it
 //!            said so
+//!  (from version 3 on) what is known of starts, see `known`
 //! ```
 //!
 //! Who answers picks the newest version that both speak, and refuses when there is none; so does who
@@ -38,15 +39,21 @@ use std::sync::Arc;
 use bytes::{Buf, BufMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
+use super::known::Known;
 use super::settings::LinkSettings;
 use super::terms::Terms;
 
 /// Versions that this program speaks. Batches of version 1 had no checks behind bodies, and its
-/// programs do not understand ours; nor did its hello say terms.
-pub(super) const VERSIONS: RangeInclusive<u16> = 2..=2;
+/// programs do not understand ours; nor did its hello say terms. Programs of version 2 say nothing of
+/// starts: what they do not know of a folder that was put back is not known, and nothing else changes.
+pub(super) const VERSIONS: RangeInclusive<u16> = 2..=3;
+/// From this version on starts are said and declared.
+pub(super) const WITH_STARTS: u16 = 3;
 const MAGIC: &[u8; 8] = b"TWLNLINK";
 const PRELUDE_BYTES: usize = 14;
-const HELLO_BYTES_MAX: usize = 1_024;
+const HELLO_BYTES_MAX: usize = 2_048;
+/// The same of programs of version 2, which are told why they are refused, too.
+const REFUSAL_BYTES_MAX: usize = 1_024;
 /// Longest reason of a refusal that is sent.
 const REASON_BYTES_MAX: usize = 400;
 /// Listener number of the local socket.
@@ -77,6 +84,8 @@ pub(crate) struct Greeting {
     pub(crate) standing: Standing,
     /// What in its configuration is not as ours and could be so; empty: nothing.
     pub(crate) differs: Arc<str>,
+    /// What it knows of starts; nothing of a version that says nothing of them.
+    pub(crate) known: Known,
 }
 
 /// What a stream is for.
@@ -117,10 +126,17 @@ pub(super) struct Hello {
     pub(super) standing: Standing,
     /// Empty in a refusal, and of a version before they were said.
     pub(super) terms: Terms,
+    /// Nothing in a refusal, nor of a version before it was said.
+    pub(super) known: Known,
 }
 
 impl Hello {
-    pub(super) fn of(settings: &LinkSettings, standing: Standing, matter: Matter) -> Hello {
+    pub(super) fn of(
+        settings: &LinkSettings,
+        standing: Standing,
+        known: Known,
+        matter: Matter,
+    ) -> Hello {
         Hello {
             oldest: *VERSIONS.start(),
             newest: *VERSIONS.end(),
@@ -131,6 +147,7 @@ impl Hello {
             build: crate::identity::build().to_owned(),
             standing,
             terms: settings.terms.clone(),
+            known,
         }
     }
 
@@ -165,7 +182,8 @@ impl Hello {
     /// What its sender said of itself, once the version is known.
     pub(super) fn greeting(&self, version: u16, differs: &str) -> Greeting {
         let (build, differs) = (Arc::from(self.build.as_str()), Arc::from(differs));
-        Greeting { version, build, standing: self.standing, differs }
+        let known = self.known.clone();
+        Greeting { version, build, standing: self.standing, differs, known }
     }
 
     fn encode(&self) -> Vec<u8> {
@@ -203,7 +221,7 @@ impl Hello {
             }
             Matter::Refused(why) => {
                 // What is left must hold it: names may be long.
-                let room = (HELLO_BYTES_MAX - PRELUDE_BYTES - 2).saturating_sub(body.len());
+                let room = (REFUSAL_BYTES_MAX - PRELUDE_BYTES - 2).saturating_sub(body.len());
                 let why = beginning(why, REASON_BYTES_MAX.min(room));
                 body.put_u16_le(u16::try_from(why.len()).unwrap_or(u16::MAX));
                 body.put_slice(why.as_bytes());
@@ -212,6 +230,7 @@ impl Hello {
         if !matches!(self.matter, Matter::Refused(_)) {
             self.terms.encode(&mut body);
             body.put_u64_le(self.standing.term);
+            self.known.encode(&mut body);
         }
         let mut bytes = Vec::with_capacity(PRELUDE_BYTES + body.len());
         bytes.put_slice(MAGIC);
@@ -254,6 +273,10 @@ impl Hello {
         if !matches!(matter, Matter::Refused(_)) {
             standing.term = body.try_get_u64_le().ok()?;
         }
+        let known = match matter {
+            Matter::Frames | Matter::Stream(_) if newest >= WITH_STARTS => Known::decode(body)?,
+            Matter::Frames | Matter::Stream(_) | Matter::Refused(_) => Known::default(),
+        };
         Some(Hello {
             oldest,
             newest,
@@ -264,6 +287,7 @@ impl Hello {
             build,
             standing,
             terms,
+            known,
         })
     }
 }
@@ -339,14 +363,15 @@ mod tests {
     }
 
     fn hello(matter: Matter) -> Hello {
-        let (terms, term) = match &matter {
-            Matter::Refused(_) => (Terms::default(), 0),
-            Matter::Frames | Matter::Stream(_) => (terms(), 1 << 40),
+        let (terms, term, known) = match &matter {
+            Matter::Refused(_) => (Terms::default(), 0, Known::default()),
+            Matter::Frames | Matter::Stream(_) => (terms(), 1 << 40, Known::of_test()),
         };
         Hello {
             oldest: 2,
-            newest: 2,
+            newest: 3,
             terms,
+            known,
             matter,
             queue_manager: "QM1".into(),
             group: "G".into(),
@@ -390,14 +415,32 @@ mod tests {
         bytes.extend_from_slice(b"more");
         bytes[12] += 4;
         assert_eq!(read(&bytes, false).unwrap(), hello);
-        assert_eq!(hello.version(), Ok(2));
+        assert_eq!(hello.version(), Ok(3));
+    }
+
+    #[test]
+    fn a_version_that_says_nothing_of_starts_is_understood_and_understands_what_we_say() {
+        let of_2 = Hello { newest: 2, known: Known::default(), ..hello(Matter::Frames) };
+        let bytes = of_2.encode();
+        let said_of_starts = {
+            let mut body = Vec::new();
+            of_2.known.encode(&mut body);
+            body.len()
+        };
+        let mut shorter = bytes[..bytes.len() - said_of_starts].to_vec();
+        let length = u16::try_from(shorter.len() - PRELUDE_BYTES).unwrap();
+        shorter[12..14].copy_from_slice(&length.to_le_bytes());
+        assert_eq!(read(&shorter, false).unwrap(), of_2);
+        assert_eq!(of_2.version(), Ok(2));
+        // What is behind it, it does not read.
+        assert_eq!(read(&bytes, false).unwrap(), of_2);
     }
 
     #[test]
     fn without_a_common_version_there_is_a_reason() {
-        let later = Hello { oldest: 3, newest: 4, ..hello(Matter::Frames) };
+        let later = Hello { oldest: 4, newest: 5, ..hello(Matter::Frames) };
         let why = later.version().unwrap_err();
-        assert!(why.contains("0.1.0 has 3 to 4, we have 2 to 2"), "{why}");
+        assert!(why.contains("0.1.0 has 4 to 5, we have 2 to 3"), "{why}");
     }
 
     #[test]
@@ -411,7 +454,7 @@ mod tests {
             ..hello(Matter::Refused(long))
         };
         let bytes = hello.encode();
-        assert!(bytes.len() <= HELLO_BYTES_MAX);
+        assert!(bytes.len() <= REFUSAL_BYTES_MAX);
         let Matter::Refused(why) = read(&bytes, true).unwrap().matter else { panic!() };
         assert!(why.starts_with('ä') && why.len() > 150);
     }
@@ -435,8 +478,8 @@ mod tests {
             }
         }
         let mut long = whole;
-        long[12..14].copy_from_slice(&1_011_u16.to_le_bytes());
-        long.resize(2_000, 0);
+        long[12..14].copy_from_slice(&2_035_u16.to_le_bytes());
+        long.resize(3_000, 0);
         assert!(read(&long, false).unwrap_err().to_string().contains("too long"));
     }
 }

@@ -25,8 +25,9 @@ use tokio_rustls::{LazyConfigAcceptor, StartHandshake};
 use towline_admin::catalogue::ACCEPT_FAILED;
 
 use super::dial::{HANDSHAKE_MAX, own_certificate, tune};
-use super::frame::{self, Encoder, FrameBody, PING, PONG};
-use super::hello::{self, Greeting, Hello, Matter, StreamPurpose};
+use super::frame::{self, Encoder, FrameBody, PING, PONG, START};
+use super::hello::{self, Greeting, Hello, Matter, StreamPurpose, WITH_STARTS};
+use super::known::{self, Known};
 use super::papers::{ALPN_STREAM, in_date, reason};
 use super::patience::{Patience, broken};
 use super::stream::LinkStream;
@@ -182,7 +183,11 @@ async fn shake_hands(shared: Arc<Shared>, start: StartHandshake<TcpStream>, plac
         Ok(_) => Matter::Frames,
         Err(why) => Matter::Refused(why.clone()),
     };
-    let answer = Hello::of(&shared.settings, shared.inbox.standing(), matter);
+    let known = match &judged {
+        Ok((peer, _)) => shared.inbox.known(*peer),
+        Err(_) => Known::default(),
+    };
+    let answer = Hello::of(&shared.settings, shared.inbox.standing(), known, matter);
     let said = bounded(&place, hello::say(&mut stream, &answer)).await;
     match (judged, said) {
         (Ok((peer, greeting)), Ok(())) => {
@@ -227,10 +232,13 @@ fn judge(
         Matter::Stream(StreamPurpose::Status | StreamPurpose::Batch) => String::new(),
         _ => hello.agrees(settings)?,
     };
-    if let Matter::Stream(purpose) = &hello.matter {
-        shared.inbox.admits(peer, purpose)?;
+    let greeting = hello.greeting(version, &differs);
+    match &hello.matter {
+        Matter::Stream(purpose) => shared.inbox.admits(peer, purpose)?,
+        Matter::Frames => shared.inbox.greets(peer, &greeting)?,
+        Matter::Refused(_) => {}
     }
-    Ok((peer, hello.greeting(version, &differs)))
+    Ok((peer, greeting))
 }
 
 async fn welcome(
@@ -283,7 +291,7 @@ async fn serve(shared: &Shared, peer: Peer, stream: TlsStream<TcpStream>, greeti
     let why = tokio::select! {
         biased;
         () = newer.notified() => "it made a new one".to_owned(),
-        why = read(shared, peer, stream) => why,
+        why = read(shared, peer, stream, greeting.version) => why,
     };
     tracing::debug!(peer = shared.settings.name(peer), why, "a connection for frames ended");
     lane.meter.connected_in(false);
@@ -291,8 +299,15 @@ async fn serve(shared: &Shared, peer: Peer, stream: TlsStream<TcpStream>, greeti
     drop(turn);
 }
 
-async fn read(shared: &Shared, peer: Peer, mut stream: TlsStream<TcpStream>) -> String {
+async fn read(
+    shared: &Shared,
+    peer: Peer,
+    mut stream: TlsStream<TcpStream>,
+    version: u16,
+) -> String {
     let lane = shared.lane(peer);
+    // What it promises counts only once its start is noted.
+    let mut is_declared = version < WITH_STARTS;
     let longest = shared.settings.heartbeat_timeout;
     let mut patience = Patience::new(longest);
     let mut input = BytesMut::new();
@@ -320,9 +335,17 @@ async fn read(shared: &Shared, peer: Peer, mut stream: TlsStream<TcpStream>) -> 
                 }
                 continue;
             }
+            if frame.kind == START {
+                if let Err(why) = declared(shared, peer, &frame.body).await {
+                    return why;
+                }
+                is_declared = true;
+                continue;
+            }
             lane.meter.received(frame.body.len(), frame.wire_bytes);
             // Kinds of the links that a later version may add are for nobody here.
-            if !frame::OWN_KINDS.contains(&frame.kind)
+            if is_declared
+                && !frame::OWN_KINDS.contains(&frame.kind)
                 && let Err(why) = shared.inbox.frame(peer, frame.kind, frame.body)
             {
                 shared.tell_refused(shared.settings.name(peer), &why);
@@ -330,6 +353,16 @@ async fn read(shared: &Shared, peer: Peer, mut stream: TlsStream<TcpStream>) -> 
             }
         }
     }
+}
+
+/// Has the start of the peer's process noted, on a thread that may wait for the disk.
+async fn declared(shared: &Shared, peer: Peer, body: &[u8]) -> Result<(), String> {
+    let mut rest = body;
+    let start = known::start(&mut rest).filter(|_| rest.is_empty());
+    let start = start.ok_or_else(|| "it declared no start".to_owned())?;
+    let inbox = Arc::clone(&shared.inbox);
+    let noting = tokio::task::spawn_blocking(move || inbox.declared(peer, start));
+    noting.await.unwrap_or_else(|error| Err(error.to_string()))
 }
 
 /// For the rest of a frame at once: to grow step by step would copy what has come each time.

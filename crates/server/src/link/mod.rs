@@ -20,6 +20,7 @@ mod frame;
 mod hello;
 mod incoming;
 mod joint;
+mod known;
 mod meter;
 mod names;
 mod outgoing;
@@ -47,10 +48,12 @@ use parking_lot::{Mutex, RwLock};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{Notify, watch};
 use towline_admin::catalogue::LINK_REFUSED;
+use towline_group::Start;
 
 pub(crate) use ask::{Answered, Asker, ask};
 pub(crate) use frame::{BODY_BYTES_MAX, FrameBody, OWN_KINDS};
 pub(crate) use hello::{Greeting, Standing, StreamPurpose};
+pub(crate) use known::Known;
 pub(crate) use meter::LinkState;
 pub use papers::check;
 pub(crate) use rotation::{Expiry, expiry};
@@ -76,6 +79,26 @@ pub(crate) type Peer = usize;
 pub(crate) trait Inbox: Send + Sync + 'static {
     /// Where this instance is in the log; told to a peer with each hello. Called on any thread.
     fn standing(&self) -> Standing;
+
+    /// What this instance knows of starts, as a peer is told with each hello. Called on any thread.
+    fn known(&self, peer: Peer) -> Known;
+
+    /// A connection for frames is about to stand, and this is what the peer said with it.
+    ///
+    /// # Errors
+    /// Why it may not stand: the peer is told, if it dialled.
+    fn greets(&self, peer: Peer, greeting: &Greeting) -> Result<(), String>;
+
+    /// The peer knows all that was noted of it here, and this is its start: nothing else of what comes on
+    /// the connection is told before this returns. May wait for the disk, so it is called on a thread of
+    /// its own.
+    ///
+    /// # Errors
+    /// Why it cannot be kept: the connection ends.
+    fn declared(&self, peer: Peer, start: Start) -> Result<(), String>;
+
+    /// The peer was dialled, and there is no connection for frames.
+    fn unreachable(&self, peer: Peer);
 
     /// A connection for frames stands, and this is what the peer said of itself. `incoming`: it
     /// dialled, we read; else we dialled, and `Links::send` takes frames for it from now on.

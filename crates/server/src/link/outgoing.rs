@@ -22,9 +22,11 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::Notify;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use towline_admin::catalogue::{LINK_DIFFERS, LINK_DOWN, LINK_UNREACHABLE, LINK_UP};
+use towline_group::Start;
 
-use super::frame::{self, Encoder, FrameBody, PING, PONG};
-use super::hello::Greeting;
+use super::frame::{self, Encoder, FrameBody, PING, PONG, START};
+use super::hello::{Greeting, WITH_STARTS};
+use super::known::put_start;
 use super::patience::{Patience, broken};
 use super::{Lane, Peer, Shared, dial};
 use crate::logging::log;
@@ -76,6 +78,7 @@ async fn keep(shared: Arc<Shared>, peer: Peer) {
             }
             Err(error) => {
                 let why = error.to_string();
+                shared.inbox.unreachable(peer);
                 lane.trouble.lock().clone_from(&why);
                 // Once for each reason: it is tried every second.
                 if why != told {
@@ -112,10 +115,11 @@ async fn serve(
     shared.inbox.opened(peer, false, greeting);
     let (reader, writer) = tokio::io::split(stream);
     let flight = Flight::default();
+    let declares = (greeting.version >= WITH_STARTS).then(|| shared.inbox.known(peer).start);
     let why = tokio::select! {
         biased;
         why = listen(shared, lane, &flight, reader) => why,
-        why = write(shared, lane, &flight, writer) => why,
+        why = write(shared, lane, (&flight, declares), writer) => why,
     };
     lane.queue.close();
     lane.meter.connected_out(false);
@@ -178,7 +182,7 @@ fn read_pong(mut body: Bytes) -> Option<(Duration, u64)> {
 async fn write(
     shared: &Shared,
     lane: &Lane,
-    flight: &Flight,
+    (flight, declares): (&Flight, Option<Start>),
     mut writer: impl AsyncWrite + Unpin,
 ) -> String {
     let mut encoder = Encoder::new(shared.settings.compression_threshold);
@@ -186,6 +190,12 @@ async fn write(
     ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut waiting = Vec::new();
     let mut pieces = VecDeque::new();
+    if let Some(start) = declares {
+        // Before all else: the peer hears nothing before it has noted this.
+        let mut body = Vec::new();
+        put_start(&mut body, start);
+        encoder.encode(START, FrameBody::from(body), &mut pieces);
+    }
     // Bytes of bodies written, and what of them was told by the last ping.
     let (mut written, mut told) = (0_u64, 0_u64);
     loop {

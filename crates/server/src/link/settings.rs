@@ -12,6 +12,7 @@ use super::names::Names;
 use super::papers::PaperFiles;
 use super::terms::Terms;
 use crate::config::GroupConfig;
+use crate::net::listen_widely;
 
 /// What [`super::Links::start`] needs.
 pub(crate) struct LinkSettings {
@@ -112,12 +113,21 @@ pub(crate) fn bind(
         None => TcpListener::bind(addresses.as_slice())?,
     };
     listener.set_nonblocking(true)?;
+    listen_widely(&listener)?;
     Ok(listener)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::net::burst;
+
+    #[test]
+    fn relayed_clients_come_in_bursts_to_the_port_of_the_links() {
+        let listener = bind("127.0.0.1:0", |_| None).unwrap();
+        let (connected, came) = burst::connected(listener.local_addr().unwrap());
+        assert_eq!(connected, came, "connected of those that came");
+    }
 
     #[test]
     fn the_configuration_becomes_settings_and_only_others_are_peers() {

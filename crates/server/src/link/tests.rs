@@ -8,6 +8,7 @@ mod hostile;
 mod relayed;
 mod trust;
 
+use std::collections::VecDeque;
 use std::fs;
 use std::io;
 use std::net::TcpListener;
@@ -24,14 +25,17 @@ use rcgen::{
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tempfile::TempDir;
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
+use towline_group::Start;
 
+use super::frame::{Encoder, FrameBody, START};
 use super::hello::{self, Hello, Matter};
 use super::papers::{PaperFiles, Papers};
 use super::settings::{LinkSettings, Member};
-use super::{Greeting, Inbox, LinkStream, Links, Peer, Standing, StreamPurpose};
+use super::{Greeting, Inbox, Known, LinkStream, Links, Peer, Standing, StreamPurpose};
 
 /// Far beyond what anything here takes.
 const LONG: Duration = Duration::from_secs(60);
@@ -44,6 +48,7 @@ const FORGED: &[u8] = b"forged";
 enum Told {
     Opened(Peer, bool, Greeting),
     Closed(Peer, bool),
+    Declared(Peer, Start),
     Frame(Peer, u8, Bytes),
     Stream(Peer, StreamPurpose),
 }
@@ -59,6 +64,10 @@ struct Recorder {
     go_on: Condvar,
     /// Why streams are not taken.
     refusal: Mutex<Option<String>>,
+    /// Why no connection for frames may stand.
+    no_greeting: Mutex<Option<String>>,
+    /// Those that were dialled in vain, once for each time.
+    unreachable: Mutex<Vec<Peer>>,
 }
 
 impl Recorder {
@@ -71,6 +80,8 @@ impl Recorder {
             stopped: Mutex::new(false),
             go_on: Condvar::new(),
             refusal: Mutex::default(),
+            no_greeting: Mutex::default(),
+            unreachable: Mutex::default(),
         })
     }
 
@@ -127,6 +138,25 @@ impl Recorder {
 impl Inbox for Recorder {
     fn standing(&self) -> Standing {
         self.standing
+    }
+
+    fn known(&self, _peer: Peer) -> Known {
+        let start = Start { number: 1, nonce: self.standing.last_index + 1 };
+        Known { start, ..Known::default() }
+    }
+
+    fn greets(&self, _peer: Peer, _greeting: &Greeting) -> Result<(), String> {
+        self.no_greeting.lock().clone().map_or(Ok(()), Err)
+    }
+
+    fn declared(&self, peer: Peer, start: Start) -> Result<(), String> {
+        self.tell(Told::Declared(peer, start));
+        Ok(())
+    }
+
+    fn unreachable(&self, peer: Peer) {
+        self.unreachable.lock().push(peer);
+        self.changed.notify_all();
     }
 
     fn opened(&self, peer: Peer, incoming: bool, greeting: &Greeting) {
@@ -279,7 +309,7 @@ impl Bench {
 
     /// A hello as the member `from` says it.
     fn hello(&self, from: Peer, matter: Matter) -> Hello {
-        Hello::of(&self.settings(from), Standing::default(), matter)
+        Hello::of(&self.settings(from), Standing::default(), Known::default(), matter)
     }
 
     /// TLS to a member, with these settings and no word said.
@@ -295,6 +325,14 @@ impl Bench {
 
     /// A connection for frames, by hand, from the member `from`.
     async fn dial(&self, from: Peer, to: Peer) -> TlsStream<TcpStream> {
+        let mut stream = self.dial_undeclared(from, to).await;
+        stream.write_all(&framed(START, &[9; 16])).await.unwrap();
+        stream.flush().await.unwrap();
+        stream
+    }
+
+    /// The same, on which no start was declared.
+    async fn dial_undeclared(&self, from: Peer, to: Peer) -> TlsStream<TcpStream> {
         let papers = Papers::read(&self.files(NAMES[from])).unwrap();
         let mut stream = self.shake_hands(to, &papers.client_frames).await.unwrap();
         hello::say(&mut stream, &self.hello(from, Matter::Frames)).await.unwrap();
@@ -302,6 +340,13 @@ impl Bench {
         assert_eq!(answer.matter, Matter::Frames);
         stream
     }
+}
+
+/// A frame as it is sent.
+fn framed(kind: u8, body: &[u8]) -> Vec<u8> {
+    let mut pieces = VecDeque::new();
+    Encoder::new(0).encode(kind, FrameBody::from(body.to_vec()), &mut pieces);
+    pieces.into_iter().flatten().collect()
 }
 
 fn run<T>(test: impl Future<Output = T>) -> T {

@@ -152,6 +152,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
     /// Runs until the connection is over, then tells the node.
     pub(crate) async fn run(mut self) -> End {
         let end = std::future::poll_fn(|context| self.poll(context)).await;
+        // What was sent and is settled in advance must not come back with the rest.
+        self.step_node(self.clock.now());
         self.door.disconnect(self.id, end != End::Orderly);
         if self.front.is_finished() && self.is_flushed() && !self.end_of_input {
             // Everything but the socket and its place is given back before.
@@ -306,6 +308,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             if self.output_waiting() > OUTPUT_BYTES_HIGH {
                 return progress;
             }
+            while let Some(settled) = self.outbox.take_settled() {
+                self.front.respond(now, settled, None, &mut self.requests);
+                progress = true;
+            }
             if let Some((read, _)) = &mut self.reading {
                 let Poll::Ready(result) = Pin::new(read).poll(context) else { return progress };
                 let Some((_, response)) = self.reading.take() else { return progress };
@@ -321,7 +327,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
                     continue;
                 }
             }
-            let response = match self.front.next_held(now) {
+            let response = match self.front.next_held(now, &mut self.requests) {
                 held @ Some(_) => held,
                 None => {
                     if self.responses.is_empty() {
@@ -401,7 +407,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             Some(_) if is_note(&delivery) => {
                 let now = self.clock.now();
                 let place = error.to_string();
-                self.front.deliver_note(now, delivery, &place, &mut self.requests);
+                let origin = delivery.dead_letter.as_ref().map(|it| it.origin.clone());
+                let found = (origin.as_deref().unwrap_or_default(), place.as_str());
+                self.front.deliver_note(now, delivery, found, &mut self.requests);
             }
             None => self.front.not_sent(delivery.consumer, &mut self.requests),
             Some(_) => {
@@ -409,6 +417,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
                 match self.door.unreadable((queue, sequence), Some(consumer), error) {
                     SetAside::Gone | SetAside::Moved { .. } => {
                         self.front.not_sent(consumer, &mut self.requests);
+                    }
+                    SetAside::Browsed { queue } => {
+                        let (now, place) = (self.clock.now(), error.to_string());
+                        let found = (queue.as_str(), place.as_str());
+                        self.front.deliver_note(now, delivery, found, &mut self.requests);
                     }
                     SetAside::Stays { queue } => {
                         // At once: what waits behind it must not go to this link any more.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use socket2::{Domain, Socket, Type};
+use socket2::{Domain, SockRef, Socket, Type};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::mpsc;
@@ -55,9 +55,15 @@ pub(crate) enum Listening {
     Local(std::os::unix::net::UnixListener, ListenerKind, LocalAccess),
 }
 
-/// Connections that wait to be accepted at a floating address: as many as elsewhere, which is what the
-/// standard library asks for.
-const BACKLOG: i32 = 128;
+/// Connections that may wait to be accepted, as far as the system allows (net.core.somaxconn): a
+/// thousand clients that come at once, or come back while nothing accepts, must not be left to their
+/// retransmissions. The standard library asks for 128.
+const BACKLOG: i32 = 4_096;
+
+/// Listens, so that as many connections as possible may wait.
+pub(crate) fn listen_widely(socket: &std::net::TcpListener) -> io::Result<()> {
+    SockRef::from(socket).listen(BACKLOG)
+}
 
 /// Binds a TCP listener to an address that may come and go (IP_FREEBIND).
 pub(crate) fn bind_floating(address: SocketAddr) -> io::Result<std::net::TcpListener> {
@@ -81,6 +87,7 @@ impl Listening {
         kind: ListenerKind,
     ) -> io::Result<(Listening, SocketAddr)> {
         listener.set_nonblocking(true)?;
+        listen_widely(&listener)?;
         let bound = listener.local_addr()?;
         Ok((Listening::Tcp(listener, kind), bound))
     }
@@ -454,5 +461,52 @@ where
         && let Peer::Tcp { address, .. } = peer
     {
         gave_way(address);
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod burst {
+    use std::net::{SocketAddr, TcpStream};
+    use std::time::Duration;
+
+    /// More than the 128 for which the standard library asks.
+    const CLIENTS: usize = 300;
+    /// Shorter than the second after which a client asks again that found no space.
+    const PATIENCE: Duration = Duration::from_millis(700);
+
+    /// How many of a burst of clients are connected at once, though nothing accepts them; and how many
+    /// came.
+    pub(crate) fn connected(address: SocketAddr) -> (usize, usize) {
+        let allowed = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap_or_default();
+        let allowed: usize = allowed.trim().parse().unwrap_or(CLIENTS);
+        let clients = CLIENTS.min(allowed);
+        let connect = |_| TcpStream::connect_timeout(&address, PATIENCE).ok();
+        // The first one that is not connected would be followed by others that wait as long.
+        let streams: Vec<TcpStream> = (0..clients).map_while(connect).collect();
+        (streams.len(), clients)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attempts::Attempts;
+    use crate::config::{LimitsConfig, ListenerConfig};
+    use crate::users::Users;
+
+    #[test]
+    fn a_burst_of_clients_waits_at_each_kind_of_listener_from_the_first_start_on() {
+        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let plain = std::net::TcpListener::bind(any).unwrap();
+        for socket in [plain, bind_floating(any).unwrap()] {
+            let users = Arc::new(Users::of("alice", "right"));
+            let listener = ListenerConfig { allow_anonymous: true, ..ListenerConfig::plain(any) };
+            let (limits, attempts) = (LimitsConfig::default(), Arc::<Attempts>::default());
+            let doorman = Doorman::new("QM1", &listener, &limits, &users, &attempts).unwrap();
+            let kind = ListenerKind { tls: None, doorman: Arc::new(doorman), elsewhere: None };
+            let (_listening, address) = Listening::tcp(socket, kind).unwrap();
+            let (connected, came) = burst::connected(address);
+            assert_eq!(connected, came, "connected of those that came");
+        }
     }
 }

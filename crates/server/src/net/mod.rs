@@ -18,9 +18,11 @@ pub(crate) use arrivals::Arrivals;
 pub(crate) use away::Away;
 pub(crate) use comparing::Comparing;
 pub(crate) use drain::drain;
+#[cfg(test)]
+pub(crate) use listener::burst;
 pub(crate) use listener::{
     Accepted, Acceptor, ClientSocket, IoThreads, ListenerKind, Listening, admit, bind_floating,
-    called,
+    called, listen_widely,
 };
 pub(crate) use local::LocalAccess;
 pub(crate) use tls::{ListenerTls, server_settings};

@@ -13,6 +13,9 @@ use crate::process::{Active, Stage};
 impl World {
     /// Steps a member and carries out what it wants.
     pub(crate) fn input(&mut self, at: At, input: Input) {
+        if self.was_put_back_unseen(at) {
+            return;
+        }
         let now = self.now;
         let Some(process) = self.process(at) else { return };
         let mut out = Output::default();

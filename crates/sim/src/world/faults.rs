@@ -55,6 +55,7 @@ impl World {
             Fault::LogLoss => self.forget_some(node, None),
             Fault::OlderLog => self.forget_some(node, Some(Older::Log)),
             Fault::OlderHardState => self.forget_some(node, Some(Older::HardState)),
+            Fault::OlderFolder => self.put_folder_back(node),
             Fault::ClockJump => {
                 let hour = 3_600_000_000;
                 self.nodes[node].wall_us += self.dice.below(2 * hour);
@@ -133,7 +134,7 @@ impl World {
         let process = there.process.as_ref();
         let may_vote = process.map_or(there.disk.kept.may_vote, |there| there.member.may_vote());
         let forgot = process.is_none() && there.disk.forgot();
-        may_vote && !forgot && !there.disk.rotten && !there.copying
+        may_vote && !forgot && !there.disk.rotten && !there.copying && !there.put_back
     }
 
     pub(crate) fn others_are_sound(&self, node: usize) -> bool {
@@ -161,7 +162,7 @@ impl World {
             return;
         }
         // An older log and an older hard state of one copy, put back with no start between them, are a
-        // whole data folder put back: that is not recognised, and not promised to be.
+        // whole data folder put back, which is a fault of its own.
         if self.nodes[node].process.is_none() && self.nodes[node].disk.forgot() {
             return;
         }

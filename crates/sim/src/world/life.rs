@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use towline_core::{Limits, Pages};
-use towline_group::{Input, Member, MemberId, Options};
+use towline_group::{Input, Member, MemberId, Options, Witness};
 use towline_node::Restart;
 use towline_types::{Lsn, Time};
 
@@ -98,6 +98,7 @@ impl World {
             leading: None,
             has_led: false,
             blank_peers: [false; 3],
+            peer_starts: Default::default(),
             try_at: None,
             image_at: self.now,
             image_under_way: false,
@@ -118,6 +119,7 @@ impl World {
             heartbeat_interval: self.plan.heartbeat_interval,
             heartbeat_timeout: self.plan.heartbeat_timeout,
             seed: self.seed.wrapping_mul(1_000_003) ^ self.processes,
+            meets_first: true,
         };
         let disk = &self.nodes[node].disk;
         Member::new(options, disk.kept, disk.held(), now)
@@ -195,10 +197,7 @@ impl World {
             let copy = self.nodes[from.node].disk.clone();
             self.counts.copies += 1;
             tell!(self, "{node}: has a copy of {}, up to {}", from.node, copy.last());
-            // Two that may not vote wait for an operator, should the third need one: here it is as if
-            // one had come.
-            let forced = !self.others_are_sound(node);
-            self.nodes[node].disk.take_copy(&copy, kept, forced);
+            self.nodes[node].disk.take_copy(&copy, kept);
         } else {
             tell!(self, "{node}: the copy of {} broke off", from.node);
         }
@@ -208,6 +207,7 @@ impl World {
     /// Connects who should be connected.
     pub(crate) fn connect(&mut self) {
         for (a, b) in [(0, 1), (0, 2), (1, 2)] {
+            self.unreachable(a, b);
             let (Some(at_a), Some(at_b)) = (self.at(a), self.at(b)) else { continue };
             if self.is_paused(a) || self.is_paused(b) {
                 continue;
@@ -222,6 +222,12 @@ impl World {
                     // Whatever a member wants kept is on the simulated disk at once.
                     term: kept.term,
                     blank: self.is_blank(from),
+                    start: there.disk.starts.own(),
+                    noted: there.disk.starts.noted().to_vec(),
+                    witness: there
+                        .process
+                        .as_ref()
+                        .map_or_else(Witness::default, |it| it.member.witness(member_id(to.node))),
                 };
                 self.announce(Link { from, to: to.node, number }, hello);
             }
@@ -248,7 +254,13 @@ impl World {
         let Some(at) = self.at(link.to) else { return };
         let peer = member_id(link.from);
         match parcel {
-            Parcel::Hello { receiver, last, term, blank } if receiver == at.process => {
+            Parcel::Hello { receiver, last, term, blank, start, noted, witness }
+                if receiver == at.process =>
+            {
+                if self.is_put_back(at, &noted, witness) {
+                    return;
+                }
+                self.says_start(at, link, start);
                 tell!(self, "{}: connection {} to {}", link.to, link.number, link.from);
                 if self.network.opened(link).is_some() {
                     self.input(at, Input::PeerClosed(peer));
@@ -264,6 +276,11 @@ impl World {
                 }
             }
             Parcel::Hello { .. } => {}
+            Parcel::Noted(noted) => {
+                if self.network.is_open(link) {
+                    self.is_put_back(at, &noted, Witness::default());
+                }
+            }
             Parcel::End => {
                 if self.network.closed(link) {
                     tell!(self, "{}: connection {} to {} ends", link.to, link.number, link.from);
@@ -272,6 +289,7 @@ impl World {
             }
             Parcel::Message(message) => {
                 if self.network.is_open(link) {
+                    self.note_start(at, link);
                     self.input(at, Input::Message(*message));
                 }
             }

@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`World::run`] (the phases), `life` (processes begin and end), `consensus` (what a
 //! member wants done), `active` (an instance that serves clients), `people` (clients), `faults`,
-//! `verdict` (what is compared with what).
+//! `starts` (a disk that was put back), `verdict` (what is compared with what).
 //!
 //! Invariants: events happen in the order of their times, those of one time in the order in which
 //! they were planned; what is addressed to a process reaches no later one; the same seed gives the
@@ -13,6 +13,7 @@ mod consensus;
 mod faults;
 mod life;
 mod people;
+mod starts;
 mod verdict;
 
 use std::cmp::Reverse;
@@ -146,6 +147,8 @@ pub(crate) struct Node {
     pub(crate) copying: bool,
     /// A copy of the disk, as it was after some process ended.
     pub(crate) older: Option<Disk>,
+    /// The whole disk was put back, and the process has not met both others since.
+    pub(crate) put_back: bool,
     /// It forgot what it promised: it must have so many batches before it votes again.
     pub(crate) owes: Option<u64>,
 }
@@ -219,6 +222,7 @@ impl World {
             slow_factor: 1,
             copying: false,
             older: None,
+            put_back: false,
             owes: None,
         });
         let clients = (0..plan.clients).map(|number| Client::new(number, &mut dice)).collect();

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use std::{fs, process};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::daemon::{Daemon, Site, said};
@@ -253,12 +253,12 @@ impl Group {
         Ok(())
     }
 
-    /// SIGSTOP.
+    /// SIGSTOP; it stands still when this returns.
     ///
     /// # Errors
     /// When it does not run.
     pub fn pause(&mut self, instance: Instance) -> Try {
-        self.signal(instance, Signal::STOP)?;
+        self.daemon(instance)?.pause()?;
         self.paused[instance] = true;
         Ok(())
     }
@@ -268,14 +268,9 @@ impl Group {
     /// # Errors
     /// When it does not run.
     pub fn resume(&mut self, instance: Instance) -> Try {
-        self.signal(instance, Signal::CONT)?;
+        self.daemon(instance)?.wake()?;
         self.paused[instance] = false;
         Ok(())
-    }
-
-    fn signal(&self, instance: Instance, signal: Signal) -> Try {
-        let pid = i32::try_from(self.daemon(instance)?.pid()).ok().and_then(Pid::from_raw);
-        Ok(kill_process(pid.ok_or("no pid")?, signal)?)
     }
 
     /// The process of an instance.

@@ -73,7 +73,16 @@ fn with_settle_mode_second_the_sender_settles_first() {
     let frame = peer.expect("disposition role=receiver first=0 state=accepted");
     assert!(!frame.contains("settled"), "{frame}");
     peer.send("disposition role=sender first=0 settled");
-    assert!(matches!(peer.event(), Event::SenderSettled { state: None, .. }));
+    let Event::SenderSettled { deliveries, state: None, .. } = peer.event() else {
+        panic!("settled");
+    };
+    assert!(deliveries.has(delivery));
+    peer.send("disposition role=sender first=4294967295 last=0 settled");
+    let Event::SenderSettled { deliveries, .. } = peer.event() else { panic!("settled") };
+    assert!(deliveries.has(delivery), "serial numbers");
+    peer.send("disposition role=sender first=1 last=7 settled");
+    let Event::SenderSettled { deliveries, .. } = peer.event() else { panic!("settled") };
+    assert!(!deliveries.has(delivery));
 }
 
 #[test]

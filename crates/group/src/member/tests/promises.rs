@@ -11,6 +11,7 @@ pub(super) fn alone(kept: Kept, batches: u64) -> Member {
         heartbeat_interval: Duration::from_millis(250),
         heartbeat_timeout: TIMEOUT,
         seed: 1,
+        meets_first: false,
     };
     let places = (1..=batches).map(|index| place_of(index, 1)).collect();
     let held = Held { base: BatchPlace::default(), places, applied: kept.committed };
@@ -171,4 +172,66 @@ fn a_member_whose_log_became_shorter_votes_again_only_when_it_has_all_again() {
     trio.run(Duration::from_millis(600));
     assert!((0..3).all(|at| trio.member(at).may_vote() && trio.member(at).committed() > committed));
     trio.check();
+}
+
+/// One that was away and was brought a copy by the active one, which then goes on with the third one, and
+/// is lost with its disk: the members, in this order.
+fn after_a_copy(seed: u64, away_was_wiped: bool) -> (Trio, [usize; 3]) {
+    let mut trio = Trio::formed(seed);
+    let before = trio.run_until_leader();
+    (0..5).for_each(|_| trio.propose(before, b"acknowledged by it"));
+    trio.run(Duration::from_millis(50));
+    trio.kill(before);
+    if away_was_wiped {
+        trio.wipe(before);
+    }
+    let active = trio.run_until_leader();
+    let third = 3 - before - active;
+    (0..20).for_each(|_| trio.propose(active, b"while it was away"));
+    trio.run(Duration::from_millis(300));
+    let upto = trio.member(active).last().end;
+    trio.input(active, Input::Forget(upto));
+    trio.start(before);
+    trio.run(Duration::from_millis(300));
+    assert_eq!(trio.copies_wanted(before), Some(id(active)), "seed {seed}");
+    trio.kill(before);
+    trio.copy(active, before);
+    trio.propose(active, b"behind the copy");
+    trio.run(Duration::from_millis(300));
+    assert_eq!(trio.committed_payloads(third).last().unwrap(), b"behind the copy");
+    trio.kill(active);
+    trio.wipe(active);
+    (trio, [before, active, third])
+}
+
+#[test]
+fn a_copy_of_all_that_a_member_acknowledged_votes_and_the_group_needs_no_operator() {
+    for seed in 0..40 {
+        let (mut trio, [away, lost, third]) = after_a_copy(seed, false);
+        trio.start(away);
+        trio.start(lost);
+        assert_eq!(
+            trio.run_until_leader(),
+            third,
+            "seed {seed}: the other lacks what was acknowledged"
+        );
+        trio.run(TIMEOUT);
+        for at in [away, third] {
+            let has = trio.committed_payloads(at);
+            assert!(has.iter().any(|it| it == b"behind the copy"), "seed {seed}, member {at}");
+        }
+        trio.check();
+    }
+}
+
+#[test]
+fn a_copy_for_a_member_that_had_lost_its_log_gives_no_vote_before_it_has_caught_up() {
+    for seed in 0..10 {
+        let (mut trio, [away, lost, _]) = after_a_copy(seed, true);
+        trio.start(away);
+        trio.start(lost);
+        trio.run(20 * TIMEOUT);
+        assert_eq!(trio.leader(), None, "seed {seed}: what it promised once is not known");
+        assert!(!trio.member(away).may_vote());
+    }
 }

@@ -91,6 +91,7 @@ impl Trio {
             heartbeat_interval: Duration::from_millis(250),
             heartbeat_timeout: TIMEOUT,
             seed: self.seed * 3 + at as u64,
+            meets_first: true,
         };
         let node = &mut self.nodes[at];
         node.log.truncate(node.durable);
@@ -109,7 +110,9 @@ impl Trio {
     /// Both hear of a connection, when both live and it can be made.
     fn connect(&mut self, a: usize, b: usize) {
         if self.parted[a][b] || [a, b].iter().any(|at| self.nodes[*at].member.is_none()) {
-            return;
+            return [(a, b), (b, a)]
+                .into_iter()
+                .for_each(|(at, peer)| self.input(at, Input::Unreachable(id(peer))));
         }
         let said = [a, b].map(|at| self.opened(at));
         for (to, input) in [b, a].into_iter().zip(said) {
@@ -162,6 +165,30 @@ impl Trio {
         node.durable = node.log.len();
     }
 
+    /// A copy of all that is on its disk.
+    pub(super) fn copy_disk(&self, at: usize) -> (Vec<Batch>, Kept) {
+        let node = &self.nodes[at];
+        (node.log[..node.durable].to_vec(), node.kept)
+    }
+
+    /// It is put back.
+    pub(super) fn put_disk_back(&mut self, at: usize, (log, kept): (Vec<Batch>, Kept)) {
+        let node = &mut self.nodes[at];
+        (node.durable, node.log, node.kept) = (log.len(), log, kept);
+    }
+
+    /// What a driver keeps of a member that was put back.
+    pub(super) fn forget(&mut self, at: usize) {
+        self.nodes[at].kept = self.nodes[at].kept.forgotten();
+    }
+
+    /// No connection with any other can be made from now on.
+    pub(super) fn part_quietly(&mut self, at: usize) {
+        for other in (0..3).filter(|other| *other != at) {
+            (self.parted[at][other], self.parted[other][at]) = (true, true);
+        }
+    }
+
     /// What a driver writes down now and then.
     pub(super) fn note(&mut self, at: usize) {
         self.nodes[at].kept = self.member(at).noted();
@@ -171,10 +198,16 @@ impl Trio {
         self.nodes[at].kept
     }
 
-    /// One gets the log of another, as a copy of its disk would bring it.
+    /// One gets the log of another, as a copy of its disk would bring it: it votes with that if the copy
+    /// bears out what it promised.
     pub(super) fn copy(&mut self, from: usize, to: usize) {
         let log = self.nodes[from].log.clone();
-        (self.nodes[to].durable, self.nodes[to].log) = (log.len(), log);
+        let last = |log: &[Batch]| log.last().map(Batch::place).unwrap_or_default();
+        let node = &mut self.nodes[to];
+        if !node.kept.is_borne_out_by(last(&node.log), last(&log)) {
+            node.kept = node.kept.without_vote();
+        }
+        (node.durable, node.log) = (log.len(), log);
     }
 
     pub(super) fn cut_off(&mut self, at: usize) {

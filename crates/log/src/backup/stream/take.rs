@@ -32,6 +32,10 @@ use crate::times;
 pub struct Taken {
     /// Where the log ends.
     pub end: Lsn,
+    /// Index of its last batch.
+    pub index: u64,
+    /// Term of that batch.
+    pub term: u64,
     /// Position of its image.
     pub image: Lsn,
     /// Bytes taken.
@@ -69,7 +73,13 @@ pub fn take(
     check(disk, &head)?;
     let done = disk.sync_names().and_then(|()| disk.remove(RESTORING_NAME));
     done.and_then(|()| disk.sync_names()).map_err(failed)?;
-    Ok(Taken { end: Lsn(head.end.lsn), image: head.image_at, bytes: head.bytes })
+    Ok(Taken {
+        end: Lsn(head.end.lsn),
+        index: head.end.index,
+        term: u64::from(head.end.term),
+        image: head.image_at,
+        bytes: head.bytes,
+    })
 }
 
 fn check_room(disk: &dyn Disk, head: &Head) -> Result<(), BackupError> {

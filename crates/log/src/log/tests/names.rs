@@ -237,7 +237,8 @@ fn a_gap_a_missing_extent_of_the_image_and_no_extent_at_all_are_told_apart() {
     drop(log);
     let files = memory.files();
     let refused = |gone: &dyn Fn(&str) -> bool| {
-        let left = files.clone().into_iter().filter(|(name, _)| !gone(name));
+        let left: Vec<_> = files.clone().into_iter().filter(|(name, _)| !gone(name)).collect();
+        let images = left.iter().filter(|(name, _)| name.starts_with("image-")).count() as u64;
         let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::with_files(left));
         let Err(LogError::Damaged(finding)) = recover(&disk, options()) else {
             panic!("not refused");
@@ -245,6 +246,9 @@ fn a_gap_a_missing_extent_of_the_image_and_no_extent_at_all_are_told_apart() {
         // What a start refuses, the check finds, in the same words.
         let checked = offline::verify_disk(&disk).unwrap();
         assert!(!checked.is_sound() && checked.findings.contains(&finding), "{checked:?}");
+        assert_eq!(checked.images, images, "they are there: {checked:?}");
+        let times = checked.findings.iter().filter(|found| **found == finding).count();
+        assert_eq!(times, 1, "it is said once: {checked:?}");
         finding
     };
     let is = |name: &str, sequence: u64| name == extent_name(sequence);

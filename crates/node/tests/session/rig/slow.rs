@@ -70,6 +70,14 @@ impl Rig {
         }
     }
 
+    /// One more consumer of the same connection.
+    pub(crate) fn other_link_of(&mut self, slow: &mut Slow, queue: &str) {
+        self.any_link(&mut slow.client, Role::Receiver, |attach| {
+            attach.source.as_mut().expect("a source").address = Some(Arc::from(queue));
+        });
+        slow.client.events.clear();
+    }
+
     /// The instance takes what this connection asks for.
     pub(crate) fn steps_for(&mut self, slow: &mut Slow) {
         let requests = &mut slow.requests;
@@ -103,7 +111,7 @@ impl Rig {
                 slow.client.front.respond(now, response, body, &mut slow.requests);
             }
         } else {
-            let response = match slow.client.front.next_held(now) {
+            let response = match slow.client.front.next_held(now, &mut slow.requests) {
                 Some(held) => Some(held),
                 None => match slow.outbox.pop_front() {
                     Some(response) => slow.client.front.admit(response),
@@ -219,6 +227,11 @@ impl Slow {
     /// Credit that the client has granted and not got used.
     pub(crate) fn credit(&self) -> u32 {
         self.client.machine.link_credit(self.link).expect("a link")
+    }
+
+    /// Responses that wait in the outbox of the connection.
+    pub(crate) fn outbox(&self) -> usize {
+        self.outbox.len()
     }
 
     pub(crate) fn asks(&self) -> bool {

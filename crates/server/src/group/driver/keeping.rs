@@ -6,9 +6,9 @@
 
 use towline_group::Kept;
 use towline_log::{Listener, LogError};
+use towline_types::BatchPlace;
 
 use super::{Core, Driver};
-use crate::group::life::Life;
 
 /// What a step wanted kept is durable, if it wanted anything.
 pub(super) struct Settled(());
@@ -17,14 +17,33 @@ impl Driver {
     /// Makes durable what a step wants kept. A disk that refuses ends the process.
     pub(super) fn settle(&self, core: &Core, kept: Option<Kept>) -> Settled {
         let Some(kept) = kept else { return Settled(()) };
-        // While its log is about to be replaced, what comes to be kept (a newer term) must not say again
-        // that it may vote: it may stop when there is no log in either place.
-        let kept = if core.life == Life::Copying { kept.without_vote() } else { kept };
         if let Err(error) = self.disk.keeping(|| core.kept_file.write(&kept)) {
             // A vote that is not durable must not be given.
             let error = LogError::io("keep the state of the group", "group-state", error);
             Listener::failed(self, &error);
         }
         Settled(())
+    }
+
+    /// A copy that ends with `last` comes in the place of the log at the next start. `hand_in` makes that
+    /// durable with what is to be kept beside the copy; nothing is promised by this process any more.
+    ///
+    /// # Errors
+    /// What `hand_in` said, or that the process ends for another reason.
+    pub(in crate::group) fn replaced_by(
+        &self,
+        last: BatchPlace,
+        hand_in: impl FnOnce(&Kept) -> std::io::Result<()>,
+    ) -> std::io::Result<()> {
+        // A newer term that is heard now must not be kept beside another log than the one it was heard
+        // with, nor be forgotten: what comes behind this lock is not heard.
+        let mut core = self.core.lock();
+        if !core.life.is_replaced() {
+            let why = "this instance gave up what it had promised while the copy came";
+            return Err(std::io::Error::other(why));
+        }
+        let kept = core.member.noted();
+        let votes = kept.is_borne_out_by(core.member.last(), last);
+        hand_in(&if votes { kept } else { kept.without_vote() })
     }
 }

@@ -1,9 +1,10 @@
 use std::sync::mpsc::{Receiver, channel};
 
-use towline_group::{Held, Options, Role};
+use towline_group::{Held, Options, Role, Start, Witness};
 use towline_log::{Disk, EXTENT_BYTES_MIN, LogId, MemoryDisk, Recovery, Urgency};
 
 use super::*;
+use crate::link::{Greeting, Known};
 
 /// Longer than any of this takes on a busy machine.
 const LONG: Duration = Duration::from_secs(60);
@@ -77,6 +78,7 @@ fn one_of(
         heartbeat_interval: Duration::from_millis(50),
         heartbeat_timeout: Duration::from_millis(500),
         seed: 1,
+        meets_first: false,
     };
     let clock = Clock::start();
     let member = Member::new(options, kept, Held { base, places, applied: 0 }, clock.now());
@@ -113,6 +115,97 @@ fn an_instance_without_a_hard_state_waits_for_both_others_and_keeps_the_term_bef
     assert_eq!((silent(), driver.standing().term), (String::new(), 12));
     let kept = KeptFile::of(folder.path()).read().unwrap();
     assert_eq!((kept.term, kept.knows_term, kept.may_vote), (12, true, false));
+    driver.log().shutdown();
+}
+
+/// What a peer says of starts, with what it noted of the first member.
+fn greeting(start: u64, noted_of_us: u64, witness: Witness) -> Greeting {
+    let noted = match noted_of_us {
+        0 => vec![(MemberId(3), start_of(30))],
+        nonce => vec![(MemberId(1), Start { number: 7, nonce })],
+    };
+    let known = Known { start: start_of(start), noted, witness };
+    let (build, differs) = (Arc::from("0.1.0"), Arc::from(""));
+    Greeting { version: 3, build, standing: said_to_be(4, 11), differs, known }
+}
+
+fn start_of(nonce: u64) -> Start {
+    Start { number: 1, nonce }
+}
+
+/// One of three that voted in term 11, at the start 5 of its folder.
+fn one_that_starts(folder: &std::path::Path) -> (Arc<Driver>, Receiver<Over>) {
+    let disk = Arc::new(MemoryDisk::new()) as Arc<dyn Disk>;
+    let kept = Kept { may_vote: true, knows_term: true, term: 11, ..Kept::default() };
+    KeptFile::of(folder).write_start(&kept, Default::default(), 5).unwrap();
+    one_of(&["a", "b", "c"], kept, &disk, folder)
+}
+
+#[test]
+fn one_of_which_a_peer_noted_another_start_forgets_durably_and_begins_again_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let (driver, over) = one_that_starts(folder.path());
+    let kept_file = KeptFile::of(folder.path());
+    let fine = Witness { term: 11, ..Witness::default() };
+    driver.greets(1, &greeting(20, 5, fine)).unwrap();
+    driver.greets(2, &greeting(30, 0, fine)).unwrap();
+    assert!(kept_file.read().unwrap().may_vote && over.try_recv().is_err());
+    driver.greets(1, &greeting(20, 6, fine)).unwrap_err();
+    assert_eq!(over.try_recv(), Ok(Over::PutBack));
+    let kept = kept_file.read().unwrap();
+    assert_eq!((kept.term, kept.may_vote, kept.has_newest_term()), (11, false, false));
+    let mut starts = kept_file.starts();
+    assert!(starts.is_put_back() && driver.is_put_back());
+    starts.begin(8);
+    let noted = greeting(20, 6, fine).known.noted;
+    assert!(!starts.hear(MemberId(1), &noted).of_unknown_start, "the next start can be declared");
+    driver.greets(1, &greeting(20, 6, fine)).unwrap_err();
+    assert!(over.try_recv().is_err(), "told once");
+    driver.log().shutdown();
+}
+
+#[test]
+fn one_that_a_peer_heard_promise_more_forgets_it_and_begins_again() {
+    for (term, index, is_fine) in [(11, 0, true), (12, 0, false), (11, 9, false)] {
+        let folder = tempfile::tempdir().unwrap();
+        let (driver, over) = one_that_starts(folder.path());
+        let greeted = driver.greets(1, &greeting(20, 5, Witness { term, index, index_term: 4 }));
+        assert_eq!((greeted.is_ok(), over.try_recv().is_err()), (is_fine, is_fine));
+        assert_eq!(KeptFile::of(folder.path()).read().unwrap().may_vote, is_fine);
+        driver.log().shutdown();
+    }
+}
+
+#[test]
+fn what_a_peer_declares_is_on_the_disk_before_anything_else_of_it_is_heard() {
+    let folder = tempfile::tempdir().unwrap();
+    let (driver, _over) = one_that_starts(folder.path());
+    driver.greets(1, &greeting(20, 5, Witness::default())).unwrap();
+    driver.declared(1, start_of(20)).unwrap();
+    let kept_file = KeptFile::of(folder.path());
+    let noted = kept_file.starts().noted().to_vec();
+    assert!(noted.contains(&(MemberId(2), start_of(20))), "{noted:?}");
+    assert_eq!(kept_file.read().unwrap().term, 11, "and nothing else is changed");
+    driver.log().shutdown();
+}
+
+#[test]
+fn a_second_process_of_one_name_is_refused_while_the_first_one_is_connected_either_way() {
+    let folder = tempfile::tempdir().unwrap();
+    let (driver, _over) = one_that_starts(folder.path());
+    let greets = |start| driver.greets(1, &greeting(start, 5, Witness::default()));
+    for incoming in [false, true] {
+        greets(20).unwrap();
+        driver.connected(1, incoming, Some(start_of(20)));
+        greets(20).unwrap();
+        let why = greets(21).unwrap_err();
+        assert!(why.starts_with("another process that is instance 'b' is connected"), "{why}");
+        driver.connected(1, incoming, None);
+        greets(21).unwrap();
+    }
+    // Of a version that says nothing of starts.
+    driver.connected(1, true, Some(Start::default()));
+    greets(22).unwrap();
     driver.log().shutdown();
 }
 
@@ -171,4 +264,40 @@ fn who_is_elected_without_room_in_its_log_begins_again_and_does_nothing_more() {
     assert_eq!(driver.wait(u64::MAX, Duration::ZERO).leads_from, None);
     assert!(over.try_recv().is_err(), "told once");
     driver.log().shutdown();
+}
+
+/// A leader of this term shows itself to the first member; bytes as `towline_group` draws them.
+fn heartbeat(term: u64) -> Input {
+    const HEARTBEAT: u8 = 8;
+    let mut bytes = vec![HEARTBEAT, 0, 0, 0, 0, 0, 0, 0];
+    for number in [2, 1, term, 0, 0, 0, 0, 0, 0, 0] {
+        bytes.extend_from_slice(&u64::to_le_bytes(number));
+    }
+    Input::Message(Message::decode(&bytes.into()).unwrap())
+}
+
+#[test]
+fn a_newer_term_heard_while_a_copy_comes_costs_no_vote_and_none_is_heard_behind_the_hand_in() {
+    for (copied_in, votes) in [(7, true), (6, false)] {
+        let (disk, folder) =
+            (Arc::new(MemoryDisk::new()) as Arc<dyn Disk>, tempfile::tempdir().unwrap());
+        let kept = Kept { term: 5, may_vote: true, knows_term: true, ..Kept::default() };
+        let (driver, _told) = one_of(&["a", "b", "c"], kept, &disk, folder.path());
+        let file = || KeptFile::of(folder.path()).read().unwrap();
+        driver.core.lock().life.ends(Over::NeedsCopy(1));
+        driver.step(heartbeat(7));
+        assert_eq!((file().term, file().may_vote), (7, true), "its own log is there");
+        let copy = BatchPlace { index: 3, term: copied_in, ..BatchPlace::default() };
+        let mut handed_in = None;
+        let done = driver.replaced_by(copy, |kept| {
+            handed_in = Some(*kept);
+            Ok(())
+        });
+        let handed_in = handed_in.unwrap();
+        assert!(done.is_ok() && handed_in.term == 7 && handed_in.may_vote == votes);
+        driver.step(heartbeat(9));
+        assert_eq!(file().term, 7, "the next process hears it");
+        assert!(driver.replaced_by(copy, |_| Ok(())).is_err(), "once");
+        driver.log().shutdown();
+    }
 }

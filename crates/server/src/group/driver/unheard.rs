@@ -66,11 +66,17 @@ impl Driver {
 
     /// Why this instance takes part in nothing, for a status; empty: it does, as far as terms go.
     pub(crate) fn why_silent(&self, unheard: &[MemberId]) -> String {
+        let put_back = "its data folder was put back, or is that of a clone";
         if unheard.is_empty() {
-            return String::new();
+            return match self.is_put_back() {
+                true => format!("{put_back}: it gives no vote before it has caught up"),
+                false => String::new(),
+            };
         }
         let names = self.quoted(unheard);
-        format!("it may have forgotten its newest term, and waits until it has heard from {names}")
+        let why =
+            if self.is_put_back() { put_back } else { "it may have forgotten its newest term" };
+        format!("{why}, and waits until it has heard from {names}")
     }
 
     fn quoted(&self, members: &[MemberId]) -> String {

@@ -22,9 +22,58 @@ fn an_instance_hears_where_its_peer_stands() {
         let of_peer = greeting(&of_a, incoming);
         let standing = Standing { blank: false, last_index: 1, last_term: 1, term: 4 };
         assert_eq!(of_peer.standing, standing);
-        assert_eq!((of_peer.version, &*of_peer.build), (2, env!("CARGO_PKG_VERSION")));
+        assert_eq!((of_peer.version, &*of_peer.build), (3, env!("CARGO_PKG_VERSION")));
         assert!(greeting(&of_b, incoming).standing.blank);
     }
+}
+
+#[test]
+fn a_start_is_declared_and_noted_before_anything_else_of_a_connection_is_heard() {
+    let (_bench, [(a, of_a), (_b, of_b)]) = Bench::pair();
+    of_a.linked(1, 1);
+    assert!(a.send(1, 7, true, FrameBody::from(vec![7])));
+    of_b.count("a frame", 1, is_frame);
+    let told = of_b.told.lock();
+    let declared =
+        told.iter().position(|told| *told == Told::Declared(0, Start { number: 1, nonce: 1 }));
+    let first = told.iter().position(is_frame);
+    assert!(declared.is_some() && declared < first, "{told:?}");
+}
+
+fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + LONG;
+    while !done() {
+        assert!(Instant::now() < deadline, "waited for {what}");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn what_a_peer_says_before_it_has_declared_its_start_is_not_heard() {
+    let bench = Bench::new(2);
+    let (_b, of_b) = bench.start(1);
+    let stream = run(async {
+        let mut stream = bench.dial_undeclared(0, 1).await;
+        let frames = [framed(7, &[1]), framed(START, &[9; 16]), framed(8, &[2])];
+        stream.write_all(&frames.concat()).await.unwrap();
+        stream.flush().await.unwrap();
+        stream
+    });
+    of_b.count("the frame behind it", 1, |told| matches!(told, Told::Frame(0, 8, _)));
+    assert_eq!(of_b.kinds(0), [8]);
+    drop(stream);
+}
+
+#[test]
+fn a_connection_that_may_not_stand_is_refused_with_the_reason_and_the_peer_counts_as_unreachable() {
+    let bench = Bench::new(2);
+    let (b, of_b) = bench.start(1);
+    *of_b.no_greeting.lock() = Some("another process is 'a'".into());
+    let (a, of_a) = bench.start(0);
+    of_a.until("no connection", |_| of_a.unreachable.lock().contains(&1).then_some(()));
+    wait_for("the reason", || a.trouble(1).contains("another process is 'a'"));
+    assert!(!of_b.told.lock().iter().any(|told| matches!(told, Told::Opened(..))));
+    drop(b);
 }
 
 #[test]

@@ -15,6 +15,7 @@ fn a_hello_that_comes_byte_by_byte_is_heard() {
         let mut stream = bench.shake_hands(0, &papers.client_frames).await.unwrap();
         let mut whole = Vec::new();
         hello::say(&mut whole, &bench.hello(1, Matter::Frames)).await.unwrap();
+        whole.extend(framed(START, &[9; 16]));
         let mut frame: Vec<Bytes> = Vec::new();
         Encoder::new(64).encode(3, FrameBody::from(vec![1; 500]), &mut frame);
         whole.extend(frame.concat());

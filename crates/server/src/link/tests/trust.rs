@@ -98,7 +98,7 @@ fn who_says_to_be_another_than_its_certificate_is_refused() {
         (|hello| hello.instance = "a".into(), "'a' is no other instance"),
         (|hello| hello.group = "H".into(), "not 'H' of 'QM1'"),
         (|hello| hello.queue_manager = "QM2".into(), "'QM1', not 'G' of 'QM2'"),
-        (|hello| (hello.oldest, hello.newest) = (3, 9), "no common version of the link protocol"),
+        (|hello| (hello.oldest, hello.newest) = (4, 9), "no common version of the link protocol"),
     ] {
         let said = spoiled(spoil);
         assert!(said.contains(why), "{said}");

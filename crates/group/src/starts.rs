@@ -1,0 +1,371 @@
+//! Starts of processes: how a data folder that was put back whole, or cloned, is recognised.
+//!
+//! Each start of a member's process draws a random number and keeps it. A member keeps the numbers of
+//! its own newest starts, and of each other member those that it has heard of. When a connection is
+//! made, each says what it has noted. A member of which a start was noted that its own folder does not
+//! know has an older folder than it once had, or shares its name with another process: what that start
+//! promised is not known here. A start *declares* itself only to a peer all of whose notes it knows;
+//! that peer then notes it, durably, in place of the others, before it hears anything else of it. So
+//! whatever a member promised was promised to a peer that had noted the start.
+//!
+//! A start has a number too, higher than all that this folder knew of before. A folder that was lost, or
+//! put back and recognised, has given up all promises of the starts that were noted of it: up to the
+//! highest of their numbers it knows all starts from then on (`floor`), also those that some old folder
+//! of a peer still has noted.
+//!
+//! ```text
+//!   0   1  number of own starts        1   1  number of noted ones
+//!   2   1  1: the folder was put back, and its member has not caught up since        3  5  zero
+//!   8   8  floor
+//!  16 1024 own starts, the newest last: number 8, nonce 8
+//! 1040 96  noted starts: member 8, number 8, nonce 8
+//! ```
+//!
+//! Not here: files, connections, what a member does that was put back. Invariants: a noted start stays
+//! until its member shows that it knows it, or [`NOTED_MAX`] newer ones of that member came; a member
+//! notes nothing of itself.
+
+use crate::MemberId;
+
+/// Own starts that are kept. A peer that heard of none of so many, one after the other, is not believed
+/// to be one that this folder has met: the member catches up once more, which does no harm.
+const OWN_MAX: usize = 64;
+/// Of one member, so many starts are kept noted. One, but for a member that was put back or cloned.
+const NOTED_MAX: usize = 2;
+/// Of both others.
+const ALL_NOTED_MAX: usize = 2 * NOTED_MAX;
+const FLOOR_AT: usize = 8;
+const OWN_AT: usize = 16;
+const NOTED_AT: usize = OWN_AT + 16 * OWN_MAX;
+
+/// One start of a process of a member. It is the nonce that tells it from others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Start {
+    /// Higher than that of each start that its folder knew of.
+    pub number: u64,
+    /// Random, never 0.
+    pub nonce: u64,
+}
+
+impl Start {
+    /// Whether it is one at all: programs before this one say none.
+    #[must_use]
+    pub fn is_said(self) -> bool {
+        self.nonce != 0
+    }
+}
+
+/// What follows from what another member has noted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Heard {
+    /// It noted a start of this member that is not known here.
+    pub of_unknown_start: bool,
+    /// Something was noted here that is to be kept.
+    pub has_news: bool,
+}
+
+/// See the module.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Starts {
+    own: Vec<Start>,
+    noted: Vec<(MemberId, Start)>,
+    is_put_back: bool,
+    /// Starts up to this number are known.
+    floor: u64,
+}
+
+impl Starts {
+    /// Bytes of the encoded form.
+    pub const BYTES: usize = NOTED_AT + 24 * ALL_NOTED_MAX;
+    /// Noted starts that are said at once, at most.
+    pub const SAID_MAX: usize = ALL_NOTED_MAX;
+
+    /// A process starts. To be durable before anything is promised.
+    pub fn begin(&mut self, nonce: u64) {
+        let number = self.own().number.max(self.floor).saturating_add(1);
+        self.own.push(Start { number, nonce });
+        let too_many = self.own.len().saturating_sub(OWN_MAX);
+        self.own.drain(..too_many);
+    }
+
+    /// The start of the process that runs, or ran last.
+    #[must_use]
+    pub fn own(&self) -> Start {
+        self.own.last().copied().unwrap_or_default()
+    }
+
+    /// What is said to other members with each connection.
+    #[must_use]
+    pub fn noted(&self) -> &[(MemberId, Start)] {
+        &self.noted
+    }
+
+    /// What another member has noted: of `this` one, and of others.
+    pub fn hear(&mut self, this: MemberId, noted: &[(MemberId, Start)]) -> Heard {
+        let mut heard = Heard::default();
+        for (member, start) in noted {
+            if *member == this {
+                heard.of_unknown_start |= !self.knows(*start);
+            } else {
+                heard.has_news |= self.note(*member, *start);
+            }
+        }
+        heard
+    }
+
+    fn knows(&self, start: Start) -> bool {
+        start.number <= self.floor || self.own.iter().any(|own| own.nonce == start.nonce)
+    }
+
+    /// This member gives up all that it may have promised in starts that were noted of it: they are known
+    /// to the next start, which can declare itself. To be kept with that consequence.
+    pub fn admit(&mut self, this: MemberId, noted: &[(MemberId, Start)]) {
+        let of_it = noted.iter().filter(|(member, _)| *member == this);
+        let highest = of_it.map(|(_, start)| start.number).max();
+        self.floor = self.floor.max(highest.unwrap_or(0));
+    }
+
+    /// This folder was put back, or is that of a clone: for those who ask why its member gives no vote.
+    pub fn put_back(&mut self) {
+        self.is_put_back = true;
+    }
+
+    /// See [`Starts::put_back`].
+    #[must_use]
+    pub fn is_put_back(&self) -> bool {
+        self.is_put_back
+    }
+
+    /// Its member votes. Whether that is news.
+    pub fn votes_again(&mut self) -> bool {
+        std::mem::take(&mut self.is_put_back)
+    }
+
+    /// A member knows all that was noted of it here, and declares this start. Whether that is news, to be
+    /// kept before anything else of it is heard.
+    pub fn declare(&mut self, member: MemberId, start: Start) -> bool {
+        let mut of_it = self.noted.iter().filter(|(of, _)| *of == member);
+        if of_it.next() == Some(&(member, start)) && of_it.next().is_none() {
+            return false;
+        }
+        self.noted.retain(|(of, _)| *of != member);
+        self.note(member, start)
+    }
+
+    fn note(&mut self, member: MemberId, start: Start) -> bool {
+        if !start.is_said() || self.noted.contains(&(member, start)) {
+            return false;
+        }
+        let of_it = self.noted.iter().filter(|(of, _)| *of == member).count();
+        let oldest = match of_it >= NOTED_MAX {
+            true => self.noted.iter().position(|(of, _)| *of == member),
+            false => (self.noted.len() >= ALL_NOTED_MAX).then_some(0),
+        };
+        if let Some(oldest) = oldest {
+            self.noted.remove(oldest);
+        }
+        self.noted.push((member, start));
+        true
+    }
+
+    /// As it is kept.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let count = |count: usize| u8::try_from(count).unwrap_or(u8::MAX);
+        let counts = [count(self.own.len()), count(self.noted.len())];
+        let mut bytes = [counts[0], counts[1], u8::from(self.is_put_back)].to_vec();
+        bytes.resize(FLOOR_AT, 0);
+        let own = self.own.iter().flat_map(|start| [start.number, start.nonce]);
+        for number in std::iter::once(self.floor).chain(own) {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        bytes.resize(NOTED_AT, 0);
+        let noted = self.noted.iter();
+        for number in noted.flat_map(|(member, start)| [member.0, start.number, start.nonce]) {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        bytes.resize(Starts::BYTES, 0);
+        bytes
+    }
+
+    /// `None` when the bytes are none of ours. The checksum is that of what they stand in.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<Starts> {
+        let [own, noted] = [usize::from(*bytes.first()?), usize::from(*bytes.get(1)?)];
+        if bytes.len() != Starts::BYTES || own > OWN_MAX || noted > ALL_NOTED_MAX {
+            return None;
+        }
+        let number = |at: usize| {
+            let bytes = bytes.get(at..at.checked_add(8)?)?.try_into().ok()?;
+            Some(u64::from_le_bytes(bytes))
+        };
+        let start = |at: usize| Some(Start { number: number(at)?, nonce: number(at + 8)? });
+        let own = (0..own).map(|place| start(OWN_AT + 16 * place));
+        let noted = (0..noted).map(|place| {
+            let at = NOTED_AT + 24 * place;
+            Some((MemberId(number(at)?), start(at + 8)?))
+        });
+        let floor = number(FLOOR_AT)?;
+        let (own, noted) = (own.collect::<Option<_>>()?, noted.collect::<Option<_>>()?);
+        Some(Starts { own, noted, is_put_back: bytes.get(2) == Some(&1), floor })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: MemberId = MemberId(1);
+    const B: MemberId = MemberId(2);
+    const C: MemberId = MemberId(3);
+
+    fn begun(starts: &[u64]) -> Starts {
+        let mut all = Starts::default();
+        starts.iter().for_each(|nonce| all.begin(*nonce));
+        all
+    }
+
+    fn start(number: u64, nonce: u64) -> Start {
+        Start { number, nonce }
+    }
+
+    fn nonces(starts: &Starts) -> Vec<u64> {
+        starts.noted().iter().map(|(_, start)| start.nonce).collect()
+    }
+
+    /// One member makes a connection to another: it hears what that one noted, and declares itself if it
+    /// knows all of that. Whether it does.
+    fn meets(member: MemberId, own: &mut Starts, other: MemberId, others: &mut Starts) -> bool {
+        let heard = own.hear(member, others.noted());
+        others.hear(other, own.noted());
+        if !heard.of_unknown_start {
+            others.declare(member, own.own());
+        }
+        !heard.of_unknown_start
+    }
+
+    #[test]
+    fn a_folder_of_an_earlier_start_is_recognised_also_after_as_many_starts_as_were_forgotten() {
+        let (mut b, mut a) = (begun(&[11, 12]), begun(&[1]));
+        assert!(meets(B, &mut b, A, &mut a));
+        let older = b.clone();
+        b.begin(13);
+        assert!(meets(B, &mut b, A, &mut a));
+        // Put back, and started twice: as many starts as the folder that was lost.
+        let mut back = older;
+        back.begin(23);
+        assert!(!meets(B, &mut back, A, &mut a));
+        back.begin(24);
+        assert!(!meets(B, &mut back, A, &mut a), "also when it had met others meanwhile");
+        assert_eq!(nonces(&a), [13], "it stays noted until it is known");
+        // It has given up what it may have promised, and says so with what was noted of it.
+        back.admit(B, a.noted());
+        back.begin(25);
+        assert!(meets(B, &mut back, A, &mut a));
+        assert_eq!(nonces(&a), [25]);
+        // The folder that was taken away comes back.
+        b.begin(14);
+        assert!(!meets(B, &mut b, A, &mut a));
+    }
+
+    #[test]
+    fn an_old_folder_of_a_peer_raises_no_alarm_about_starts_of_before_a_disk_was_lost() {
+        // What the simulator found: two of three took themselves for put back, and one was.
+        let (mut a, mut b) = (begun(&[1]), begun(&[11, 12, 13]));
+        assert!(meets(B, &mut b, A, &mut a));
+        let old_a = a.clone();
+        b.begin(14);
+        assert!(meets(B, &mut b, A, &mut a));
+        // It loses its disk, knows that, and gives up what it promised.
+        let mut b = begun(&[21]);
+        assert!(!meets(B, &mut b, A, &mut a));
+        b.admit(B, a.noted());
+        b.begin(22);
+        assert!(meets(B, &mut b, A, &mut a));
+        let copied = b.clone();
+        let mut a = old_a;
+        a.begin(2);
+        assert!(meets(B, &mut b, A, &mut a));
+        // Numbers go on above: a copy of that folder is recognised.
+        b.begin(23);
+        assert!(meets(B, &mut b, A, &mut a));
+        let mut back = copied;
+        back.begin(33);
+        assert!(!meets(B, &mut back, A, &mut a));
+    }
+
+    #[test]
+    fn what_one_peer_noted_is_known_by_the_third_member_too() {
+        let (mut a, mut b, mut c) = (begun(&[1]), begun(&[11]), begun(&[21]));
+        let older = b.clone();
+        b.begin(12);
+        assert!(meets(B, &mut b, A, &mut a));
+        assert!(meets(C, &mut c, A, &mut a) && meets(A, &mut a, C, &mut c));
+        let mut back = older.clone();
+        back.begin(13);
+        assert!(!meets(B, &mut back, C, &mut c), "it heard it of the one that is away");
+        // It met the third one first: what is heard later does not take the place of what was noted.
+        let mut unheard = begun(&[21]);
+        assert!(meets(B, &mut back, C, &mut unheard));
+        assert!(unheard.hear(C, a.noted()).has_news);
+        assert!(!unheard.hear(C, a.noted()).has_news);
+        assert!(!meets(B, &mut back, C, &mut unheard));
+    }
+
+    #[test]
+    fn two_processes_of_one_folder_are_recognised_whichever_comes_last() {
+        let (mut a, mut original) = (begun(&[1]), begun(&[11]));
+        let mut clone = original.clone();
+        original.begin(12);
+        clone.begin(13);
+        assert!(meets(B, &mut original, A, &mut a));
+        assert!(!meets(B, &mut clone, A, &mut a));
+        // One of a process that runs: it looks like the next start until the original comes again.
+        let mut clone = original.clone();
+        clone.begin(14);
+        assert!(meets(B, &mut clone, A, &mut a));
+        assert!(!meets(B, &mut original, A, &mut a));
+    }
+
+    #[test]
+    fn starts_that_no_peer_heard_of_are_no_reason_for_an_alarm_until_there_are_too_many() {
+        let (mut a, mut b) = (begun(&[1]), begun(&[100]));
+        assert!(meets(B, &mut b, A, &mut a));
+        (101..164).for_each(|start| b.begin(start));
+        assert!(meets(B, &mut b, A, &mut a));
+        (164..229).for_each(|start| b.begin(start));
+        assert!(!meets(B, &mut b, A, &mut a));
+    }
+
+    #[test]
+    fn of_one_member_some_are_noted_and_of_another_one_none_is_lost_for_that() {
+        let mut a = begun(&[1]);
+        assert!(a.declare(C, start(3, 31)) && !a.declare(C, start(3, 31)));
+        for nonce in 0..50 {
+            a.hear(A, &[(B, start(1, nonce))]);
+        }
+        assert_eq!(nonces(&a), [31, 48, 49]);
+        assert!(a.declare(B, start(1, 49)), "it knows all of them");
+        assert_eq!(nonces(&a), [31, 49]);
+    }
+
+    #[test]
+    fn what_is_kept_comes_back_and_other_bytes_are_refused() {
+        let mut all = begun(&(1..80).collect::<Vec<_>>());
+        all.declare(B, start(1, 7));
+        all.admit(A, &[(A, start(400, 5))]);
+        all.declare(C, start(9, u64::MAX));
+        all.put_back();
+        let bytes = all.encode();
+        assert_eq!(Starts::decode(&bytes), Some(all.clone()));
+        assert!(all.votes_again() && !all.votes_again());
+        assert_eq!(Starts::decode(&all.encode()), Some(all));
+        assert_eq!(Starts::decode(&Starts::default().encode()), Some(Starts::default()));
+        assert_eq!(Starts::decode(&bytes[1..]), None);
+        for (at, count) in [(0, 65), (1, 5)] {
+            let mut wrong = bytes.clone();
+            wrong[at] = count;
+            assert_eq!(Starts::decode(&wrong), None);
+        }
+    }
+}

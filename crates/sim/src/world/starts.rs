@@ -1,0 +1,130 @@
+//! A whole disk is put back as it was after an earlier end of its process, and the group recognises it.
+//!
+//! What is heard of a member before its start is noted does not reach any other; here the first message
+//! on a connection stands for the frame that declares it.
+//!
+//! Not here: what is noted and compared (`towline_group::Starts`).
+//!
+//! Invariant: a process on such a disk that cannot meet both others in time is not let take part: it is
+//! for that case that operators have `towline instance replace`.
+
+use towline_group::{Input, MemberId, Start, Witness};
+
+use super::life::{Ending, member_id};
+use super::{At, Event, World, tell};
+use crate::disk::Older;
+use crate::network::{Link, Micros, Parcel};
+
+impl World {
+    /// A disk is put back whole.
+    pub(super) fn put_folder_back(&mut self, node: usize) {
+        let copy = self.nodes[node].older.clone();
+        let Some(copy) = copy.filter(|_| self.others_are_sound(node)) else { return };
+        if self.nodes[node].copying || copy.forgot() || copy.rotten {
+            return;
+        }
+        let ran = self.nodes[node].process.is_some();
+        self.end(node, Ending::PowerCut);
+        self.nodes[node].disk.put_back(&copy, Older::Folder);
+        self.nodes[node].put_back = true;
+        // What it had to have before counts for another disk.
+        self.nodes[node].owes = None;
+        tell!(self, "{node}: its disk is put back whole, up to {}", copy.last());
+        if ran {
+            let after = self.dice.below(self.plan.restart_after_us);
+            self.plan_in(after, Event::Start { node });
+        }
+    }
+
+    /// What another one knows is heard. Whether the disk is not what it was: then the process begins again.
+    pub(super) fn is_put_back(
+        &mut self,
+        at: At,
+        noted: &[(MemberId, Start)],
+        witness: Witness,
+    ) -> bool {
+        let this = member_id(at.node);
+        let Some(process) = self.nodes[at.node].process.as_ref() else { return false };
+        let (kept, contradicted) =
+            (process.member.kept(), process.member.is_contradicted_by(witness));
+        let disk = &mut self.nodes[at.node].disk;
+        if !disk.starts.hear(this, noted).of_unknown_start && !contradicted {
+            return false;
+        }
+        disk.starts.admit(this, noted);
+        disk.kept = kept.forgotten();
+        self.nodes[at.node].put_back = false;
+        tell!(self, "{}: learns that it has promised more ({kept:?})", at.node);
+        self.restart(at.node, Ending::Exec);
+        true
+    }
+
+    /// A connection stands, on which this start was said.
+    pub(super) fn says_start(&mut self, at: At, link: Link, start: Start) {
+        let Some(process) = self.process(at) else { return };
+        process.peer_starts[link.from] = (start, link.number, false);
+        let others = (0..3).filter(|other| *other != at.node);
+        let has_met = others.clone().all(|other| process.peer_starts[other].1 > 0);
+        if has_met {
+            self.nodes[at.node].put_back = false;
+        }
+    }
+
+    /// Something comes on a connection: its sender knows all that was noted of it here.
+    pub(super) fn note_start(&mut self, at: At, link: Link) {
+        let Some(process) = self.process(at) else { return };
+        let (start, number, is_noted) = process.peer_starts[link.from];
+        if is_noted || number != link.number {
+            return;
+        }
+        process.peer_starts[link.from].2 = true;
+        if !self.nodes[at.node].disk.starts.declare(member_id(link.from), start) {
+            return;
+        }
+        let noted = self.nodes[at.node].disk.starts.noted().to_vec();
+        for to in (0..3).filter(|to| *to != at.node) {
+            if let Some(number) = self.network.number(at.node, to) {
+                let link = Link { from: at.node, to, number };
+                self.announce(link, Parcel::Noted(noted.clone()));
+            }
+        }
+    }
+
+    /// Two that cannot be connected now.
+    pub(super) fn unreachable(&mut self, a: usize, b: usize) {
+        let is_cut = self.network.is_cut(a, b) || self.network.is_cut(b, a);
+        for (here, there) in [(a, b), (b, a)] {
+            if !is_cut && self.nodes[there].process.is_some() {
+                continue;
+            }
+            let Some(at) = self.at(here).filter(|_| !self.is_paused(here)) else { continue };
+            if !self.is_replaced_instead(at) {
+                self.input(at, Input::Unreachable(member_id(there)));
+            }
+        }
+    }
+
+    /// Whether the time in which others are met is over for a process on a disk that was put back.
+    pub(super) fn was_put_back_unseen(&mut self, at: At) -> bool {
+        let longest = self.plan.heartbeat_timeout.as_micros_u64();
+        let now = self.now;
+        let Some(process) = self.process(at) else { return false };
+        let (began, now) = (process.clock.began_local, process.clock.local(now).0);
+        now.saturating_sub(began) >= longest && self.is_replaced_instead(at)
+    }
+
+    /// An operator who knows that the others cannot be asked sets the log aside.
+    fn is_replaced_instead(&mut self, at: At) -> bool {
+        if !self.nodes[at.node].put_back || !self.lives(at) {
+            return false;
+        }
+        tell!(self, "{}: is replaced, because it did not meet the others", at.node);
+        self.nodes[at.node].put_back = false;
+        self.end(at.node, Ending::Stop);
+        let disk = &mut self.nodes[at.node].disk;
+        disk.kept = disk.kept.forgotten();
+        disk.lose_log();
+        self.plan_in(1_000, Event::Start { node: at.node });
+        true
+    }
+}
