@@ -10,7 +10,7 @@ TOWLINE_BIN ?= $(abspath $(TARGET))/release/towline
 export TOWLINE_BIN
 
 .DEFAULT_GOAL := help
-.PHONY: help run run-group build test install-tests fmt tidy licences clippy unit e2e doc deny format clean \
+.PHONY: help run run-group build install test install-tests fmt tidy licences clippy unit e2e doc deny format clean \
   sim lab-build lab-restart lab-restart-quick lab-failover lab-failover-quick lab-net lab-group lab-group-peers lab-group-quick \
   lab-steady lab-steady-quick chaos
 
@@ -25,6 +25,17 @@ run-group: build ## build and start a group of three instances on 127.0.0.1:5672
 
 build: ## build the command `towline` (release)
 	$(CARGO) build --release --locked --package towline-cli
+
+PREFIX ?= /usr/local
+
+install: build ## the command, its manual pages and completions, below PREFIX (/usr/local) in DESTDIR
+	install -D -m 755 $(TOWLINE_BIN) $(DESTDIR)$(PREFIX)/bin/towline
+	$(TOWLINE_BIN) man $(DESTDIR)$(PREFIX)/share/man/man1
+	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions \
+	  $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+	$(TOWLINE_BIN) completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/towline
+	$(TOWLINE_BIN) completions zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_towline
+	$(TOWLINE_BIN) completions fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/towline.fish
 
 test: ## install what the tests lack, then run all of them; this is what the gate runs
 	@set -e; for step in install-tests fmt tidy licences clippy build unit e2e; do \

@@ -123,6 +123,11 @@ def charts(only, rows):
     return out
 
 
+def title_of(only):
+    """The title of the page: those of several runs lie side by side."""
+    return "What a group costs, beside its peers" if set(only) <= {"peers", "kill"} else "What a group costs"
+
+
 def report(args, done, machine, folder):
     """Writes NAME.json and NAME.html into the folder; the rows."""
     rows, results = Rows(), Results(args.rounds, done)
@@ -143,5 +148,5 @@ def report(args, done, machine, folder):
              "them. The generator takes processor time from all of them.",
              "A sync delay is added by the queue manager to each sync of its log (`--log-sync-delay-us`)."]
     rows.write(folder / f"{args.name}.json")
-    (folder / f"{args.name}.html").write_text(page("What a group costs", words, charts(args.only, rows), rows.rows, machine))
+    (folder / f"{args.name}.html").write_text(page(title_of(args.only), words, charts(args.only, rows), rows.rows, machine))
     return rows

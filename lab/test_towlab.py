@@ -68,6 +68,38 @@ class Pictures(unittest.TestCase):
                      chart.bars("t", "y", [("g", {"a": 1, "b": None}), ("h", {"a": 0, "b": 2})])):
             self.assertEqual(tree.fromstring(text).tag, "figure")
 
+    def test_values_over_bars_are_plain_numbers_in_the_units_of_the_axis(self):
+        for value, shown in ((22_200, "22.2 k"), (7_080, "7080"), (0.0587, "0.0587"), (0.884, "0.884"), (1.5e6, "1.5 M"),
+                             (0, "0"), (120, "120"), (99_960, "100 k")):
+            self.assertEqual(chart.short(value), shown)
+        text = chart.bars("t", "y", [("g", {"a": 22_200, "b": 7_080})])
+        self.assertNotIn("e+", text)
+
+    def test_values_over_narrow_bars_stand_upright_and_over_wide_ones_do_not(self):
+        wide = [("g", {"a": 0.884, "b": 0.884})]
+        narrow = [(f"group {index}", {name: 0.0587 for name in "abcdef"}) for index in range(6)]
+        self.assertNotIn('class="value" transform', chart.bars("t", "y", wide))
+        self.assertEqual(chart.bars("t", "y", narrow).count('class="value" transform'), 36)
+
+    def test_a_name_without_any_value_is_named_and_has_no_colour(self):
+        text = chart.bars("t", "y", [("g", {"ours": None, "theirs": 2}), ("h", {"ours": None, "theirs": None})])
+        self.assertIn("not measured: ours", text)
+        self.assertNotIn(">ours</span>", text)
+        self.assertNotIn(">h</text>", text)
+
+    def test_words_between_backticks_are_code_and_are_escaped(self):
+        self.assertEqual(chart.inline("run `a <b>` & `c`"), "run <code>a &lt;b&gt;</code> &amp; <code>c</code>")
+        self.assertEqual(chart.inline("a ` alone"), "a ` alone")
+        self.assertNotIn("`", page.page("T", ["run `towline`"], [], [], {}))
+
+    def test_what_did_not_come_about_has_no_unit(self):
+        rows = Rows()
+        rows.add("t", "until every client is back", [], "s", bar=("<=", 1))
+        self.assertNotIn("- s", page.page("T", [], [], rows.rows, {}))
+
+    def test_pages_of_different_runs_have_different_titles(self):
+        self.assertNotEqual(group_report.title_of(["peers"]), group_report.title_of(["single", "distance"]))
+
     def test_nothing_measured_gives_no_chart(self):
         self.assertEqual(chart.lines("t", "x", "y", [("a", [(0, None)], False)]), "")
 

@@ -64,6 +64,10 @@ go_program() {
   (cd "$here/e2e/go" && go build -o "$target/go-client" .)
 }
 
+go_sample() {
+  (cd "$here/../examples/clients/go" && go build -o "$target/go-sample" .)
+}
+
 node_modules() {
   (cd "$here/e2e/node" && npm ci --silent --no-audit --no-fund < /dev/null)
 }
@@ -76,6 +80,7 @@ need npm "Node.js with npm"
 part jms jms_programs "$here/e2e/jms/pom.xml" "$here/e2e/jms/src"
 part proton proton_library "$here/e2e/proton/requirements.txt"
 part go go_program "$here/e2e/go"
+part go-sample go_sample "$here/../examples/clients/go"
 [ -d "$here/e2e/node/node_modules/rhea" ] || rm -f "$target/node.stamp"
 part node node_modules "$here/e2e/node/package.json" "$here/e2e/node/package-lock.json"
 if [ ! -w /dev/fuse ]; then

@@ -10,6 +10,7 @@ import math
 WIDTH, HEIGHT = 680, 340
 LEFT, RIGHT, TOP, BOTTOM = 68, 16, 12, 52
 COLOURS = 6
+VALUE_WIDTH = 7  # of a digit of a value over a bar, in pixels
 
 
 def number(value):
@@ -19,6 +20,31 @@ def number(value):
     if abs(value) >= 1e4:
         return f"{value / 1e3:g} k"
     return f"{value:,.6g}"
+
+
+def short(value):
+    """A number over a bar: three digits, no powers of ten, the units of the axis."""
+    for unit, size in (("M", 1e6), ("k", 1e4)):
+        if abs(value) >= size:
+            return f"{rounded(value / (1e6 if unit == 'M' else 1e3))} {unit}"
+    return rounded(value)
+
+
+def rounded(value):
+    """Three digits that count, without an exponent."""
+    if not value:
+        return "0"
+    digits = max(0, 2 - math.floor(math.log10(abs(value))))
+    text = f"{value:.{digits}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def inline(text):
+    """Escaped text in which `words` are code."""
+    parts = html.escape(text).split("`")
+    if len(parts) % 2 == 0:
+        return "`".join(parts)
+    return "".join(f"<code>{part}</code>" if index % 2 else part for index, part in enumerate(parts))
 
 
 class Axis:
@@ -67,7 +93,7 @@ def figure(title, parts, names):
     """The picture with its title and legend. `names`: pairs of a name and whether it is published."""
     keys = "".join(f'<span class="key{" dashed" if dashed else ""}" style="--colour: var(--c{index % COLOURS})">'
                    f"{html.escape(name)}</span>" for index, (name, dashed) in enumerate(names))
-    return (f"<figure><figcaption>{html.escape(title)}</figcaption><div class=\"keys\">{keys}</div>"
+    return (f"<figure><figcaption>{inline(title)}</figcaption><div class=\"keys\">{keys}</div>"
             f"{''.join(parts)}</svg></figure>")
 
 
@@ -95,15 +121,22 @@ def lines(title, x_label, y_label, series, log=False, marks=True):
 
 
 def bars(title, y_label, groups, log=False):
-    """Bars. `groups`: (label, {name: value}), in each the same names; a value of None leaves a gap."""
-    names = list(dict.fromkeys(name for _, values in groups for name in values))
+    """Bars. `groups`: (label, {name: value}), in each the same names; a value of None leaves a gap, and a name without
+    any value is named below the legend and not in it: a colour without a bar looks like a mistake."""
+    all_names = list(dict.fromkeys(name for _, values in groups for name in values))
+    names = [name for name in all_names if any(values.get(name) is not None for _, values in groups)]
+    absent = [name for name in all_names if name not in names]
+    groups = [(label, values) for label, values in groups if any(value is not None for value in values.values())]
     shown = [value for _, values in groups for value in values.values() if value is not None]
     if not shown:
         return ""
-    y_axis = Axis(shown, HEIGHT - BOTTOM, TOP + 12, log)
+    # Room for a value over the highest bar, also for one that stands upright.
+    y_axis = Axis(shown, HEIGHT - BOTTOM, TOP + 36, log)
     parts = frame_of(title, "", y_label, y_axis)
     room = (WIDTH - LEFT - RIGHT) / len(groups)
     wide = min(64.0, room * 0.8 / len(names))
+    # Where the widest value is wider than a bar, values stand upright.
+    is_narrow = max(len(short(value)) for value in shown) * VALUE_WIDTH > wide
     for index, (label, values) in enumerate(groups):
         middle = LEFT + room * (index + 0.5)
         parts.append(f'<text x="{middle:.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">'
@@ -117,6 +150,9 @@ def bars(title, y_label, groups, log=False):
             parts.append(f'<rect style="--colour: var(--c{place % COLOURS})" x="{x + 1:.1f}" y="{y:.1f}" '
                          f'width="{wide - 2:.1f}" height="{HEIGHT - BOTTOM - y:.1f}" rx="2"><title>'
                          f"{html.escape(name)}: {number(value)}</title></rect>")
-            parts.append(f'<text class="value" x="{x + wide / 2:.1f}" y="{y - 4:.1f}" text-anchor="middle">'
-                         f"{value:.3g}</text>")
+            place_of_text = (f'transform="translate({x + wide / 2 + 4:.1f} {y - 4:.1f}) rotate(-90)" text-anchor="start"'
+                             if is_narrow else f'x="{x + wide / 2:.1f}" y="{y - 4:.1f}" text-anchor="middle"')
+            parts.append(f'<text class="value" {place_of_text}>{short(value)}</text>')
+    if absent:
+        title = f"{title} (not measured: {', '.join(absent)})"
     return figure(title, parts, [(name, False) for name in names])

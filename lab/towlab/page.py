@@ -2,6 +2,7 @@
 
 import html
 
+from towlab.chart import inline
 from towlab.rows import plain
 
 STYLE = """
@@ -35,6 +36,11 @@ def verdict(row):
     return '<span class="yes">kept</span>' if row["kept"] else '<span class="no">not kept</span>'
 
 
+def measured(row):
+    """The value with its unit; what did not come about has neither."""
+    return f"{plain(row['value'])} {row['unit']}" if row["value"] is not None else "none"
+
+
 def table(rows):
     """The rows as a table; the test is named once."""
     head = "".join(f"<th>{name}</th>" for name in ("test", "metric", "value", "samples", "published", "bar", "", "note"))
@@ -45,8 +51,8 @@ def table(rows):
         published = f"{plain(row['published'])} ({row['published_by']})" if row["published"] is not None else ""
         samples = " ".join(plain(sample) for sample in row["samples"]) if len(row["samples"]) > 1 else ""
         cells = [html.escape(test), html.escape(row["metric"]), None, html.escape(samples), html.escape(published),
-                 html.escape(row["bar"]), verdict(row), html.escape(row["note"])]
-        number = f'<td class="number">{plain(row["value"])} {html.escape(row["unit"])}</td>'
+                 html.escape(row["bar"]), verdict(row), inline(row["note"])]
+        number = f'<td class="number">{html.escape(measured(row))}</td>'
         lines.append("<tr>" + "".join(number if cell is None else f"<td>{cell}</td>" for cell in cells) + "</tr>")
     return f'<div class="table"><table><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
 
@@ -57,12 +63,12 @@ def page(title, words, charts, rows, machine):
     missed = [row for row in judged if not row["kept"]]
     summary = f"{len(judged) - len(missed)} of {len(judged)} bars kept."
     if missed:
-        items = "".join(f"<li>{html.escape(row['test'])}, {html.escape(row['metric'])}: {plain(row['value'])} "
-                        f"{html.escape(row['unit'])}, promised {html.escape(row['bar'])}</li>" for row in missed)
+        items = "".join(f"<li>{html.escape(row['test'])}, {html.escape(row['metric'])}: {html.escape(measured(row))}, "
+                        f"promised {html.escape(row['bar'])}</li>" for row in missed)
         summary += f" Not kept:<ul>{items}</ul>"
     facts = "".join(f"<tr><td>{html.escape(name)}</td><td>{html.escape(str(value))}</td></tr>"
                     for name, value in machine.items())
-    paragraphs = "".join(f"<p>{html.escape(text)}</p>" for text in words)
+    paragraphs = "".join(f"<p>{inline(text)}</p>" for text in words)
     shown = "".join(chart for chart in charts if chart)
     return (f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
             f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{STYLE}</style></head><body>'

@@ -139,9 +139,9 @@ pub struct QueueStatusRow<'a> {
     pub last_put_at: Option<Time>,
     /// LGETDATE, LGETTIME; `None` = never since start.
     pub last_get_at: Option<Time>,
-    /// PUTS since start.
+    /// PUTS since the queue was defined: the image keeps it.
     pub puts: u64,
-    /// GETS since start.
+    /// GETS since the queue was defined: the image keeps it.
     pub gets: u64,
     /// DAMAGED: messages put to it that could not be read, since start.
     pub damaged: u64,

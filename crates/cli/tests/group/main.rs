@@ -146,10 +146,10 @@ fn a_switch_says_who_took_over_and_how_long_it_took() {
 }
 
 #[test]
-fn a_switch_to_the_active_instance_is_refused() {
+fn a_switch_to_the_active_instance_says_so_and_asks_for_nothing() {
     let fake = Fake::start();
-    let refused = towline(&["switch", "--to", "a", "--data", &fake.data("b")]).code(1);
-    assert_eq!(err(&refused), "towline: a is the active instance already\n");
+    let done = towline(&["switch", "--to", "a", "--data", &fake.data("b")]).success();
+    assert_eq!(out(&done), "a is active already\n");
     assert_eq!(fake.asked(), [""; 0]);
 }
 
