@@ -23,6 +23,7 @@ use towline_types::{BodyLocation, Lsn, PageRef, Time};
 
 use crate::door::Door;
 use crate::images::Images;
+use crate::lacking;
 
 /// What is asked of a queue manager in a request of kind `backup`.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -195,6 +196,7 @@ pub(crate) fn running(
         queue_manager: Some(name.to_owned()),
         now: door.clock().wall(),
         instead: false,
+        lacks: lacking::in_copy_with_notes,
     };
     let mut done = add(&mut backup, door, images, &choices)?;
     if is_repaired(door, &done.damaged) {
@@ -263,6 +265,12 @@ pub fn back_up_at_rest(
     let folder = log_folder_of(data)?;
     let disk: Arc<dyn Disk> = Arc::new(LinuxDisk::open(&folder)?);
     let source = Source::at_rest(Arc::clone(&disk))?;
+    // Extents that are gone are found before anything is copied, as a start finds them.
+    if let Ok(missing) = lacking::look(data)
+        && !missing.of_all().is_empty()
+    {
+        return Err(BackupError::ExtentGone { file: missing.of_all().to_string() });
+    }
     let mut backup = Backup::open(&request.to)?;
     let used = source.image().map_or_else(|| Ok(Vec::new()), pages_of);
     let used = used.map_err(BackupError::Image)?;
@@ -276,6 +284,7 @@ pub fn back_up_at_rest(
         queue_manager: crate::name::noted(data).ok().flatten(),
         now: wall_clock(),
         instead: false,
+        lacks: lacking::in_copy_with_notes,
     };
     let rows = times::read(disk.as_ref())?;
     let mut told = |now: Progress| progress(now.done, now.all);
@@ -291,7 +300,7 @@ pub fn check_backup(
     folder: &Path,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<CheckReport, BackupError> {
-    Backup::look(folder)?.check(&pages_of, progress)
+    Backup::look(folder)?.check((&pages_of, lacking::in_copy), progress)
 }
 
 /// Checks the images and pages of the queue manager whose data is in `data`; safe beside a running one,

@@ -59,6 +59,13 @@ pub enum BackupError {
         /// Its name.
         file: String,
     },
+    /// The backup would give up an extent, and it is not known whether messages live in it.
+    NotKnown {
+        /// Its name.
+        file: String,
+        /// Why it is not known.
+        why: String,
+    },
     /// Between the image that would be restored and the position lies a damaged batch.
     DamageBetween {
         /// What was asked for.
@@ -155,6 +162,11 @@ impl fmt::Display for BackupError {
                  or, if they were given up (--without-missing-extents), get or clear what is left of \
                  them, the notes on the dead-letter queue too, and make the backup then"
             ),
+            BackupError::NotKnown { file, why } => write!(
+                out,
+                "{file} is in the backup and not in the log, and it is not known whether messages \
+                 live in it: {why}; the backup stays as it is: use another folder"
+            ),
             BackupError::DamageBetween { asked, damaged, behind } => {
                 damage_between(*asked, damaged, *behind, out)
             }
@@ -225,6 +237,7 @@ impl std::error::Error for BackupError {
             | BackupError::OtherHistory { .. }
             | BackupError::SourceDamaged(_)
             | BackupError::ExtentGone { .. }
+            | BackupError::NotKnown { .. }
             | BackupError::DamageBetween { .. }
             | BackupError::Damaged { .. }
             | BackupError::Image(_)
