@@ -125,8 +125,13 @@ fn run(seed: u64) {
     if rested {
         rig.narrow_rests(&mut narrow);
     }
+    let takes = narrow.window() > 0 && (0..links.len()).any(|link| narrow.credit(link) > 0);
     let narrow = rig.narrow_breaks(narrow);
     let lost = lost(&mut rig, &narrow, MESSAGES);
+    if rested && takes && !withdraws {
+        let gone = narrow.settled.len() + narrow.unsettled.len() + lost.len();
+        assert_eq!(gone, MESSAGES, "a link with credit and window did not get the others");
+    }
     let lost_frames: u32 = lost.iter().map(|number| frames(*number)).sum();
     if withdraws {
         return; // What was being got when its credit was taken back can never be sent.
