@@ -27,6 +27,7 @@ impl World {
         self.end(node, Ending::PowerCut);
         self.nodes[node].disk.put_back(&copy, Older::Folder);
         self.nodes[node].put_back = true;
+        self.nodes[node].was_put_back = true;
         // What it had to have before counts for another disk.
         self.nodes[node].owes = None;
         tell!(self, "{node}: its disk is put back whole, up to {}", copy.last());
