@@ -51,8 +51,14 @@ pub const MODIFIED_ANNOTATIONS_BYTES_MAX: usize = 4_096;
 /// Messages with such annotations; beyond it, those that were annotated first lose theirs.
 pub const ANNOTATED_MESSAGES_MAX: usize = 10_000;
 /// Bodies of one consumer that settles in advance which wait in memory until their get is durable;
-/// one more is taken while they are fewer bytes than this, the others wait without their bodies.
-pub const LEAVING_BYTES_MAX: usize = 1024 * 1024;
+/// one more is taken while they are fewer bytes than this, the others wait without their bodies. It
+/// is what such a consumer can lose when it takes back its window, or goes.
+pub const LEAVING_BYTES_MAX: usize = 256 * 1024;
+/// The same in messages.
+pub const LEAVING_MESSAGES_MAX: usize = 64;
+/// Bodies of one connection that are in memory and wait for the windows of its sessions, or until
+/// their gets are durable; one more is begun while they are fewer bytes than this.
+pub const BEGUN_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Deliveries that the instance may have dispatched to one consumer and its connection has neither
 /// sent nor given back, whatever credit the client gave: what is not read does not gather. More than
 /// clients usually ask for ahead (1,000), so that it takes nothing from them.

@@ -102,6 +102,13 @@ impl Connection {
         session.map_or_else(Allowance::default, |session| session.allowance(link))
     }
 
+    /// Bytes of deliveries that were begun and wait for the windows of their sessions, of all
+    /// sessions together: each of them is in memory as a whole.
+    #[must_use]
+    pub fn begun_bytes(&self) -> usize {
+        self.sessions.iter().map(|(_, session)| session.waiting_bytes()).sum()
+    }
+
     /// Transfer frames that a delivery of so many bytes takes, at most.
     #[must_use]
     pub fn frames_max(&self, bytes: usize) -> u32 {

@@ -2,7 +2,8 @@
 //!
 //! A line is an optional `@channel` (0 when left out), the name of the performative, and words of the
 //! form `field=value` or `flag`. Fields with the standard's default are left out. The names are the
-//! standard's, except `payload`, `source`, `target` (an address; `$coordinator`), `state` and `error`.
+//! standard's, except `payload`, `source`, `target` (an address; `$coordinator`), `state` and `error`, and
+//! the flag `copy` of an attach (distribution-mode).
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -12,9 +13,9 @@ use bytes::{Bytes, BytesMut};
 use crate::codec::{Composite, Map, Symbols};
 use crate::frame::{self, FrameKind};
 use crate::types::{
-    Attach, Begin, Close, Coordinator, DeliveryState, DeliveryTag, Detach, Disposition, End, Error,
-    Flow, LinkTarget, Open, Outcome, Performative, ReceiverSettleMode, Role, SenderSettleMode,
-    Source, Symbol, Target, Transfer, TxnId,
+    Attach, Begin, Close, Coordinator, DeliveryState, DeliveryTag, Detach, Disposition,
+    DistributionMode, End, Error, Flow, LinkTarget, Open, Outcome, Performative,
+    ReceiverSettleMode, Role, SenderSettleMode, Source, Symbol, Target, Transfer, TxnId,
 };
 
 /// The words behind the name of a performative.
@@ -175,9 +176,10 @@ fn attach(words: &Words<'_>) -> Attach {
             Some("second") => ReceiverSettleMode::Second,
             _ => ReceiverSettleMode::First,
         },
-        source: words
-            .text("source")
-            .map(|text| Box::new(Source { address: address(text), ..Source::default() })),
+        source: words.text("source").map(|text| {
+            let distribution_mode = words.flag("copy").then_some(DistributionMode::Copy);
+            Box::new(Source { address: address(text), distribution_mode, ..Source::default() })
+        }),
         target: words.text("target").map(|text| {
             Box::new(match text {
                 "$coordinator" => LinkTarget::Coordinator(Coordinator::default()),

@@ -258,6 +258,7 @@ impl Session {
     /// Forgets all deliveries of a link, both ways.
     fn silence(&mut self, index: u16, unfinished: &mut Unfinished) {
         self.waiting.retain(|waiting| waiting.link != index);
+        self.waiting_bytes = self.waiting.iter().map(|waiting| waiting.bytes).sum();
         self.unsettled.forget_link(index);
         self.flows.retain(|flow| *flow != index);
         let link = self.links.get_mut(usize::from(index));

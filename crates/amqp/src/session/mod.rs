@@ -65,6 +65,8 @@ pub(crate) struct Session {
     /// The peer's handle to the index (our handle) of a link.
     handles: Vec<Option<u16>>,
     waiting: VecDeque<Waiting>,
+    /// Of what waits.
+    waiting_bytes: usize,
     unsettled: Unsettled,
     settlements: Settlements,
     /// The peer is to hear of our window.
@@ -87,6 +89,7 @@ impl Session {
             links: Slab::new(),
             handles: Vec::new(),
             waiting: VecDeque::new(),
+            waiting_bytes: 0,
             unsettled: Unsettled::default(),
             settlements: Settlements::default(),
             flow_due: false,
@@ -140,6 +143,11 @@ impl Session {
         if self.state == SessionState::Beginning {
             self.state = SessionState::Up;
         }
+    }
+
+    /// Bytes of deliveries that wait for the peer's window.
+    pub(crate) fn waiting_bytes(&self) -> usize {
+        self.waiting_bytes
     }
 
     pub(crate) fn id(&self) -> SessionId {
@@ -202,6 +210,7 @@ impl Session {
         self.links.clear();
         self.handles.clear();
         self.waiting.clear();
+        self.waiting_bytes = 0;
         self.flows.clear();
         self.unsettled = Unsettled::default();
         self.settlements = Settlements::default();

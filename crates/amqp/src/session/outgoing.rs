@@ -17,6 +17,8 @@ pub(super) struct Waiting {
     started: bool,
     transfer: Transfer,
     body: Body,
+    /// Of the content as a whole: it stays in memory until its last frame is written.
+    pub(super) bytes: usize,
 }
 
 impl Session {
@@ -40,7 +42,10 @@ impl Session {
             ..Transfer::default()
         };
         let body = Body::new(outgoing.prefix, outgoing.content);
-        self.waiting.push_back(Waiting { link: id.index, key, started: false, transfer, body });
+        let bytes = body.remaining();
+        self.waiting_bytes += bytes;
+        let link = id.index;
+        self.waiting.push_back(Waiting { link, key, started: false, transfer, body, bytes });
         self.pump(output);
     }
 
@@ -79,6 +84,7 @@ impl Session {
                 continue;
             }
             let link = waiting.link;
+            self.waiting_bytes = self.waiting_bytes.saturating_sub(waiting.bytes);
             self.waiting.pop_front();
             self.finish_drain(link);
         }

@@ -6,6 +6,7 @@ use slab::Slab;
 use towline_amqp::{Attached, Flow, LinkId, SessionId};
 use towline_core::ConsumerId;
 
+use super::lines::{Lines, Place, Standing};
 use super::supply::{Settling, Supply};
 use crate::request::{LinkToken, ProducerId};
 
@@ -85,6 +86,10 @@ pub(super) struct Links {
     by_consumer: HashMap<ConsumerId, usize, FastHash>,
     /// By number of a session: frames of its window that are kept for what is leaving.
     reserved: Vec<u32>,
+    /// Bytes of what is leaving, of all links together.
+    leaving_bytes: usize,
+    /// The links that have something to send and are to be looked at.
+    pub(super) lines: Lines,
 }
 
 impl Links {
@@ -103,10 +108,23 @@ impl Links {
         self.links.get_mut(usize::try_from(token.0).ok()?)
     }
 
+    /// What a link is for.
+    pub(super) fn used_for(&self, token: LinkToken) -> Option<&LinkUse> {
+        Some(&self.links.get(usize::try_from(token.0).ok()?)?.used_for)
+    }
+
     /// The supply of a consumer's link, to look at.
     pub(super) fn supply(&self, token: LinkToken) -> Option<(LinkId, &Supply)> {
         match self.links.get(usize::try_from(token.0).ok()?)? {
             Link { id, used_for: LinkUse::Consumer { supply, .. } } => Some((*id, supply)),
+            _ => None,
+        }
+    }
+
+    /// The supply of a consumer's link, to change.
+    pub(super) fn supply_mut(&mut self, token: LinkToken) -> Option<&mut Supply> {
+        match &mut self.by_token(token)?.used_for {
+            LinkUse::Consumer { supply, .. } => Some(supply),
             _ => None,
         }
     }
@@ -130,21 +148,61 @@ impl Links {
         self.reserved.get(usize::from(id.session())).copied().unwrap_or(0)
     }
 
-    /// Keeps so many more.
-    pub(super) fn reserve(&mut self, id: LinkId, frames: u32) {
+    /// Keeps `frames` for the deliveries of this link from now on.
+    pub(super) fn keep(&mut self, token: LinkToken, frames: u32) {
+        let Some(supply) = self.supply_mut(token) else { return };
+        let before = std::mem::replace(&mut supply.kept, frames);
+        let Some((id, _)) = self.supply(token) else { return };
+        self.move_reserved(id, before, frames);
+    }
+
+    fn move_reserved(&mut self, id: LinkId, before: u32, after: u32) {
         let session = usize::from(id.session());
         if self.reserved.len() <= session {
             self.reserved.resize(session + 1, 0);
         }
         if let Some(reserved) = self.reserved.get_mut(session) {
-            *reserved = reserved.saturating_add(frames);
+            *reserved = reserved.saturating_add(after).saturating_sub(before);
+        }
+        if after < before {
+            self.lines.window_moved(id.session());
         }
     }
 
-    /// Gives so many back.
-    pub(super) fn release(&mut self, id: LinkId, frames: u32) {
-        if let Some(reserved) = self.reserved.get_mut(usize::from(id.session())) {
-            *reserved = reserved.saturating_sub(frames);
+    /// Bytes of what is leaving, of all links together.
+    pub(super) fn leaving_bytes(&self) -> usize {
+        self.leaving_bytes
+    }
+
+    /// A body begins to leave.
+    pub(super) fn leaves(&mut self, bytes: usize) {
+        self.leaving_bytes += bytes;
+    }
+
+    /// It has left.
+    pub(super) fn left(&mut self, bytes: usize) {
+        self.leaving_bytes = self.leaving_bytes.saturating_sub(bytes);
+    }
+
+    /// Moves a consumer's link to this line.
+    pub(super) fn stand(&mut self, token: LinkToken, place: Place) {
+        let Ok(slot) = usize::try_from(token.0) else { return };
+        let Some(Link { id, used_for: LinkUse::Consumer { supply, .. } }) =
+            self.links.get_mut(slot)
+        else {
+            return;
+        };
+        self.lines.leave(id.session(), supply.standing);
+        supply.standing = self.lines.enter(id.session(), token, place);
+    }
+
+    /// Something happened that this link may wait for: it is to be looked at.
+    pub(super) fn wake(&mut self, token: LinkToken) {
+        let Some((id, supply)) = self.supply(token) else { return };
+        match supply.standing {
+            Standing::Nowhere | Standing::Large(_) => self.stand(token, Place::Ready),
+            Standing::Window(_) => self.lines.window_moved(id.session()),
+            Standing::Ready(_) => {}
         }
     }
 
@@ -174,7 +232,11 @@ impl Links {
         let link = self.links.remove(slot);
         if let LinkUse::Consumer { consumer, supply, .. } = &link.used_for {
             self.by_consumer.remove(consumer);
-            self.release(id, supply.frames_leaving());
+            self.lines.leave(id.session(), supply.standing);
+            self.left(supply.leaving_bytes());
+            self.move_reserved(id, supply.kept, 0);
+            // What of it waited inside is gone as well.
+            self.lines.window_moved(id.session());
         }
         Some(link.used_for)
     }

@@ -9,6 +9,7 @@ mod deliver;
 mod dynamic;
 mod error;
 mod format;
+mod lines;
 mod links;
 mod message;
 mod redirect;
@@ -86,8 +87,8 @@ pub struct Front {
     units: HashMap<UnitId, OpenUnit>,
     admin_replies: VecDeque<Outgoing>,
     admin_correlations: HashMap<u64, String>,
-    /// Consumers with something that waits for credit, for the window, or for the log.
-    supplies_waiting: VecDeque<LinkId>,
+    /// See [`Front::looks`].
+    looks: u64,
     /// Header sections are cut from here, many to one allocation.
     prefixes: BytesMut,
     /// See [`Front::set_ahead`].
@@ -151,7 +152,7 @@ impl Front {
             units: HashMap::new(),
             admin_replies: VecDeque::new(),
             admin_correlations: HashMap::new(),
-            supplies_waiting: VecDeque::new(),
+            looks: 0,
             prefixes: BytesMut::new(),
             ahead_us: 0,
         }
@@ -179,7 +180,7 @@ impl Front {
             self.take_events(now, requests);
             // While a login waits for its answer the machine takes nothing.
             if input.is_empty() || input.len() == before {
-                return;
+                return self.windows_moved();
             }
         }
     }
@@ -250,6 +251,12 @@ impl Front {
     #[must_use]
     pub fn output_bytes(&self) -> usize {
         self.machine.output_bytes()
+    }
+
+    /// Bytes of messages that were begun, and are in memory until their windows let them out.
+    #[must_use]
+    pub fn begun_bytes(&self) -> usize {
+        self.machine.begun_bytes()
     }
 
     /// The driver does not read for the time being: the peer's silence is not its own.

@@ -9,6 +9,13 @@
 //! frames of the window are kept for it against the other links of the session. One that is not
 //! persistent is got as it is sent. So what was never sent is on its queue when the link ends.
 //!
+//! One body at a time and link is given to the machine that is larger than its session's window, and
+//! waits inside for the rest of it. All those of a connection are counted together, with what is being
+//! got: beyond `BEGUN_BYTES_MAX` no other one is begun before one of them is through. What fits into
+//! its window goes all the same.
+//!
+//! What waits is looked at only when something happened that it waits for: see [`super::lines`].
+//!
 //! The instance is given a part of the peer's credit at a time: what a peer that does not read its
 //! socket gave credit for stays in the queue.
 //!
@@ -19,14 +26,19 @@
 
 use std::collections::VecDeque;
 
-use towline_amqp::{Flow, LinkId};
+use towline_amqp::Flow;
 use towline_core::{ConsumerId, Delivery, MessageSequence, Outcome};
 use towline_types::{Payload, Time, limits};
 
 use super::Front;
 use super::deliver::wire_bytes_max;
+use super::lines::{Place, Standing};
 use super::links::LinkUse;
 use crate::request::{LinkToken, Request, Response};
+
+/// Links with a large message that are looked at when the peer has sent something, though too many
+/// bytes wait already.
+const LARGE_LOOKED_AT: usize = 16;
 
 /// How the deliveries of a consumer end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,8 +72,23 @@ pub(super) struct Supply {
     leaving_bytes: usize,
     /// What cannot be sent yet.
     held: VecDeque<Response>,
-    /// The link stands in the list of those that wait.
-    listed: bool,
+    /// Frames of the session's window that are kept for what is leaving.
+    pub(super) kept: u32,
+    leaving_frames: u32,
+    /// Where the link stands among those that wait.
+    pub(super) standing: Standing,
+}
+
+/// What becomes of that which stands first on a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Goes,
+    /// There is nothing, or its link holds it back: its credit, or what is leaving before it.
+    Stays,
+    /// The window of its session holds it back.
+    Window,
+    /// It would have to wait inside, where too much does already.
+    Large,
 }
 
 /// A delivery that is settled in advance, on its way out of its queue.
@@ -103,9 +130,13 @@ impl Supply {
         !self.held.is_empty() || !self.leaving.is_empty()
     }
 
-    /// Frames of the session's window that are kept for this link.
-    pub(super) fn frames_leaving(&self) -> u32 {
-        self.leaving.iter().fold(0, |frames, leaving| frames.saturating_add(leaving.frames))
+    pub(super) fn leaving_bytes(&self) -> usize {
+        self.leaving_bytes
+    }
+
+    /// What is got already could be sent.
+    fn is_ready(&self) -> bool {
+        self.leaving.front().is_some_and(|first| first.ready)
     }
 }
 
@@ -122,7 +153,12 @@ impl Front {
         let token = self.links.of_consumer(consumer)?;
         let (id, supply) = self.links.supply(token)?;
         let goes = match &response {
-            Response::Deliver(delivery) => supply.held.is_empty() && self.may_send(token, delivery),
+            // What waits for the same window goes first.
+            Response::Deliver(delivery) => {
+                supply.held.is_empty()
+                    && !self.links.lines.any_waits(id.session())
+                    && self.may_send(token, delivery)
+            }
             // Without credit nothing that waits here could use it up.
             _ => !supply.waits() || self.machine.allowance(id).credit == 0,
         };
@@ -135,30 +171,55 @@ impl Front {
 
     /// Keeps a response for later, behind or before what waits already.
     fn hold(&mut self, token: LinkToken, response: Response, first: bool) {
-        let Some(link) = self.links.by_token(token) else { return };
-        let LinkUse::Consumer { supply, .. } = &mut link.used_for else { return };
+        let Some(supply) = self.links.supply_mut(token) else { return };
+        let is_next = first || supply.held.is_empty();
         match first {
             true => supply.held.push_front(response),
             false => supply.held.push_back(response),
         }
-        let id = link.id;
-        self.list(id);
+        if is_next {
+            self.links.wake(token);
+        }
+    }
+
+    fn may_send(&self, token: LinkToken, delivery: &Delivery) -> bool {
+        self.verdict_on(token, delivery) == Verdict::Goes
     }
 
     /// Whether a delivery could be on its way at once. One that is larger than all that is left of
     /// the window may begin when nothing else is on its way to it: it has to begin some time.
-    fn may_send(&self, token: LinkToken, delivery: &Delivery) -> bool {
-        let Some((id, supply)) = self.links.supply(token) else { return false };
+    fn verdict_on(&self, token: LinkToken, delivery: &Delivery) -> Verdict {
+        let Some((id, supply)) = self.links.supply(token) else { return Verdict::Stays };
         let allowance = self.machine.allowance(id);
         if allowance.credit as usize <= supply.leaving.len()
+            || supply.leaving.len() >= limits::LEAVING_MESSAGES_MAX
             || supply.leaving_bytes >= limits::LEAVING_BYTES_MAX
         {
-            return false;
+            return Verdict::Stays;
         }
-        match self.links.reserved(id) {
-            0 => allowance.frames > 0,
-            reserved => reserved.saturating_add(self.frames_of(delivery)) <= allowance.frames,
+        if self.links.leaving_bytes() >= limits::BEGUN_BYTES_MAX && self.is_in_advance(token) {
+            return Verdict::Large;
         }
+        let reserved = self.links.reserved(id);
+        if reserved.saturating_add(self.frames_of(delivery)) <= allowance.frames {
+            return Verdict::Goes;
+        }
+        if reserved > 0 || allowance.frames == 0 {
+            return Verdict::Window;
+        }
+        if self.may_begin_large() { Verdict::Goes } else { Verdict::Large }
+    }
+
+    fn is_in_advance(&self, token: LinkToken) -> bool {
+        matches!(
+            self.links.used_for(token),
+            Some(LinkUse::Consumer { settling: Settling::InAdvance, .. })
+        )
+    }
+
+    /// Whether one more body may wait in memory for the window of its session.
+    fn may_begin_large(&self) -> bool {
+        self.machine.begun_bytes() + self.links.leaving_bytes() < limits::BEGUN_BYTES_MAX
     }
 
     /// Transfer frames that a delivery takes, at most.
@@ -169,36 +230,102 @@ impl Front {
     /// A response that was held and can be carried out now. Also sends what only waited for the
     /// peer's window.
     pub fn next_held(&mut self, now: Time, requests: &mut Vec<Request>) -> Option<Response> {
-        for _ in 0..self.supplies_waiting.len() {
-            let id = self.supplies_waiting.pop_front()?;
-            let Some(token) = self.links.token(id) else { continue };
-            self.send_leaving(now, token, requests);
-            let Some((_, supply)) = self.links.supply(token) else { continue };
-            let goes = match supply.held.front() {
-                Some(Response::Deliver(delivery)) => self.may_send(token, delivery),
-                Some(_) => supply.leaving.is_empty(),
-                None => false,
+        loop {
+            let large = self.links.lines.large();
+            let token = match self.links.lines.next() {
+                Some(token) => token,
+                None => large.filter(|_| self.may_begin_large())?,
             };
-            let link = self.links.get_mut(id).map(|link| &mut link.used_for);
-            let Some(LinkUse::Consumer { supply, .. }) = link else { continue };
-            if !supply.waits() {
-                supply.listed = false;
-                continue;
-            }
-            self.supplies_waiting.push_back(id);
-            if goes {
-                return supply.held.pop_front();
+            self.looks += 1;
+            let goes = self.look(now, token, requests);
+            if goes.is_some() {
+                return goes;
             }
         }
-        None
     }
 
-    fn list(&mut self, id: LinkId) {
-        let link = self.links.get_mut(id).map(|link| &mut link.used_for);
-        if let Some(LinkUse::Consumer { supply, .. }) = link
-            && !std::mem::replace(&mut supply.listed, true)
+    /// How often a link that waits was looked at, for tests of what a response costs.
+    #[must_use]
+    pub fn looks(&self) -> u64 {
+        self.looks
+    }
+
+    /// Looks at a link that may go on, and moves it to where it belongs then.
+    fn look(
+        &mut self,
+        now: Time,
+        token: LinkToken,
+        requests: &mut Vec<Request>,
+    ) -> Option<Response> {
+        self.send_leaving(now, token, requests);
+        let (id, supply) = self.links.supply(token)?;
+        let has_turn = matches!(supply.standing, Standing::Window(_));
+        let is_ready = supply.is_ready();
+        let mut verdict = self.verdict(token);
+        let is_delivery = matches!(supply.held.front(), Some(Response::Deliver(_)));
+        if verdict == Verdict::Goes
+            && is_delivery
+            && !has_turn
+            && self.links.lines.any_waits(id.session())
         {
-            self.supplies_waiting.push_back(id);
+            verdict = Verdict::Window;
+        }
+        match verdict {
+            Verdict::Goes => {}
+            Verdict::Stays => {
+                self.links.stand(token, Place::Nowhere);
+                return None;
+            }
+            Verdict::Large => {
+                self.links.stand(token, Place::Large);
+                return None;
+            }
+            Verdict::Window => {
+                match (has_turn, is_ready) {
+                    (true, _) => self.links.lines.not_due(),
+                    (false, true) => self.links.stand(token, Place::WindowFirst),
+                    (false, false) => self.links.stand(token, Place::Window),
+                }
+                return None;
+            }
+        }
+        let supply = self.links.supply_mut(token)?;
+        let response = supply.held.pop_front();
+        let place = if supply.held.is_empty() { Place::Nowhere } else { Place::Window };
+        if has_turn {
+            self.links.lines.rotate();
+        }
+        self.links.stand(token, place);
+        self.links.lines.window_moved(id.session());
+        response
+    }
+
+    fn verdict(&self, token: LinkToken) -> Verdict {
+        let Some((id, supply)) = self.links.supply(token) else { return Verdict::Stays };
+        if supply.is_ready() && self.machine.allowance(id).credit > 0 {
+            return Verdict::Window;
+        }
+        match supply.held.front() {
+            Some(Response::Deliver(delivery)) => self.verdict_on(token, delivery),
+            Some(_) if supply.leaving.is_empty() => Verdict::Goes,
+            Some(_) | None => Verdict::Stays,
+        }
+    }
+
+    /// The peer may have opened windows.
+    pub(super) fn windows_moved(&mut self) {
+        let firsts: Vec<LinkToken> = self.links.lines.firsts().collect();
+        for token in firsts {
+            let Some((id, _)) = self.links.supply(token) else { continue };
+            if self.machine.allowance(id).frames > 0 {
+                self.links.lines.window_moved(id.session());
+            }
+        }
+        // One that is large may fit into its window by now. They take turns.
+        for _ in 0..self.links.lines.large_count().min(LARGE_LOOKED_AT) {
+            if let Some(token) = self.links.lines.large() {
+                self.links.stand(token, Place::Ready);
+            }
         }
     }
 
@@ -243,17 +370,25 @@ impl Front {
         requests: &mut Vec<Request>,
     ) {
         let frames = self.frames_of(&delivery);
-        let Some(link) = self.links.by_token(token) else { return };
-        let LinkUse::Consumer { supply, .. } = &mut link.used_for else { return };
+        let Some(supply) = self.links.supply_mut(token) else { return };
         if delivery.persistent {
             requests.push(got(&delivery, token, true));
         }
-        let ready = !delivery.persistent;
-        supply.leaving_bytes += body.len();
+        let (ready, bytes) = (!delivery.persistent, body.len());
+        supply.leaving_bytes += bytes;
+        supply.leaving_frames = supply.leaving_frames.saturating_add(frames);
         supply.leaving.push_back(Leaving { delivery, body, frames, ready });
-        let id = link.id;
-        self.links.reserve(id, frames);
-        self.list(id);
+        self.links.leaves(bytes);
+        self.keep_frames(token);
+    }
+
+    /// Keeps frames of the session's window for what is leaving, unless it has no credit any more:
+    /// the others shall not wait for it.
+    fn keep_frames(&mut self, token: LinkToken) {
+        let Some((id, supply)) = self.links.supply(token) else { return };
+        let frames = supply.leaving_frames;
+        let has_credit = frames > 0 && self.machine.allowance(id).credit > 0;
+        self.links.keep(token, if has_credit { frames } else { 0 });
     }
 
     /// A message that is settled in advance is gone from its queue for good. False: it is none.
@@ -273,26 +408,37 @@ impl Front {
             found.ready = true;
         }
         self.send_leaving(now, token, requests);
+        let Some((id, supply)) = self.links.supply(token) else { return true };
+        let (is_ready, waits) = (supply.is_ready(), supply.waits());
+        if is_ready && self.machine.allowance(id).credit > 0 {
+            self.links.stand(token, Place::WindowFirst);
+        } else if waits {
+            self.links.wake(token);
+        }
+        if let Some(large) = self.links.lines.large() {
+            self.links.stand(large, Place::Ready);
+        }
         true
     }
 
     fn send_leaving(&mut self, now: Time, token: LinkToken, requests: &mut Vec<Request>) {
         loop {
             let Some((id, supply)) = self.links.supply(token) else { return };
-            if !supply.leaving.front().is_some_and(|first| first.ready) {
+            if !supply.is_ready() {
                 return;
             }
             let allowance = self.machine.allowance(id);
             if allowance.credit == 0 || allowance.frames == 0 {
-                return;
+                return self.keep_frames(token);
             }
-            let link = self.links.by_token(token).map(|link| &mut link.used_for);
-            let Some(LinkUse::Consumer { supply, .. }) = link else { return };
+            let Some(supply) = self.links.supply_mut(token) else { return };
             let Some(Leaving { delivery, body, frames, .. }) = supply.leaving.pop_front() else {
                 return;
             };
             supply.leaving_bytes -= body.len();
-            self.links.release(id, frames);
+            supply.leaving_frames = supply.leaving_frames.saturating_sub(frames);
+            self.links.left(body.len());
+            self.keep_frames(token);
             if !delivery.persistent {
                 requests.push(got(&delivery, token, false));
             }
@@ -347,7 +493,12 @@ impl Front {
         let Some(LinkUse::Consumer { consumer, supply, .. }) = link else { return };
         supply.limit = flow.sends + u64::from(flow.credit);
         supply.drain = flow.drain;
+        let waits = supply.waits();
         requests.push(supply.word(*consumer, ahead));
+        if let Some(token) = self.links.token(flow.link).filter(|_| waits) {
+            self.keep_frames(token);
+            self.links.wake(token);
+        }
     }
 
     /// The instance had dispatched more than the peer lets us send by now, and has heard of that: no
@@ -380,6 +531,9 @@ impl Front {
             requests.push(settle(delivery, token, Outcome::Released, false));
             false
         });
+        if supply.waits() {
+            self.links.wake(token);
+        }
     }
 
     /// The instance has nothing more for a consumer that wanted to know, or has used up what it was

@@ -125,8 +125,13 @@ fn run(seed: u64) {
     if rested {
         rig.narrow_rests(&mut narrow);
     }
+    let takes = narrow.window() > 0 && (0..links.len()).any(|link| narrow.credit(link) > 0);
     let narrow = rig.narrow_breaks(narrow);
     let lost = lost(&mut rig, &narrow, MESSAGES);
+    if rested && takes && !withdraws {
+        let gone = narrow.settled.len() + narrow.unsettled.len() + lost.len();
+        assert_eq!(gone, MESSAGES, "a link with credit and window did not get the others");
+    }
     let lost_frames: u32 = lost.iter().map(|number| frames(*number)).sum();
     if withdraws {
         return; // What was being got when its credit was taken back can never be sent.
@@ -174,4 +179,139 @@ fn credit_for_a_deep_queue_does_not_fill_the_outbox_of_a_connection_that_is_not_
     assert_eq!(Rig::narrow_outbox(&narrow), 2 * ahead, "no more, whatever the credit");
     rig.narrow_rests(&mut narrow);
     assert_eq!(narrow.settled.len() + narrow.unsettled.len(), DEPTH, "and it all comes");
+}
+
+#[test]
+fn a_response_costs_the_same_however_many_links_wait() {
+    const LINKS: u32 = 1_000;
+    let mut rig = filled(16, false);
+    let mut narrow = rig.narrow(0, &[]);
+    for channel in [2, 3] {
+        narrow.browses(channel, 0, LINKS, 1_000_000);
+        rig.narrow_rests(&mut narrow);
+    }
+    let links = u64::from(2 * LINKS);
+    assert!(narrow.looks() <= 2 * links, "closed: {} looks", narrow.looks());
+    let mut flows = 0;
+    let mut got = [0; 2];
+    for _ in 0..10 {
+        for (index, channel) in [2, 3].into_iter().enumerate() {
+            narrow.opens_on(channel, got[index], 500);
+            flows += 1;
+            rig.narrow_rests(&mut narrow);
+            let mark = format!("@{channel} transfer");
+            got[index] = narrow.elsewhere.iter().filter(|line| line.starts_with(&mark)).count();
+        }
+    }
+    assert_eq!(narrow.elsewhere.len(), 10_000, "the windows are used");
+    let most = 2 * links + 2 * 10_000 + 2 * flows;
+    assert!(narrow.looks() <= most, "opened: {} looks, more than {most}", narrow.looks());
+}
+
+#[test]
+fn a_link_that_is_gone_leaves_nothing_to_look_at() {
+    let mut rig = filled(16, false);
+    let mut narrow = rig.narrow(0, &[]);
+    narrow.browses(2, 0, 1, 100);
+    rig.narrow_rests(&mut narrow);
+    for time in 0..200 {
+        narrow.says_on(2, "detach handle=0 closed");
+        narrow.says_on(
+            2,
+            &format!("attach name=again{time} handle=0 role=receiver source=Q target=t copy"),
+        );
+        narrow.says_on(
+            2,
+            "flow next-incoming-id=0 incoming-window=0 handle=0 delivery-count=0 link-credit=100",
+        );
+        rig.narrow_rests(&mut narrow);
+    }
+    let before = narrow.looks();
+    narrow.opens_on(2, 0, 1_000);
+    rig.narrow_rests(&mut narrow);
+    assert!(narrow.looks() - before <= 40, "{} looks", narrow.looks() - before);
+    assert!(narrow.elsewhere.len() > 16, "all of them came");
+}
+
+/// Q with messages of so many bytes, and Q.SMALL with one.
+fn with_large(sizes: &[usize]) -> Rig {
+    let mut rig = Rig::new();
+    rig.define("Q");
+    rig.define("Q.SMALL");
+    let mut client = rig.connect();
+    let sender = rig.sender(&mut client, "Q");
+    for (number, bytes) in sizes.iter().enumerate() {
+        rig.send(&mut client, sender, number as u64, message(&"x".repeat(*bytes)));
+    }
+    let sender = rig.sender(&mut client, "Q.SMALL");
+    rig.send(&mut client, sender, 0, message("small"));
+    rig
+}
+
+#[test]
+fn bodies_that_wait_for_windows_are_bounded_for_the_connection() {
+    const BODY: usize = 9 << 20;
+    let mut rig = with_large(&[BODY]);
+    let mut narrow = rig.narrow(0, &[]);
+    for channel in 2..10 {
+        narrow.browses(channel, 1, 1, 1);
+        rig.narrow_rests(&mut narrow);
+    }
+    let begun = narrow.begun_bytes();
+    assert!(begun <= limits::BEGUN_BYTES_MAX + BODY + 1_000, "{begun} bytes wait");
+    assert_eq!(narrow.elsewhere.len(), 2, "those that were begun used their windows");
+
+    // A small one goes all the same, in a session of its own and in one where a large one waits.
+    narrow.says_on(9, "attach name=s handle=1 role=receiver source=Q.SMALL target=t copy");
+    narrow.says_on(
+        9,
+        "flow next-incoming-id=0 incoming-window=1 handle=1 delivery-count=0 link-credit=1",
+    );
+    rig.narrow_rests(&mut narrow);
+    assert_eq!(narrow.elsewhere.len(), 3, "{:?}", narrow.elsewhere);
+    assert!(narrow.elsewhere[2].starts_with("@9 transfer handle=1"), "{:?}", narrow.elsewhere);
+
+    // One that fits into its window by now goes, though none of the others got on.
+    narrow.opens_on(8, 0, 30_000);
+    rig.narrow_rests(&mut narrow);
+    assert!(narrow.elsewhere.len() > 10_000, "it came as a whole");
+    assert!(narrow.begun_bytes() <= limits::BEGUN_BYTES_MAX + BODY + 1_000);
+
+    // When one is through, another one is begun.
+    narrow.elsewhere.clear();
+    narrow.opens_on(2, 1, 30_000);
+    rig.narrow_rests(&mut narrow);
+    let begun = narrow.elsewhere.iter().filter(|line| !line.starts_with("@2 ")).count();
+    assert_eq!(begun, 1, "one that waited");
+
+    // What waits inside goes with its session.
+    (2..10).for_each(|channel| narrow.says_on(channel, "end"));
+    rig.narrow_rests(&mut narrow);
+    assert_eq!(narrow.begun_bytes(), 0);
+}
+
+#[test]
+fn what_is_got_ahead_of_its_sending_is_bounded() {
+    let mut rig = Rig::new();
+    rig.define("Q");
+    let mut client = rig.connect();
+    let sender = rig.sender(&mut client, "Q");
+    for number in 0..500 {
+        rig.send(&mut client, sender, number, message(&format!("text-{number}_")).durable());
+    }
+    rig.hold_log();
+    let mut narrow = rig.narrow(1_000, &[true]);
+    narrow.grants(0, 500);
+    for _ in 0..3 {
+        rig.narrow_steps(&mut narrow);
+        while rig.narrow_responds(&mut narrow) {}
+    }
+    // The client closes its window while they are being got, and goes.
+    narrow.says("flow next-incoming-id=0 incoming-window=0");
+    rig.narrow_rests(&mut narrow);
+    assert!(narrow.settled.is_empty(), "the window is closed");
+    narrow.detaches(0);
+    rig.narrow_rests(&mut narrow);
+    let left = left(&mut rig);
+    assert_eq!(left, (limits::LEAVING_MESSAGES_MAX..500).collect::<Vec<_>>(), "no more is lost");
 }

@@ -47,6 +47,8 @@ const LINGER: Duration = Duration::from_secs(5);
 const PARTING: Duration = Duration::from_secs(1);
 /// Bytes that are read from it meanwhile, and thrown away.
 const PARTING_BYTES_MAX: usize = 1024 * 1024;
+/// Responses of one turn before the others get theirs.
+const RESPONSES_MAX: usize = 512;
 /// Rounds of one poll before the others get their turn.
 const ROUNDS_MAX: usize = 1;
 
@@ -304,7 +306,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
     /// Turns responses into output while there is room for it. True when there was one.
     fn poll_responses(&mut self, context: &mut Context<'_>, now: Time) -> bool {
         let mut progress = false;
-        loop {
+        for _ in 0..RESPONSES_MAX {
             if self.output_waiting() > OUTPUT_BYTES_HIGH {
                 return progress;
             }
@@ -343,6 +345,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             progress = true;
             self.take_output();
         }
+        progress
     }
 
     fn respond(&mut self, now: Time, response: Response) {

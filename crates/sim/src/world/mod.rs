@@ -149,6 +149,8 @@ pub(crate) struct Node {
     pub(crate) older: Option<Disk>,
     /// The whole disk was put back, and the process has not met both others since.
     pub(crate) put_back: bool,
+    /// That happened in this run.
+    pub(crate) was_put_back: bool,
     /// It forgot what it promised: it must have so many batches before it votes again.
     pub(crate) owes: Option<u64>,
 }
@@ -223,6 +225,7 @@ impl World {
             copying: false,
             older: None,
             put_back: false,
+            was_put_back: false,
             owes: None,
         });
         let clients = (0..plan.clients).map(|number| Client::new(number, &mut dice)).collect();

@@ -28,6 +28,8 @@ pub(crate) struct Narrow {
     /// Messages of which the first frame came, on links that settle in advance and on others.
     pub(crate) settled: Vec<usize>,
     pub(crate) unsettled: Vec<usize>,
+    /// Beginnings of the transfer frames that came in other sessions.
+    pub(crate) elsewhere: Vec<String>,
 }
 
 impl Rig {
@@ -46,6 +48,7 @@ impl Rig {
             frames_max: window,
             settled: Vec::new(),
             unsettled: Vec::new(),
+            elsewhere: Vec::new(),
         };
         narrow.says(&format!("begin incoming-window={window}"));
         for (handle, settled) in links.iter().enumerate() {
@@ -140,7 +143,12 @@ impl Rig {
 impl Narrow {
     /// The client sends a frame on the second session.
     pub(crate) fn says(&mut self, line: &str) {
-        self.input.extend_from_slice(&text::encode(&format!("@1 {line}")));
+        self.says_on(1, line);
+    }
+
+    /// The client sends a frame on any session.
+    pub(crate) fn says_on(&mut self, channel: u16, line: &str) {
+        self.input.extend_from_slice(&text::encode(&format!("@{channel} {line}")));
         let now = Time(1_700_000_000_000_000);
         self.client.front.receive(now, &mut self.input, &mut self.requests);
         self.hears();
@@ -167,6 +175,42 @@ impl Narrow {
     /// Credit that is left on a link.
     pub(crate) fn credit(&self, link: usize) -> u32 {
         self.links[link].limit - self.links[link].begun
+    }
+
+    /// The client begins another session, with links that browse Q, and gives them credit for `credit`.
+    pub(crate) fn browses(&mut self, channel: u16, window: u32, links: u32, credit: u32) {
+        self.says_on(channel, &format!("begin incoming-window={window}"));
+        for handle in 0..links {
+            self.says_on(
+                channel,
+                &format!(
+                    "attach name=b{channel}.{handle} handle={handle} role=receiver source=Q \
+                     target=t copy"
+                ),
+            );
+            self.says_on(
+                channel,
+                &format!(
+                    "flow next-incoming-id=0 incoming-window={window} handle={handle} \
+                     delivery-count=0 link-credit={credit}"
+                ),
+            );
+        }
+    }
+
+    /// The client opens the window of another session, of which it got so many frames.
+    pub(crate) fn opens_on(&mut self, channel: u16, got: usize, window: u32) {
+        self.says_on(channel, &format!("flow next-incoming-id={got} incoming-window={window}"));
+    }
+
+    /// How often the server looked at a link that waits.
+    pub(crate) fn looks(&self) -> u64 {
+        self.client.front.looks()
+    }
+
+    /// Bytes of bodies that wait in memory for a window.
+    pub(crate) fn begun_bytes(&self) -> usize {
+        self.client.front.begun_bytes()
     }
 
     pub(crate) fn detaches(&mut self, link: usize) {
@@ -196,6 +240,9 @@ impl Narrow {
     fn takes(&mut self, line: &str) {
         assert!(!line.contains("error="), "{line}");
         if !line.starts_with("@1 transfer ") {
+            if line.contains(" transfer ") {
+                self.elsewhere.push(line.chars().take(80).collect());
+            }
             return;
         }
         self.frames += 1;
