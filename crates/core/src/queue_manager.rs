@@ -50,6 +50,8 @@ pub struct QueueManager {
     pub(crate) paging: Paging,
     /// Why puts are refused at present, if they are.
     pub(crate) refusing: Option<Refusal>,
+    /// Bytes that the log takes of a decision that adds.
+    pub(crate) log_room: u64,
     /// Before this sequence the image, not the log, knows what was (replay only).
     pub(crate) image_sequence: u64,
     /// Messages before this one were there when this process took the log over: whether a consumer
@@ -68,6 +70,10 @@ pub(crate) struct Counters {
     pub(crate) consumer: u64,
     pub(crate) unit: u64,
 }
+
+/// Most bytes that the log takes for a put beside its body: records, checks, and its part of the
+/// head and the padding of a batch.
+const LOG_BYTES_BESIDE_A_BODY: u64 = 512;
 
 impl QueueManager {
     /// A queue manager without any object.
@@ -90,6 +96,7 @@ impl QueueManager {
             scan: Scan::default(),
             paging: Paging::default(),
             refusing: None,
+            log_room: u64::MAX,
             image_sequence: 0,
             known_from: 0,
             ghosts: Ghosts::default(),
@@ -108,11 +115,26 @@ impl QueueManager {
         self.refusing = reason;
     }
 
+    /// The log takes so many bytes of the next decision if it adds to what must be kept (0: such a
+    /// decision is refused as for a full log). What removes is decided in any case.
+    pub fn set_log_room(&mut self, bytes: u64) {
+        self.log_room = bytes;
+    }
+
     pub(crate) fn check_accepting(&self) -> Result<(), Refusal> {
         match &self.refusing {
+            None if self.log_room == 0 => Err(Refusal::LogFull),
             None => Ok(()),
             Some(reason) => Err(reason.clone()),
         }
+    }
+
+    /// Whether the log has room for `puts` persistent messages with bodies of `bytes` together.
+    pub(crate) fn check_log_room(&self, bytes: u64, puts: u64) -> Result<(), Refusal> {
+        // What does not fit at the end of an extent is left free there, and the next extent begins
+        // with it: a run takes less than twice its length.
+        let records = bytes.saturating_add(puts.saturating_mul(LOG_BYTES_BESIDE_A_BODY));
+        if records.saturating_mul(2) > self.log_room { Err(Refusal::LogFull) } else { Ok(()) }
     }
 
     pub(crate) fn next_sequence(&mut self) -> MessageSequence {

@@ -133,6 +133,7 @@ impl<'a> Appender<'a> {
         state.appending = false;
         let end = state.tail;
         self.shared.tail.store(end.0, Ordering::Release);
+        self.shared.note_room(&state);
         if first_lazy {
             // Somebody must watch its delay.
             self.shared.call_writer(&mut state);
@@ -223,6 +224,7 @@ impl Drop for Appender<'_> {
         if let Some((index, bytes)) = self.began {
             let dropped = state.give_up(index, bytes);
             self.shared.unsynced.fetch_sub(dropped as u64, Ordering::Relaxed);
+            self.shared.note_room(&state);
         }
         self.shared.wake_appenders(&state);
     }

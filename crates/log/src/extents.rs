@@ -16,6 +16,9 @@ use crate::disk::DiskFile;
 use crate::format::{EXTENT_HEADER_BYTES, ExtentHeader};
 use crate::shared::Shared;
 
+/// The last run of puts before the log is full may take one part in so many of the reserve.
+const RESERVE_PART_OF_A_RUN: u64 = 4;
+
 /// How much room the log has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Space {
@@ -319,10 +322,26 @@ impl Extents {
         self.bytes_held() < self.reserve_bytes + self.extent_bytes && self.more_extents() > 0
     }
 
-    /// How much room there is.
-    pub(crate) fn space(&self) -> Space {
+    /// Bytes that can still be written behind the position.
+    fn bytes_to_come(&self) -> u64 {
         let more = if self.fill_refused { 0 } else { self.more_extents() };
-        let bytes = self.bytes_held().saturating_add(more.saturating_mul(self.extent_bytes));
+        self.bytes_held().saturating_add(more.saturating_mul(self.extent_bytes))
+    }
+
+    /// Bytes that puts may still log, with so many in the open batch. Behind the last byte that is
+    /// not reserve one run may reach a part into the reserve, so that the log comes to be full, and
+    /// is reported as full, whatever the length of the messages.
+    pub(crate) fn room_for_puts(&self, open_bytes: u64) -> u64 {
+        let bytes = self.bytes_to_come().saturating_sub(open_bytes);
+        match bytes.saturating_sub(self.reserve_bytes) {
+            0 => 0,
+            beside => beside.saturating_add(self.reserve_bytes / RESERVE_PART_OF_A_RUN),
+        }
+    }
+
+    /// How much room there is, with so many bytes in the open batch.
+    pub(crate) fn space(&self, open_bytes: u64) -> Space {
+        let bytes = self.bytes_to_come().saturating_sub(open_bytes);
         if bytes <= self.reserve_bytes {
             Space::Full
         } else if bytes < self.reserve_bytes + self.extent_bytes {

@@ -142,7 +142,8 @@ fn next(shared: &Shared, refused: &mut bool) -> Chore {
                 return Chore::Prepare { sequence: state.extents.next_sequence(), spare };
             }
         }
-        let space = state.extents.space();
+        shared.note_room(&state);
+        let space = state.space_now();
         if space != state.space {
             state.space = space;
             shared.teller.notify_one();

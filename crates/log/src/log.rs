@@ -293,7 +293,15 @@ impl Log {
     /// How much room there is now.
     #[must_use]
     pub fn space(&self) -> Space {
-        self.shared().state().extents.space()
+        self.shared().state().space_now()
+    }
+
+    /// Bytes that a run which adds to what the log must keep may take now: what is free beside the
+    /// reserve, and at most a quarter of the reserve on top, once. 0: nothing that adds. Known as soon as a
+    /// run is committed, before the listener hears of it. Reads one atomic.
+    #[must_use]
+    pub fn room_for_puts(&self) -> u64 {
+        self.shared().room_for_puts.load(Ordering::Acquire)
     }
 
     /// Removes all images but the newest: for when the log that only the older one needs is wanted.

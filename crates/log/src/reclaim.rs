@@ -49,6 +49,7 @@ pub(crate) fn reclaim(shared: &Shared, keep_from: Lsn) -> Result<(), LogError> {
                 return Err(error);
             }
         }
+        shared.note_room(&state);
         shared.wake_appenders(&state);
         shared.keeper.notify_one();
     }

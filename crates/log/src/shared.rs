@@ -72,6 +72,8 @@ pub(crate) struct Shared {
     pub(crate) durable: AtomicU64,
     pub(crate) tail: AtomicU64,
     pub(crate) unsynced: AtomicU64,
+    /// Bytes that puts may still log: see [`Shared::note_room`].
+    pub(crate) room_for_puts: AtomicU64,
 }
 
 /// What the listener was told.
@@ -192,6 +194,17 @@ impl Shared {
         Lsn(self.durable.load(Ordering::Acquire))
     }
 
+    /// Enters how much puts may still log. Called before the lock is let go by all that append, and
+    /// by what makes room or finds that there is less: so the next decision knows it.
+    pub(crate) fn note_room(&self, state: &State) {
+        let bytes = state.extents.room_for_puts(state.open_bytes());
+        self.room_for_puts.store(bytes, Ordering::Release);
+        if bytes == 0 && state.space != Space::Full {
+            // No put opens a batch any more, which would have the keeper look.
+            self.keeper.notify_one();
+        }
+    }
+
     /// Where the log that is there begins.
     pub(crate) fn first_held(&self) -> Lsn {
         Lsn(self.state().extents.first * self.options.extent_bytes)
@@ -300,7 +313,7 @@ impl Shared {
             match state.extents.room(need as u64) {
                 Room::Here { limit } => {
                     state.open_here(limit, self.options.batch_bytes_hard_max());
-                    if state.extents.space() != state.space {
+                    if state.space_now() != state.space {
                         self.keeper.notify_one();
                     }
                     break Opened::Yes;
@@ -358,6 +371,17 @@ pub(crate) enum Opened {
 }
 
 impl State {
+    /// How much room there is, the open batch being written.
+    pub(crate) fn space_now(&self) -> Space {
+        self.extents.space(self.open_bytes())
+    }
+
+    /// Bytes that the open batch will take.
+    fn open_bytes(&self) -> u64 {
+        let open = self.open.as_ref().filter(|batch| !batch.is_empty());
+        open.map_or(0, |batch| padded(batch.bytes() as u64))
+    }
+
     /// What the rule looks at.
     fn facts(&self, slow_write: Duration) -> Facts {
         let out = self.flights.iter().filter(|flight| flight.done.is_none());

@@ -42,25 +42,34 @@ impl Instance {
             out.chores.push(Chore { ticket, kind, text, owner });
             return;
         }
-        let json = match kind {
+        let (json, changed) = match kind {
             "mqsc" => self.run_script(now, text, journal, out),
-            "status" => serde_json::to_string(&self.status(now, journal)).unwrap_or_default(),
+            "status" => {
+                let status = self.status(now, journal);
+                (serde_json::to_string(&status).unwrap_or_default(), false)
+            }
             other => {
                 let why = format!("administration request of kind '{other}' is unknown");
-                serde_json::json!({ "error": why }).to_string()
+                (serde_json::json!({ "error": why }).to_string(), false)
             }
         };
         let response = Response::Admin(AdminReply { token, json });
+        if !changed && self.is_stalled() {
+            // How the log comes to have room may take the operator, and begins with looking.
+            out.routed.push(Routed { connection, response });
+            return;
+        }
         self.answer_durable(connection, response, journal, out);
     }
 
+    /// The reply, and whether anything was changed.
     fn run_script(
         &mut self,
         now: Time,
         text: &str,
         journal: &dyn Journal,
         out: &mut Outbound,
-    ) -> String {
+    ) -> (String, bool) {
         let mut target = Administered {
             name: &self.name,
             now,
@@ -75,12 +84,13 @@ impl Instance {
         for connection in stopped {
             out.routed.push(Routed { connection, response: Response::Stopped });
         }
+        let changed = !decisions.is_empty();
         for decision in decisions {
             self.carry_out_decision(now, decision, journal, out);
         }
         // What a MOVE left may be away, and another one is not to find it so.
         self.load_first_pages(journal, out);
-        serde_json::to_string(&reply).unwrap_or_default()
+        (serde_json::to_string(&reply).unwrap_or_default(), changed)
     }
 
     /// All that `towline status` shows.

@@ -14,6 +14,10 @@ pub trait Journal {
     /// facts are as they were.
     fn append(&self, facts: &mut [Fact], durability: Durability) -> Option<Lsn>;
 
+    /// Bytes that the log takes of a run that adds to what it must keep, now; what is appended counts
+    /// at once. 0: the log is full for all that adds. Cheap: asked before each request.
+    fn room_for_puts(&self) -> u64;
+
     /// The body when it is in memory; never waits for a disk.
     fn resident(&self, location: BodyLocation) -> Option<Bytes>;
 

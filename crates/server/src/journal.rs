@@ -59,6 +59,10 @@ impl Journal for LogJournal<'_> {
         }
     }
 
+    fn room_for_puts(&self) -> u64 {
+        self.log.room_for_puts()
+    }
+
     fn resident(&self, location: BodyLocation) -> Option<Bytes> {
         self.log.resident(location)
     }

@@ -139,6 +139,10 @@ impl Journal for SimulatedJournal {
         Some(open.tail())
     }
 
+    fn room_for_puts(&self) -> u64 {
+        u64::MAX
+    }
+
     fn resident(&self, _: BodyLocation) -> Option<Bytes> {
         None
     }
@@ -155,6 +159,10 @@ pub(crate) struct NoJournal;
 impl Journal for NoJournal {
     fn append(&self, facts: &mut [Fact], _: Durability) -> Option<Lsn> {
         unreachable!("looking changes nothing, but it logged {facts:?}")
+    }
+
+    fn room_for_puts(&self) -> u64 {
+        u64::MAX
     }
 
     fn resident(&self, _: BodyLocation) -> Option<Bytes> {

@@ -100,3 +100,26 @@ fn log_bytes_max_is_a_full_disk_too() -> Try {
     wait::until_true("room by draining", LIMIT, || can_put(&daemon))?;
     daemon.stop()
 }
+
+/// A producer that waits for no answer is faster than what the log tells about its room.
+#[test]
+fn a_greedy_producer_leaves_the_reserve_to_gets() -> Try {
+    const RESERVE: u64 = 4 * MIB;
+    let bounds = "log_bytes_max = 25165824\nextent_bytes = 4194304\nreserve_bytes = 4194304\n";
+    let lines = format!("{}\n", "f".repeat(60_000)).repeat(600);
+    for round in 0..4 {
+        let site = Site::open()?.with_config(&format!("[log]\n{bounds}"));
+        let daemon = site.start()?;
+        site.runs_with(&["put", QUEUE, "--lines", "--timeout", "10"], lines.as_bytes(), 1)?;
+        let full = site.status()?;
+        let used = full["log"]["bytes_in_use"].as_u64().ok_or("no bytes_in_use")?;
+        println!("round {round}: {used} bytes in use, {}", full["log"]["space"]);
+        require!(used <= 24 * MIB - RESERVE * 3 / 4, "the reserve is used up: {used}");
+        let got = site.runs(&["get", QUEUE, "--count", "40", "--timeout", "10"], 0)?;
+        require!(got.lines().count() == 40, "{} lines", got.lines().count());
+        site.mqsc(&format!("DISPLAY QSTATUS({QUEUE})\nCLEAR QLOCAL({QUEUE})\n"))?;
+        wait::until_true("room by a clear", LIMIT, || can_put(&daemon))?;
+        daemon.stop()?;
+    }
+    Ok(())
+}

@@ -34,7 +34,9 @@ impl QueueManager {
         match unit {
             Some(unit) => self.stage_put(target, unit, put, out),
             None => {
-                if !header.persistent {
+                if header.persistent {
+                    self.check_log_room(bytes, 1)?;
+                } else {
                     self.check_memory(bytes)?;
                 }
                 self.queue_mut(target.queue).reserved += 1;

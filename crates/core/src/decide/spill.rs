@@ -40,6 +40,10 @@ impl QueueManager {
         if unit.bytes.saturating_add(bytes) > bytes_max {
             return Err(Refusal::UnitTooLarge { bytes_max });
         }
+        // All that the unit holds in memory may go to the log now, and does when it commits.
+        let staged = unit.staged_bytes.saturating_add(put.bytes_to_spill());
+        let puts = unit.puts.len() as u64 + 1;
+        self.check_log_room(staged, puts)?;
         // What can be in the log needs no memory.
         self.check_memory(put.memory_bytes() - put.bytes_to_spill())?;
         if let StagedBody::Here(content) = &mut put.body

@@ -80,8 +80,10 @@ impl QueueManager {
             // To roll back what is rolled back already is no error.
             return if ended && fail { Ok(()) } else { Err(refusal) };
         }
-        if !fail && self.units.get(&id).is_some_and(|unit| !unit.puts.is_empty()) {
+        let adding = self.units.get(&id).filter(|unit| !fail && !unit.puts.is_empty());
+        if let Some(unit) = adding {
             self.check_accepting()?;
+            self.check_log_room(unit.staged_bytes, unit.puts.len() as u64)?;
         }
         let Some(unit) = self.units.remove(&id) else { return Err(Refusal::UnknownUnit) };
         self.forget_unit(connection, id);

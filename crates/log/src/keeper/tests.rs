@@ -83,6 +83,33 @@ fn at_log_bytes_max_the_reserve_stays_usable_and_reclaim_gives_room() {
 }
 
 #[test]
+fn runs_that_look_at_the_room_first_leave_the_reserve_although_nothing_was_told() {
+    const RUN_BYTES: usize = 20_000;
+    let shared: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
+    let watch = Watch::new();
+    let options = five_extents();
+    let log = start(&shared, options.clone(), &watch);
+    // Neither the listener nor the disk is waited for.
+    let run = || append(&log, &[vec![7; RUN_BYTES]], Urgency::Forced).1;
+    let mut end = run();
+    while log.room_for_puts() >= 2 * RUN_BYTES as u64 {
+        end = run();
+    }
+    assert_eq!(log.room_for_puts(), 0, "what does not fit any more is told as a full log");
+    assert_eq!(log.space(), Space::Full);
+    watch.wait_space(Space::Full);
+    watch.wait_durable(end);
+    // Runs that free still have three quarters of the reserve at least: each a block of its own.
+    let runs = size(options.reserve_bytes) * 3 / 4 / BLOCK_BYTES - 1;
+    for _ in 0..runs {
+        watch.wait_durable(append(&log, &[vec![1; 20]], Urgency::Forced).1);
+    }
+    image(&log, log.durable(), b"all of it");
+    log.reclaim(log.durable()).unwrap();
+    assert!(log.room_for_puts() >= 2 * RUN_BYTES as u64, "known when the extents are gone");
+}
+
+#[test]
 fn on_a_full_disk_the_same_holds_and_room_is_noticed_when_it_comes_back() {
     let disk = MemoryDisk::new();
     disk.set_capacity(Some(5 * EXTENT_BYTES_MIN + 8_192));

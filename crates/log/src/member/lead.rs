@@ -49,6 +49,7 @@ pub(crate) fn lead(shared: &Shared, term: u64) -> Result<Batch, LogError> {
     state.tail = state.sealed_end;
     shared.tail.store(state.tail.0, Ordering::Release);
     shared.unsynced.fetch_add(BATCH_HEADER_BYTES as u64, Ordering::Relaxed);
+    shared.note_room(&state);
     shared.wake_writer(&mut state);
     drop(state);
     Ok(first)

@@ -196,7 +196,7 @@ fn enter(shared: &Shared, judged: Vec<Judged<'_>>) -> Result<(), LogError> {
         shared.tail.store(end.0, Ordering::Release);
         shared.unsynced.fetch_add(bytes, Ordering::Relaxed);
     }
-    if state.extents.space() != state.space {
+    if state.space_now() != state.space {
         shared.keeper.notify_one();
     }
     shared.wake_writer(&mut state);

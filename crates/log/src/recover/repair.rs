@@ -207,6 +207,8 @@ impl Recovery {
             durable: AtomicU64::new(end.0),
             tail: AtomicU64::new(end.0),
             unsynced: AtomicU64::new(0),
+            // The keeper knows it as soon as it has asked the disk.
+            room_for_puts: AtomicU64::new(u64::MAX),
         })
     }
 

@@ -114,6 +114,13 @@ impl Instance {
         }
     }
 
+    /// Tells the rules what the log takes. What waits for room goes first: until then nothing that
+    /// adds is decided.
+    pub(super) fn look_at_room(&mut self, journal: &dyn Journal) {
+        let room = if self.is_stalled() { 0 } else { journal.room_for_puts() };
+        self.rules.set_log_room(room);
+    }
+
     /// Whether its container id lets the connection in (see `containers`); then it is known.
     fn enter(&mut self, caller: &Caller<'_>, connected: Connected, sole: bool) -> bool {
         let entered = self.containers.enter(&connected.container, sole);

@@ -263,6 +263,7 @@ impl Instance {
         match input {
             Input::Requests { connection, requests } => {
                 for request in requests.drain(..) {
+                    self.look_at_room(journal);
                     self.request(now, connection, request, journal, out);
                 }
             }
@@ -462,6 +463,11 @@ impl Instance {
             out.routed.push(Routed { connection, response });
         }
         self.take_outputs(journal, out);
+    }
+
+    /// Whether a run waits for room in the log.
+    pub(crate) fn is_stalled(&self) -> bool {
+        !self.stalled.is_empty()
     }
 
     fn something_is_on_its_way(&self) -> bool {

@@ -16,6 +16,8 @@ pub(crate) struct MemoryLog {
     pub(crate) durable: Cell<u64>,
     pub(crate) held: Cell<bool>,
     pub(crate) full: Cell<bool>,
+    /// Where the reserve begins.
+    pub(crate) bytes_max: Cell<Option<u64>>,
     /// Nothing is in memory any more: what is read comes by a fetch.
     pub(crate) cold: Cell<bool>,
 }
@@ -46,6 +48,10 @@ impl Journal for MemoryLog {
             self.durable.set(self.tail.get());
         }
         Some(Lsn(self.tail.get()))
+    }
+
+    fn room_for_puts(&self) -> u64 {
+        self.bytes_max.get().map_or(u64::MAX, |max| max.saturating_sub(self.tail.get()))
     }
 
     fn resident(&self, location: BodyLocation) -> Option<Bytes> {

@@ -6,6 +6,7 @@
 mod annotations;
 mod arriving;
 mod asking;
+mod full;
 mod log;
 mod rig;
 mod selection;

@@ -64,11 +64,11 @@ pub(crate) struct Client {
 
 /// A queue manager and the log under it.
 pub(crate) struct Rig {
-    instance: Instance,
-    log: MemoryLog,
-    out: Outbound,
+    pub(crate) instance: Instance,
+    pub(crate) log: MemoryLog,
+    pub(crate) out: Outbound,
     waiting: Vec<(ConnectionId, Response)>,
-    now: Time,
+    pub(crate) now: Time,
     connections: u64,
     /// So many of the next deliveries find their message gone when their content is read.
     pub(crate) vanishing: usize,
