@@ -115,7 +115,7 @@ pub(crate) struct Reach {
     #[arg(long, value_name = "FILE")]
     pub(crate) password_file: Option<PathBuf>,
     /// SASL mechanism [default: scram with a user, anonymous without]
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, ignore_case = true)]
     pub(crate) sasl: Option<Mechanism>,
     /// Certificates to trust with amqps://, a PEM file
     #[arg(long, value_name = "FILE")]

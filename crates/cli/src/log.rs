@@ -225,6 +225,7 @@ fn verify(place: &LogPlace) -> Result<(), Failure> {
             "findings": findings,
             "page_findings": pages.findings,
             "extents_missing": missing(&lacking),
+            "extents_missing_of_notes": missing(&lacking.map(|lacking| lacking.of_notes())),
         }))?;
     } else {
         summary(&report, &pages, (sound, &lacking))?;
@@ -253,11 +254,7 @@ fn summary(
         show::line(&format!("! {finding}"))?;
     }
     match lacking {
-        Ok(lacking) if lacking.is_empty() => {}
-        Ok(lacking) => {
-            let messages = lacking.messages();
-            show::line(&format!("! missing, with {messages} live messages in them: {lacking}"))?;
-        }
+        Ok(lacking) => missing_extents(lacking)?,
         Err(why) if report.last.is_some() => {
             show::line(&format!("Not checked, whether messages lie in missing extents: {why}"))?;
         }
@@ -279,6 +276,22 @@ fn summary(
         ))?;
     }
     show::line(if sound { "The log is sound." } else { "The log is damaged." })
+}
+
+fn missing_extents(lacking: &Lacking) -> Result<(), Failure> {
+    if !lacking.is_empty() {
+        let messages = lacking.messages();
+        show::line(&format!("! missing, with {messages} live messages in them: {lacking}"))?;
+    }
+    let notes = lacking.notes();
+    if notes > 0 {
+        show::line(&format!(
+            "{notes} messages that were set aside wait for extents that are missing: {}; with \
+             'towline log repair' their notes are the messages again",
+            lacking.of_notes()
+        ))?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -32,15 +32,22 @@ pub(crate) fn run(arguments: &Status) -> Result<(), Failure> {
 }
 
 fn look(reach: &Reach, prepared: &mut Option<Prepared>) -> Result<String, Failure> {
-    if let Some(folder) = reach.folder()?
-        && let Some(told) = of_instance(&folder, reach.timeout)?
-    {
+    let told = match reach.folder()? {
+        Some(folder) => of_instance(&folder, reach.timeout),
+        None => Ok(None),
+    };
+    if let Ok(Some(told)) = told {
         return shown(told, reach.json);
     }
     let way = match prepared {
         Some(way) => way,
         None => prepared.insert(reach.prepared()?),
     };
+    if let Err(failure) = told {
+        // Another user gets to neither socket: that for clients says who may.
+        way.connect()?.close()?;
+        return Err(failure);
+    }
     let mut client = way.connect()?;
     let json = client.ask_admin("status", "")?.body;
     client.close()?;

@@ -303,7 +303,7 @@ fn a_user_made_by_the_command_logs_in_and_no_other_password_does() {
     std::fs::write(&config, lines).unwrap();
     let daemon = Daemon::start_with(&["--config", config.to_str().unwrap()]);
     let url = daemon.url.replace("amqp://", "amqp://alice@");
-    for mechanism in ["scram", "plain"] {
+    for mechanism in ["scram", "plain", "PLAIN"] {
         let arguments = ["status", "--url", &url, "--sasl", mechanism];
         towline(&arguments).env("TOWLINE_PASSWORD", "right").assert().success();
         towline(&arguments).env("TOWLINE_PASSWORD", "wrong").assert().code(4);

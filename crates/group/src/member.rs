@@ -134,8 +134,6 @@ pub enum Input {
     },
     /// The connection from a member ended: its process may be gone.
     PeerClosed(MemberId),
-    /// A member could not be reached.
-    Unreachable(MemberId),
     /// The log closed a batch that this leader made.
     Left(Batch),
     /// Answer to [`Output::lead`]: the first batch of the term is there.

@@ -27,8 +27,7 @@
 
 use crate::MemberId;
 
-/// Own starts that are kept. A peer that heard of none of so many, one after the other, is not believed
-/// to be one that this folder has met: the member catches up once more, which does no harm.
+/// Own starts that are kept. A peer may have noted an older one, and was away since.
 const OWN_MAX: usize = 64;
 /// Of one member, so many starts are kept noted. One, but for a member that was put back or cloned.
 const NOTED_MAX: usize = 2;
@@ -113,8 +112,17 @@ impl Starts {
         heard
     }
 
+    /// A start with a number below those that are still kept is an old one of this folder, or of one that
+    /// was put back and recognised since: numbers grow, so what a newer life of the folder began has a
+    /// higher one.
     fn knows(&self, start: Start) -> bool {
-        start.number <= self.floor || self.own.iter().any(|own| own.nonce == start.nonce)
+        let is_forgotten = || {
+            let oldest = self.own.first().filter(|_| self.own.len() == OWN_MAX);
+            oldest.is_some_and(|oldest| start.number < oldest.number)
+        };
+        start.number <= self.floor
+            || is_forgotten()
+            || self.own.iter().any(|own| own.nonce == start.nonce)
     }
 
     /// This member gives up all that it may have promised in starts that were noted of it: they are known
@@ -295,6 +303,21 @@ mod tests {
     }
 
     #[test]
+    fn a_peer_that_was_away_for_more_starts_than_are_kept_raises_no_alarm() {
+        let (mut a, mut b) = (begun(&[1]), begun(&[100]));
+        assert!(meets(B, &mut b, A, &mut a));
+        let copied = b.clone();
+        (101..300).for_each(|nonce| b.begin(nonce));
+        assert!(meets(B, &mut b, A, &mut a), "the start that it noted is not kept any more");
+        // Its newest start is higher than all that the older folder can begin unseen.
+        let mut back = copied;
+        for nonce in 500..500 + OWN_MAX as u64 + 10 {
+            back.begin(nonce);
+            assert!(!meets(B, &mut back, A, &mut a));
+        }
+    }
+
+    #[test]
     fn what_one_peer_noted_is_known_by_the_third_member_too() {
         let (mut a, mut b, mut c) = (begun(&[1]), begun(&[11]), begun(&[21]));
         let older = b.clone();
@@ -325,16 +348,6 @@ mod tests {
         clone.begin(14);
         assert!(meets(B, &mut clone, A, &mut a));
         assert!(!meets(B, &mut original, A, &mut a));
-    }
-
-    #[test]
-    fn starts_that_no_peer_heard_of_are_no_reason_for_an_alarm_until_there_are_too_many() {
-        let (mut a, mut b) = (begun(&[1]), begun(&[100]));
-        assert!(meets(B, &mut b, A, &mut a));
-        (101..164).for_each(|start| b.begin(start));
-        assert!(meets(B, &mut b, A, &mut a));
-        (164..229).for_each(|start| b.begin(start));
-        assert!(!meets(B, &mut b, A, &mut a));
     }
 
     #[test]

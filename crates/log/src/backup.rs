@@ -46,7 +46,7 @@ mod view;
 mod tests;
 
 pub use check::{CheckReport, Checked, PagesOf, check_newest_image};
-pub use copy::{Choices, Done, Progress};
+pub use copy::{Choices, Done, Lacks, Progress};
 pub use damage::DamagedBatch;
 pub use error::BackupError;
 pub use folder::{Backup, read_progress};

@@ -4,6 +4,7 @@
 //! goes in through `append`, out to the disk through `writer`; bodies come back through `read`;
 //! images and reclaim are in `image` and `reclaim`.
 
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -327,6 +328,12 @@ impl Log {
     #[must_use]
     pub fn first_held(&self) -> Lsn {
         self.shared().first_held()
+    }
+
+    /// The folder that it is in.
+    #[must_use]
+    pub fn folder(&self) -> PathBuf {
+        PathBuf::from(self.shared().disk.name())
     }
 
     /// Bytes of one of its extents.

@@ -23,6 +23,7 @@ use towline_types::{BodyLocation, Lsn, PageRef, Time};
 
 use crate::door::Door;
 use crate::images::Images;
+use crate::lacking;
 
 /// What is asked of a queue manager in a request of kind `backup`.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -185,6 +186,7 @@ pub(crate) fn running(
         Some(folders) => folders.judge(&request.to)?,
         None => request.to.clone(),
     };
+    outside(&to, &door.log().folder()).map_err(|error| error.to_string())?;
     let mut backup = Backup::open(&to).map_err(|error| error.to_string())?;
     let Ok(_turn) = images.backup_turn.try_lock() else {
         return Err("another backup is being made".into());
@@ -195,6 +197,7 @@ pub(crate) fn running(
         queue_manager: Some(name.to_owned()),
         now: door.clock().wall(),
         instead: false,
+        lacks: lacking::in_copy_with_notes,
     };
     let mut done = add(&mut backup, door, images, &choices)?;
     if is_repaired(door, &done.damaged) {
@@ -205,6 +208,17 @@ pub(crate) fn running(
         (done.bytes, done.files, done.full) = (done.bytes + bytes, done.files + files, full);
     }
     Ok(BackupReply::of(&done, began))
+}
+
+/// A backup is no part of what it is to outlive: its folder may not lie in the log folder, wherever
+/// links lead. What cannot be found out is found by the backup itself.
+fn outside(to: &Path, log: &Path) -> Result<(), BackupError> {
+    let there = to.ancestors().find_map(|part| part.canonicalize().ok());
+    let inside = there.zip(log.canonicalize().ok());
+    match inside.is_some_and(|(there, log)| there.starts_with(log)) {
+        true => Err(BackupError::InLog { folder: to.to_owned(), log: log.to_owned() }),
+        false => Ok(()),
+    }
 }
 
 /// In a group, what is damaged here is fetched from the other instances. Whether any of it was.
@@ -261,8 +275,15 @@ pub fn back_up_at_rest(
 ) -> Result<BackupReply, BackupError> {
     let began = Instant::now();
     let folder = log_folder_of(data)?;
+    outside(&request.to, &folder)?;
     let disk: Arc<dyn Disk> = Arc::new(LinuxDisk::open(&folder)?);
     let source = Source::at_rest(Arc::clone(&disk))?;
+    // Extents that are gone are found before anything is copied, as a start finds them.
+    if let Ok(missing) = lacking::look(data)
+        && !missing.of_all().is_empty()
+    {
+        return Err(BackupError::ExtentGone { file: missing.of_all().to_string() });
+    }
     let mut backup = Backup::open(&request.to)?;
     let used = source.image().map_or_else(|| Ok(Vec::new()), pages_of);
     let used = used.map_err(BackupError::Image)?;
@@ -276,6 +297,7 @@ pub fn back_up_at_rest(
         queue_manager: crate::name::noted(data).ok().flatten(),
         now: wall_clock(),
         instead: false,
+        lacks: lacking::in_copy_with_notes,
     };
     let rows = times::read(disk.as_ref())?;
     let mut told = |now: Progress| progress(now.done, now.all);
@@ -291,7 +313,7 @@ pub fn check_backup(
     folder: &Path,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<CheckReport, BackupError> {
-    Backup::look(folder)?.check(&pages_of, progress)
+    Backup::look(folder)?.check((&pages_of, lacking::in_copy), progress)
 }
 
 /// Checks the images and pages of the queue manager whose data is in `data`; safe beside a running one,
@@ -351,6 +373,25 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     use super::*;
+
+    #[test]
+    fn a_backup_does_not_lie_in_the_log_folder_wherever_links_lead() {
+        let scratch = tempfile::tempdir().unwrap();
+        let (log, other) = (scratch.path().join("data/log"), scratch.path().join("backups"));
+        std::fs::create_dir_all(&log).unwrap();
+        std::fs::create_dir(&other).unwrap();
+        symlink(&log, other.join("in")).unwrap();
+        symlink(&log, scratch.path().join("alias")).unwrap();
+        for to in ["data/log", "data/log/bk", "data/log/deep/bk", "backups/in/bk", "alias/bk"] {
+            for log in [&log, &scratch.path().join("alias")] {
+                let refused = outside(&scratch.path().join(to), log);
+                assert!(matches!(refused, Err(BackupError::InLog { .. })), "{to}");
+            }
+        }
+        for to in ["data/bk", "data/log-2", "data/log/../bk", "backups", "backups/new/deep"] {
+            assert!(outside(&scratch.path().join(to), &log).is_ok(), "{to}");
+        }
+    }
 
     #[test]
     fn a_backup_of_others_goes_only_where_the_configuration_allows() {

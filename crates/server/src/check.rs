@@ -12,11 +12,12 @@ use towline_admin::catalogue::{
     LISTENER_CERTIFICATE_EXPIRED, LISTENER_CERTIFICATE_EXPIRES, MESSAGES_MISSING,
     NO_DEAD_LETTER_QUEUE, NO_MODEL,
 };
+use towline_log::LinuxDisk;
 
 use crate::attempts::Attempts;
 use crate::config::{Config, GroupConfig, ListenerConfig};
 use crate::identity::Doorman;
-use crate::lacking;
+use crate::lacking::{self, Unknown};
 use crate::link::{self, Expiry, expiry};
 use crate::net::{LocalAccess, server_settings};
 use crate::refused::RunError;
@@ -208,12 +209,22 @@ fn of_log(seen: &mut Seen, (what, data): (&str, &Path), args: &RunArgs, config: 
             seen.add(what, Ok(format!("the log of '{}' can be read", args.name)));
             names(seen, dangling);
         }
+        // The log of a running one moves while it is read, and members of a group help each other.
+        Err(Unknown::Refused(error)) if config.group.is_none() && !is_in_use(data) => {
+            let (name, data) = (args.name.as_str().into(), data.into());
+            seen.add(what, Err(RunError::Start { name, data, error }));
+        }
         // A start reads it in other ways too, or says in its own words why it cannot.
         Err(why) => {
             let why = format!("its log was not looked at: {why}; see `towline log verify`");
             seen.push(what, Verdict::Warning(why));
         }
     }
+}
+
+fn is_in_use(data: &Path) -> bool {
+    let folder = crate::log_folder(data).ok().flatten();
+    folder.is_some_and(|folder| LinuxDisk::is_in_use(&folder))
 }
 
 fn names(seen: &mut Seen, (dead_letters, models): (Option<String>, Vec<(String, String)>)) {

@@ -15,11 +15,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use towline_core::{Limits, Pages as Trust};
-use towline_log::{Disk, LinuxDisk, LogId, Options, Pages, Recovery};
+use towline_log::{Disk, LinuxDisk, LogId, Options, Pages, Recovery, ReplayError};
 use towline_node::Restart;
 use towline_types::PageRef;
 
-use crate::start::REBUILD_MARKER;
+use crate::start::{REBUILD_MARKER, StartError, refusal};
 
 /// Extents that are named one by one.
 const NAMED_MAX: usize = 8;
@@ -28,11 +28,13 @@ const NAMED_MAX: usize = 8;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lacking {
     extents: BTreeMap<u64, u64>,
+    /// The same of messages that were set aside: their notes become messages again with the extent.
+    noted: BTreeMap<u64, u64>,
 }
 
 impl Lacking {
     /// Holds what lives against what is there, after replay.
-    /// Messages that were set aside as damaged do not count: they are given up already, and each is
+    /// Messages that were set aside as damaged count apart: they are given up already, and each is
     /// a note on the dead-letter queue. A page that `read` cannot give is taken to have none of them.
     pub(crate) fn find(
         restart: &Restart,
@@ -42,17 +44,18 @@ impl Lacking {
         let from = if recovery.held_back() { recovery.oldest_extent() } else { 0 };
         let mut extents = restart.live_extents();
         extents.retain(|extent, _| *extent >= from && !recovery.has_extent(*extent));
+        let mut noted = BTreeMap::new();
         if !extents.is_empty() {
-            let notes = restart.set_aside_in(&|extent| extents.contains_key(&extent), read);
+            noted = restart.set_aside_in(&|extent| extents.contains_key(&extent), read);
             for (extent, count) in &mut extents {
-                *count = count.saturating_sub(notes.get(extent).copied().unwrap_or_default());
+                *count = count.saturating_sub(noted.get(extent).copied().unwrap_or_default());
             }
             extents.retain(|_, count| *count > 0);
         }
-        Lacking { extents }
+        Lacking { extents, noted }
     }
 
-    /// Whether none is missing.
+    /// Whether none is missing that holds more than what was set aside.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.extents.is_empty()
@@ -67,6 +70,29 @@ impl Lacking {
     /// Number and messages of each extent.
     pub fn extents(&self) -> impl Iterator<Item = (u64, u64)> {
         self.extents.iter().map(|(extent, messages)| (*extent, *messages))
+    }
+
+    /// Messages, or parts of large ones, that were set aside and whose extents are missing.
+    #[must_use]
+    pub fn notes(&self) -> u64 {
+        self.noted.values().sum()
+    }
+
+    /// What is missing for the notes alone.
+    #[must_use]
+    pub fn of_notes(&self) -> Lacking {
+        Lacking { extents: self.noted.clone(), noted: BTreeMap::new() }
+    }
+
+    /// What is missing for messages and notes together: what a repair brings back, and what a backup
+    /// cannot do without.
+    #[must_use]
+    pub fn of_all(&self) -> Lacking {
+        let mut extents = self.extents.clone();
+        for (extent, count) in &self.noted {
+            *extents.entry(*extent).or_default() += count;
+        }
+        Lacking { extents, noted: BTreeMap::new() }
     }
 }
 
@@ -83,13 +109,48 @@ impl fmt::Display for Lacking {
     }
 }
 
+/// Why it is not known which extents hold messages.
+#[derive(Debug)]
+pub(crate) enum Unknown {
+    /// A start is refused for it.
+    Refused(StartError),
+    /// A start reads the log in another way, or makes it.
+    OtherWay(String),
+}
+
+impl Unknown {
+    fn other(why: impl fmt::Display) -> Unknown {
+        Unknown::OtherWay(why.to_string())
+    }
+}
+
+impl From<StartError> for Unknown {
+    fn from(error: StartError) -> Unknown {
+        // With damaged pages the queues are rebuilt from the log.
+        match error.is_of_pages() {
+            true => Unknown::other(error),
+            false => Unknown::Refused(error),
+        }
+    }
+}
+
+impl fmt::Display for Unknown {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unknown::Refused(error) => error.fmt(out),
+            Unknown::OtherWay(why) => out.write_str(why),
+        }
+    }
+}
+
 /// Reads image and log of the queue manager in `data` as a start would, and changes nothing. Safe
 /// beside a running one.
 ///
 /// # Errors
 /// Why it is not known which extents hold messages.
 pub fn look(data: &Path) -> Result<Lacking, String> {
-    look_with(data, Limits::default()).map(|(lacking, _)| lacking)
+    let looked = look_with(data, Limits::default());
+    looked.map(|(lacking, _)| lacking).map_err(|why| why.to_string())
 }
 
 /// Names that are relied on and are not there, as `QueueManager::dangling` gives them.
@@ -99,31 +160,51 @@ type Dangling = (Option<String>, Vec<(String, String)>);
 ///
 /// # Errors
 /// As [`look`].
-pub(crate) fn look_with(data: &Path, rules: Limits) -> Result<(Lacking, Dangling), String> {
-    let folder = crate::log_folder(data).map_err(|error| error.to_string())?;
-    let folder = folder.ok_or("there is no recovery log")?;
+pub(crate) fn look_with(data: &Path, rules: Limits) -> Result<(Lacking, Dangling), Unknown> {
+    let folder = crate::log_folder(data).map_err(Unknown::other)?;
+    let folder = folder.ok_or_else(|| Unknown::other("there is no recovery log"))?;
     if data.join(REBUILD_MARKER).exists() || folder.join(REBUILD_MARKER).exists() {
-        return Err("the next start rebuilds the queues from the whole log".into());
+        return Err(Unknown::other("the next start rebuilds the queues from the whole log"));
     }
-    let disk: Arc<dyn Disk> =
-        Arc::new(LinuxDisk::read_only(&folder).map_err(|error| error.to_string())?);
-    look_at(&disk, rules)
+    let disk = LinuxDisk::read_only(&folder).map_err(StartError::Log)?;
+    look_at(&(Arc::new(disk) as Arc<dyn Disk>), rules)
 }
 
-fn look_at(disk: &Arc<dyn Disk>, rules: Limits) -> Result<(Lacking, Dangling), String> {
+/// The extents that a copy of a log lacks for its messages, in words; `None`: it has them all.
+///
+/// # Errors
+/// As [`look`].
+pub(crate) fn in_copy(disk: &Arc<dyn Disk>) -> Result<Option<String>, String> {
+    let (lacking, _) = look_at(disk, Limits::default()).map_err(|why| why.to_string())?;
+    Ok((!lacking.is_empty()).then(|| lacking.to_string()))
+}
+
+/// The same for its messages and for those that were set aside.
+///
+/// # Errors
+/// As [`look`].
+pub(crate) fn in_copy_with_notes(disk: &Arc<dyn Disk>) -> Result<Option<String>, String> {
+    let (lacking, _) = look_at(disk, Limits::default()).map_err(|why| why.to_string())?;
+    let all = lacking.of_all();
+    Ok((!all.is_empty()).then(|| all.to_string()))
+}
+
+fn look_at(disk: &Arc<dyn Disk>, rules: Limits) -> Result<(Lacking, Dangling), Unknown> {
     let recovery = Recovery::open(Arc::clone(disk), Options::default(), LogId(0));
-    let mut recovery = recovery.map_err(|error| error.to_string())?;
+    let mut recovery = recovery.map_err(StartError::Log)?;
     recovery.look_only();
     let image = recovery.image();
     if image.as_ref().is_some_and(|image| !image.is_newest) {
-        return Err("the newest image is damaged".into());
+        return Err(Unknown::other("the newest image is damaged"));
     }
     let bytes = image.as_ref().map(|image| image.bytes.as_ref());
+    let image_at = image.as_ref().map(|image| image.at).unwrap_or_default();
     let extent_bytes = recovery.extent_bytes();
+    let refused = |error| refusal(error, image_at, extent_bytes);
     let restart = Restart::begin("", rules, extent_bytes, bytes, Trust::Whole);
-    let mut restart = restart.map_err(|error| error.to_string())?;
+    let mut restart = restart.map_err(refused)?;
     if image.is_some() && !restart.is_whole() {
-        return Err("the image is of an older version".into());
+        return Err(Unknown::other("the image is of an older version"));
     }
     let used: Vec<_> = restart.pages().collect();
     let pages = match used.is_empty() {
@@ -131,12 +212,15 @@ fn look_at(disk: &Arc<dyn Disk>, rules: Limits) -> Result<(Lacking, Dangling), S
         true => None,
         false => {
             let pages = Pages::open(Arc::clone(disk), used);
-            Some(pages.map_err(|error| error.to_string())?)
+            Some(pages.map_err(StartError::Pages)?)
         }
     };
     let read = |page| pages.as_ref().and_then(|pages| pages.read(page).ok());
     let replayed = recovery.replay(|lsn, record| restart.record(lsn, record, &read));
-    replayed.map_err(|error| error.to_string())?;
+    replayed.map_err(|error| match error {
+        ReplayError::Log(error) => StartError::Log(error),
+        ReplayError::Record { error, .. } => refused(error),
+    })?;
     Ok((Lacking::find(&restart, &recovery, &read), restart.instance().dangling()))
 }
 
@@ -146,11 +230,23 @@ mod tests {
 
     #[test]
     fn many_missing_extents_are_counted_and_eight_are_named() {
-        let lacking = Lacking { extents: (2..12).map(|extent| (extent, 3)).collect() };
+        let extents = (2..12).map(|extent| (extent, 3)).collect();
+        let lacking = Lacking { extents, ..Lacking::default() };
         let text = lacking.to_string();
         assert!(text.starts_with("extent-0000000000000002 (3), extent-0000000000000003 (3)"));
         assert!(text.ends_with("extent-0000000000000009 (3) and 2 further ones"), "{text}");
         assert_eq!((lacking.messages(), lacking.is_empty()), (30, false));
         assert!(Lacking::default().is_empty());
+    }
+
+    #[test]
+    fn what_was_set_aside_counts_for_a_repair_and_a_backup_and_not_for_a_start() {
+        let noted = BTreeMap::from([(1, 2), (3, 4)]);
+        let lacking = Lacking { extents: BTreeMap::from([(3, 1)]), noted: noted.clone() };
+        assert_eq!((lacking.messages(), lacking.notes()), (1, 6));
+        assert_eq!(lacking.of_all().extents().collect::<Vec<_>>(), [(1, 2), (3, 5)]);
+        assert_eq!(lacking.of_notes().extents().collect::<Vec<_>>(), [(1, 2), (3, 4)]);
+        let given_up = Lacking { noted, ..Lacking::default() };
+        assert!(given_up.is_empty() && !given_up.of_all().is_empty());
     }
 }

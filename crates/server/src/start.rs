@@ -80,7 +80,7 @@ pub(crate) struct Wishes {
 
 impl StartError {
     /// Whether the queues can be rebuilt from the log alone.
-    fn is_of_pages(&self) -> bool {
+    pub(crate) fn is_of_pages(&self) -> bool {
         matches!(self, StartError::Pages(_) | StartError::Restart(RestartError::Page { .. }))
     }
 }
@@ -352,7 +352,7 @@ impl Back<'_> {
 }
 
 /// Why the content of the log is refused; for what a later version wrote, with the file.
-fn refusal(error: RestartError, image_at: Lsn, extent_bytes: u64) -> StartError {
+pub(crate) fn refusal(error: RestartError, image_at: Lsn, extent_bytes: u64) -> StartError {
     match error {
         RestartError::Newer { lsn, found, supported } => {
             let place = match lsn {

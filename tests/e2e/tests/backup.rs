@@ -422,9 +422,16 @@ fn a_folder_with_something_else_in_it_is_refused_as_target_and_as_data() -> Try 
     // Its own log is no place either.
     let log = site.data.join("log");
     runs(&["backup", "--to", &log.to_string_lossy(), "--data", &data], 1)?;
+    let inside = log.join("backup");
+    let inside_name = inside.to_string_lossy();
+    let into_the_log = ["backup", "--to", &inside_name, "--data", &data];
+    let words = said(&runs(&into_the_log, 1)?);
+    require!(words.contains("lies in the log folder"), "{words}");
     let backup = site.scratch().join("backup");
     back_up(&site, &backup, &[])?;
     daemon.stop()?;
+    let words = said(&runs(&into_the_log, 1)?);
+    require!(words.contains("lies in the log folder") && !inside.exists(), "{words}");
     let (from, strange) = (backup.to_string_lossy(), strange.to_string_lossy());
     for data in [&*strange, &data] {
         let words = said(&runs(&["restore", "--from", &from, "--data", data], 1)?);

@@ -410,6 +410,115 @@ fn messages_of_a_missing_extent_are_given_up_only_on_the_operators_word() -> Try
 }
 
 #[test]
+fn notes_of_a_missing_extent_are_messages_again_when_it_is_repaired() -> Try {
+    let (mut site, backup, extents) = in_several_extents()?;
+    let Some(oldest) = extents.first() else { return Err("no extent".into()) };
+    let name = oldest.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    fs::remove_file(oldest)?;
+    site.arguments.push("--without-missing-extents".into());
+    let daemon = site.start()?;
+    let output = site.towline(&["get", Q, "--all"])?.output()?;
+    let mut found = numbers(&String::from_utf8_lossy(&output.stdout));
+    let aside = site.queue_number(DLQ, "depth")?;
+    require!(aside > 0, "nothing was set aside: {}", said(&output));
+    stop(daemon)?;
+    site.arguments.pop();
+
+    let verified = site.runs(&["log", "verify"], 0)?;
+    for words in [&name, &format!("{aside} messages that were set aside wait"), "is sound"] {
+        require!(verified.contains(words), "no {words} in {verified}");
+    }
+    let told = site.runs(&["log", "verify", "--json"], 0)?;
+    let told: serde_json::Value = serde_json::from_str(&told)?;
+    require!(told["extents_missing_of_notes"][0]["messages"] == aside, "{told}");
+    let repaired = site.runs(&["log", "repair", "--from", &backup], 0)?;
+    require!(repaired.contains(&name), "{repaired}");
+    let verified = site.runs(&["log", "verify"], 0)?;
+    require!(!verified.contains("set aside"), "{verified}");
+    let daemon = site.start()?;
+    let output = site.towline(&["get", DLQ, "--all"])?.output()?;
+    found.extend(numbers(&String::from_utf8_lossy(&output.stdout)));
+    found.sort_unstable();
+    require!(found == (0..LARGE).collect::<Vec<_>>(), "all came in the end: {found:?}");
+    stop(daemon)
+}
+
+/// Files of a backup, but for its lock.
+fn held(backup: &str) -> Try<Vec<(String, Vec<u8>)>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(backup)? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name != "lock" {
+            files.push((name, fs::read(entry.path())?));
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+#[test]
+fn a_backup_at_rest_without_an_extent_of_live_messages_is_refused_and_costs_none_before() -> Try {
+    let (mut site, backup, extents) = in_several_extents()?;
+    let Some(oldest) = extents.first() else { return Err("no extent".into()) };
+    let name = oldest.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    fs::remove_file(oldest)?;
+    let before = held(&backup)?;
+    let new = site.scratch().join("new").to_string_lossy().into_owned();
+    let refused = |site: &Site| -> Try {
+        let folders: [&[&str]; 3] = [&[&backup], &[&backup, "--full"], &[&new]];
+        for more in folders {
+            let output = site.towline(&[&["backup", "--to"], more].concat())?.output()?;
+            let told = said(&output);
+            require!(output.status.code() == Some(1), "{more:?}: {told}");
+            for words in [name.as_str(), "is gone", "log repair", "--without-missing-extents"] {
+                require!(told.contains(words), "{more:?}: no {words} in {told}");
+            }
+        }
+        require!(held(&backup)? == before, "the backup was changed");
+        require!(!fs::exists(&new)?, "a folder was made for nothing");
+        Ok(())
+    };
+    refused(&site)?;
+    // What waits as a note needs its extent too.
+    site.arguments.push("--without-missing-extents".into());
+    let daemon = site.start()?;
+    site.towline(&["get", Q, "--all"])?.output()?;
+    stop(daemon)?;
+    refused(&site)?;
+    site.runs(&["log", "repair", "--from", &backup], 0)?;
+    site.runs(&["backup", "--to", &backup], 0)?;
+    let told = site.runs(&["backup", "verify", &backup], 0)?;
+    require!(told.contains("The backup is sound."), "{told}");
+    Ok(())
+}
+
+#[test]
+fn a_check_refuses_what_a_start_refuses_when_the_extent_of_the_image_is_gone() -> Try {
+    let (site, _, extents) = in_several_extents()?;
+    let arguments = ["run", "QM1", "--check"];
+    let daemon = site.start()?;
+    site.runs(&arguments, 0)?;
+    stop(daemon)?;
+    site.runs(&arguments, 0)?;
+    // The image was taken behind all messages; extents that are made ready lie behind it.
+    for extent in extents.iter().rev() {
+        let away = extent.with_extension("away");
+        fs::rename(extent, &away)?;
+        let verified = site.towline(&["log", "verify"])?.output()?;
+        if said(&verified).contains("image needs") {
+            break;
+        }
+        fs::rename(&away, extent)?;
+    }
+    let refused = said(&site.start_refused()?);
+    require!(refused.contains("TWL2004E"), "{refused}");
+    let checked = site.runs(&arguments, 1)?;
+    require!(checked.contains("TWL2004E") && checked.contains("would not start"), "{checked}");
+    Ok(())
+}
+
+#[test]
 fn a_start_is_refused_until_the_last_message_of_a_missing_extent_was_set_aside() -> Try {
     const OPTION: &str = "--without-missing-extents";
     let (mut site, _, extents) = in_several_extents()?;

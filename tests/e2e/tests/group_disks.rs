@@ -161,3 +161,35 @@ fn an_active_whose_log_is_full_hands_over_to_one_that_has_room() -> Try {
     require!(said.matches("TWL4322W").count() == 1, "{said}");
     Ok(())
 }
+
+#[test]
+fn an_instance_that_becomes_active_with_a_full_log_refuses_puts_and_gets_go_on() -> Try {
+    let config =
+        "[log]\nextent_bytes = 4194304\nreserve_bytes = 8388608\nlog_bytes_max = 67108864\n";
+    let mut group = Group::formed_as(&Design { config: config.to_owned(), ..Design::default() })?;
+    let mut filled = 0_u32;
+    for _ in 0..2 {
+        let active = group.until_whole()?;
+        let mut peer = Peer::begun(group.address(active))?;
+        peer.attach_sender(0, "FULL")?;
+        let body = vec![b'x'; 50_000];
+        let refused = (0..5_000).find(|number| peer.put(0, *number, &body).is_err());
+        let taken = refused.ok_or("5,000 messages of 50 kB fit on 64 MiB")?;
+        require!(filled == 0 || taken == 0, "{taken} more after {filled}: the reserve is used up");
+        filled += taken;
+        group.kill(active)?;
+        group.until_active(Some(active))?;
+        group.start(active)?;
+    }
+    let active = group.until_whole()?;
+    let mut peer = Peer::begun(group.address(active))?;
+    let got = peer.drain("FULL")?.len();
+    require!(got == usize::try_from(filled)?, "{got} of {filled}");
+    wait::until_true("room for puts", LIMIT, || {
+        let put = Peer::begun(group.address(active)).and_then(|mut peer| {
+            peer.attach_sender(0, "FULL")?;
+            peer.put(0, 0, b"again")
+        });
+        put.is_ok()
+    })
+}

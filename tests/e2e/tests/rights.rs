@@ -161,6 +161,10 @@ fn another_user_of_the_machine_does_not_administer_unless_the_group_says_so() ->
         if mode.is_some() {
             says(&site, "TWL3024W")?;
         }
+        let (done, words) = as_nobody(&site, &program, &["status"])?;
+        require!(done == administers, "{config}: {words}");
+        let explained = words.contains("the socket is for the user that runs the queue manager");
+        require!(explained == (!administers && mode.is_none()), "{config}, {mode:?}: {words}");
         let to = folder.path().join("planted");
         let to = to.to_string_lossy();
         let (done, words) = as_nobody(&site, &program, &["backup", "--to", &to])?;

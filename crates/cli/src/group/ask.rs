@@ -92,8 +92,14 @@ impl Asking {
             Err(error) => match error.kind() {
                 // The second: what a killed instance left.
                 io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => return Ok(None),
-                _ => {
-                    let text = format!("{}: {error}", socket.display());
+                kind => {
+                    let whose = match kind {
+                        io::ErrorKind::PermissionDenied => {
+                            ": the socket is for the user that runs the instance"
+                        }
+                        _ => "",
+                    };
+                    let text = format!("{}: {error}{whose}", socket.display());
                     return Err(Failure::CannotConnect(text));
                 }
             },

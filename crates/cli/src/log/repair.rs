@@ -15,7 +15,8 @@ use crate::{progress, show};
 pub(super) fn run(data: &Path, folder: &Path, from: &Path, json: bool) -> Result<(), Failure> {
     // What is damaged otherwise may keep this from being known; then it is after the repair.
     let lacking = lacking::look(data).unwrap_or_default();
-    let wanted: Vec<u64> = lacking.extents().map(|(extent, _)| extent).collect();
+    // Messages that were set aside too: their notes are messages again with the extent.
+    let wanted: Vec<u64> = lacking.of_all().extents().map(|(extent, _)| extent).collect();
     let bar = progress::byte_bar(json);
     let mut tell = |done, all| {
         bar.set_length(all);

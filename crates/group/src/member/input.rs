@@ -11,7 +11,7 @@ impl Member {
     /// The one way in. `out` is added to; the caller carries it out and empties it.
     pub fn step(&mut self, now: Time, input: Input, out: &mut Output) {
         self.now = self.now.max(now);
-        if let Input::PeerOpened { peer, .. } | Input::Unreachable(peer) = &input {
+        if let Input::PeerOpened { peer, .. } = &input {
             self.meeting.met(*peer);
         }
         match input {
@@ -22,7 +22,6 @@ impl Member {
                 self.peer_opened(peer, last_index);
             }
             Input::PeerClosed(peer) => self.peer_closed(peer),
-            Input::Unreachable(_) => {}
             Input::Left(batch) => self.propose(batch),
             Input::Leading(place) => self.raw.mut_store().table.set_last(place),
             Input::Durable(upto) => self.make_durable(upto),

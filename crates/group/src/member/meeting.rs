@@ -2,8 +2,8 @@
 //!
 //! A data folder that was put back whole does not know that it was. Its peers do, and say so when a
 //! connection is made. So a process that starts is silent until it has met each other member: it has
-//! read what that one says, or could not reach it, or HeartbeatTimeout has passed. Between members
-//! that run that is one round trip.
+//! read what that one says, or HeartbeatTimeout has passed. Between members that run that is one round
+//! trip. A member that refuses connections may be about to start, and is waited for like any other.
 //!
 //! A [`Witness`] is what one member heard another one promise, while its own process ran: a folder that
 //! was copied while its process ran, and put back, has the right starts (`starts`), and is recognised

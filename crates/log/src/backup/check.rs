@@ -9,6 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use towline_types::{Lsn, PageRef};
 
+use super::copy::Lacks;
 use super::damage::DamagedBatch;
 use super::error::BackupError;
 use super::folder::{Backup, PIECE_BYTES};
@@ -75,7 +76,7 @@ impl Backup {
     /// What keeps it from being read at all.
     pub fn check(
         &self,
-        pages_of: PagesOf<'_>,
+        (pages_of, lacks): (PagesOf<'_>, Lacks),
         progress: Checked<'_>,
     ) -> Result<CheckReport, BackupError> {
         let manifest = self.listed()?;
@@ -93,7 +94,7 @@ impl Backup {
             }
         }
         if report.is_sound() {
-            self.check_points(manifest, pages_of, &mut report)?;
+            self.check_points(manifest, (pages_of, lacks), &mut report)?;
         }
         Ok(report)
     }
@@ -128,7 +129,7 @@ impl Backup {
     fn check_points(
         &self,
         manifest: &Manifest,
-        pages_of: PagesOf<'_>,
+        (pages_of, lacks): (PagesOf<'_>, Lacks),
         report: &mut CheckReport,
     ) -> Result<(), BackupError> {
         let mut walked: Option<(u64, u64)> = None;
@@ -139,6 +140,13 @@ impl Backup {
             let disk: Arc<dyn Disk> = Arc::new(view);
             if point.image.is_some() {
                 check_image(&disk, Lsn(point.at), Some(&named), pages_of, report)?;
+            }
+            // What keeps a start from reading the copy so is a finding already, or no damage.
+            let ended: Arc<dyn Disk> = Arc::new(View::of(self, manifest, point, point.end)?);
+            if let Ok(Some(lacking)) = lacks(&ended) {
+                let end = Lsn(point.end.lsn);
+                let found = format!("the backup up to {end} lacks, with live messages: {lacking}");
+                report.findings.push(found);
             }
             // What an earlier point reaches was walked over with it.
             let new = walked.is_none_or(|(from, to)| point.first_extent < from || reach.lsn > to);

@@ -31,6 +31,10 @@ use crate::recover::files::{Files, Folder};
 use crate::recover::scan::Scan;
 use crate::times::{self, Row};
 
+/// Looks at a log folder as a start would: the extents that it lacks for its messages, in words;
+/// `None`: it has them all. Else why that cannot be known.
+pub type Lacks = fn(&Arc<dyn Disk>) -> Result<Option<String>, String>;
+
 /// How a backup is made.
 #[derive(Clone, Debug)]
 pub struct Choices {
@@ -44,6 +48,8 @@ pub struct Choices {
     pub now: Time,
     /// The newest point gives way: it was made a moment ago, and the log was repaired since.
     pub instead: bool,
+    /// Asked before the new backup counts: what it lacks, no older one may be given up for.
+    pub lacks: Lacks,
 }
 
 /// How far a backup is.
@@ -208,22 +214,32 @@ impl Backup {
         let found =
             first_new.map(|from| find_damage(self, &manifest, source, from.max(source.first)));
         manifest.note_damage(found.transpose()?.unwrap_or_default());
+        self.refuse_loss(&manifest, choices.lacks)?;
         let (files, bytes) = (written.files, written.bytes);
         let full = self.manifest.is_none() || choices.full;
-        let held = manifest.bytes();
+        let (end, bytes_held) = (source.end(), manifest.bytes());
         let first = manifest.points.first().map_or(source.end(), Point::earliest);
         let damaged = manifest.damaged_batches();
         self.publish(manifest)?;
-        Ok(Done {
-            end: source.end(),
-            image: at,
-            first,
-            bytes,
-            files,
-            bytes_held: held,
-            full,
-            damaged,
-        })
+        Ok(Done { end, image: at, first, bytes, files, bytes_held, full, damaged })
+    }
+
+    /// Whatever the source said of itself: what counts now stays when the new list does not have
+    /// the extents that its own messages need, or gives some up and nobody knows.
+    fn refuse_loss(&self, manifest: &Manifest, lacks: Lacks) -> Result<(), BackupError> {
+        let Some(point) = manifest.newest() else { return Ok(()) };
+        let view: Arc<dyn Disk> = Arc::new(View::of(self, manifest, point, point.end)?);
+        match lacks(&view) {
+            Ok(None) => Ok(()),
+            Ok(Some(file)) => Err(BackupError::ExtentGone { file }),
+            Err(why) => {
+                let mut held = self.manifest.iter().flat_map(|before| &before.parts);
+                let lost = held.find(|part| manifest.held(part.extent) == 0);
+                lost.map_or(Ok(()), |part| {
+                    Err(BackupError::NotKnown { file: extent_name(part.extent), why })
+                })
+            }
+        }
     }
 
     /// The manifest to carry on from.

@@ -30,6 +30,13 @@ pub enum BackupError {
         /// A file that does not belong to a backup; empty when there is no manifest.
         file: String,
     },
+    /// The folder of the backup lies in the log folder.
+    InLog {
+        /// The folder of the backup.
+        folder: PathBuf,
+        /// The log folder.
+        log: PathBuf,
+    },
     /// There is no log to copy.
     NoLog {
         /// The data folder.
@@ -58,6 +65,13 @@ pub enum BackupError {
     ExtentGone {
         /// Its name.
         file: String,
+    },
+    /// The backup would give up an extent, and it is not known whether messages live in it.
+    NotKnown {
+        /// Its name.
+        file: String,
+        /// Why it is not known.
+        why: String,
     },
     /// Between the image that would be restored and the position lies a damaged batch.
     DamageBetween {
@@ -128,6 +142,7 @@ impl fmt::Display for BackupError {
             BackupError::NotABackup { folder, file } => {
                 write!(out, "{folder} is not empty and not a backup: it holds {file}")
             }
+            BackupError::InLog { folder, log } => in_log(folder, log, out),
             BackupError::NoLog { folder } => write!(out, "there is no recovery log in {folder}"),
             BackupError::Version { found, supported } => write!(
                 out,
@@ -149,11 +164,11 @@ impl fmt::Display for BackupError {
                  runs; 'towline log repair' brings the batch back from an older backup or another \
                  instance"
             ),
-            BackupError::ExtentGone { file } => write!(
+            BackupError::ExtentGone { file } => extent_gone(file, out),
+            BackupError::NotKnown { file, why } => write!(
                 out,
-                "{file} is gone, and messages live in it: bring it back with 'towline log repair'; \
-                 or, if they were given up (--without-missing-extents), get or clear what is left of \
-                 them, the notes on the dead-letter queue too, and make the backup then"
+                "{file} is in the backup and not in the log, and it is not known whether messages \
+                 live in it: {why}; the backup stays as it is: use another folder"
             ),
             BackupError::DamageBetween { asked, damaged, behind } => {
                 damage_between(*asked, damaged, *behind, out)
@@ -193,6 +208,25 @@ fn busy(folder: &Path, pid: Option<u32>, out: &mut fmt::Formatter<'_>) -> fmt::R
     write!(out, " (one goes on when its command is interrupted): wait until it is done")
 }
 
+fn in_log(folder: &Path, log: &Path, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+    write!(
+        out,
+        "{} lies in the log folder {}: what takes the log would take the backup along; use a \
+         folder outside, better on another disk",
+        folder.display(),
+        log.display()
+    )
+}
+
+fn extent_gone(file: &str, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+    write!(
+        out,
+        "{file} is gone, and messages live in it: bring it back with 'towline log repair'; or, if \
+         they were given up (--without-missing-extents), get or clear what is left of them, the \
+         notes on the dead-letter queue too, and make the backup then"
+    )
+}
+
 fn damage_between(
     asked: Lsn,
     damaged: &DamagedBatch,
@@ -219,12 +253,14 @@ impl std::error::Error for BackupError {
             BackupError::Stream(error) => Some(error),
             BackupError::Busy { .. }
             | BackupError::NotABackup { .. }
+            | BackupError::InLog { .. }
             | BackupError::NoLog { .. }
             | BackupError::Version { .. }
             | BackupError::OtherLog { .. }
             | BackupError::OtherHistory { .. }
             | BackupError::SourceDamaged(_)
             | BackupError::ExtentGone { .. }
+            | BackupError::NotKnown { .. }
             | BackupError::DamageBetween { .. }
             | BackupError::Damaged { .. }
             | BackupError::Image(_)

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use towline_admin::catalogue::GROUP_ACTIVE;
+use towline_log::{Listener, Space};
 use towline_node::Restart;
 use towline_types::BatchPlace;
 
@@ -86,6 +87,12 @@ pub(crate) fn open_door(
     let threads = IoThreads::start(crate::run::io_threads(config), &door)?;
     assert!(serving.threads.set(threads).is_ok(), "an instance becomes active once");
     driver.set_door(Arc::clone(&door));
+    let mut said = Space::Ample;
+    // The log says each change once, and what it said before there was a door is not said again.
+    while driver.log().space() != said {
+        said = driver.log().space();
+        door.space(said);
+    }
     door.define_defaults();
     door.load_first_pages();
     let (term, took) = (tail.term.to_string(), began.elapsed().as_micros().to_string());

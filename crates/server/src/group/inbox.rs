@@ -57,10 +57,6 @@ impl Inbox for GroupInbox {
         self.driver.declared(peer, start)
     }
 
-    fn unreachable(&self, peer: Peer) {
-        self.driver.unreachable(peer);
-    }
-
     fn opened(&self, peer: Peer, incoming: bool, greeting: &Greeting) {
         self.driver.connected(peer, incoming, Some(greeting.known.start));
         if let Some(place) = self.builds.lock().get_mut(peer) {

@@ -136,8 +136,6 @@ impl Inbox for Asking {
         Ok(())
     }
 
-    fn unreachable(&self, _peer: Peer) {}
-
     fn opened(&self, _peer: Peer, _incoming: bool, _greeting: &Greeting) {}
 
     fn closed(&self, _peer: Peer, _incoming: bool) {}

@@ -97,9 +97,6 @@ pub(crate) trait Inbox: Send + Sync + 'static {
     /// Why it cannot be kept: the connection ends.
     fn declared(&self, peer: Peer, start: Start) -> Result<(), String>;
 
-    /// The peer was dialled, and there is no connection for frames.
-    fn unreachable(&self, peer: Peer);
-
     /// A connection for frames stands, and this is what the peer said of itself. `incoming`: it
     /// dialled, we read; else we dialled, and `Links::send` takes frames for it from now on.
     fn opened(&self, peer: Peer, incoming: bool, greeting: &Greeting);

@@ -78,7 +78,6 @@ async fn keep(shared: Arc<Shared>, peer: Peer) {
             }
             Err(error) => {
                 let why = error.to_string();
-                shared.inbox.unreachable(peer);
                 lane.trouble.lock().clone_from(&why);
                 // Once for each reason: it is tried every second.
                 if why != told {

@@ -66,8 +66,6 @@ struct Recorder {
     refusal: Mutex<Option<String>>,
     /// Why no connection for frames may stand.
     no_greeting: Mutex<Option<String>>,
-    /// Those that were dialled in vain, once for each time.
-    unreachable: Mutex<Vec<Peer>>,
 }
 
 impl Recorder {
@@ -81,7 +79,6 @@ impl Recorder {
             go_on: Condvar::new(),
             refusal: Mutex::default(),
             no_greeting: Mutex::default(),
-            unreachable: Mutex::default(),
         })
     }
 
@@ -152,11 +149,6 @@ impl Inbox for Recorder {
     fn declared(&self, peer: Peer, start: Start) -> Result<(), String> {
         self.tell(Told::Declared(peer, start));
         Ok(())
-    }
-
-    fn unreachable(&self, peer: Peer) {
-        self.unreachable.lock().push(peer);
-        self.changed.notify_all();
     }
 
     fn opened(&self, peer: Peer, incoming: bool, greeting: &Greeting) {

@@ -207,7 +207,6 @@ impl World {
     /// Connects who should be connected.
     pub(crate) fn connect(&mut self) {
         for (a, b) in [(0, 1), (0, 2), (1, 2)] {
-            self.unreachable(a, b);
             let (Some(at_a), Some(at_b)) = (self.at(a), self.at(b)) else { continue };
             if self.is_paused(a) || self.is_paused(b) {
                 continue;

@@ -8,7 +8,7 @@
 //! Invariant: a process on such a disk that cannot meet both others in time is not let take part: it is
 //! for that case that operators have `towline instance replace`.
 
-use towline_group::{Input, MemberId, Start, Witness};
+use towline_group::{MemberId, Start, Witness};
 
 use super::life::{Ending, member_id};
 use super::{At, Event, World, tell};
@@ -86,20 +86,6 @@ impl World {
             if let Some(number) = self.network.number(at.node, to) {
                 let link = Link { from: at.node, to, number };
                 self.announce(link, Parcel::Noted(noted.clone()));
-            }
-        }
-    }
-
-    /// Two that cannot be connected now.
-    pub(super) fn unreachable(&mut self, a: usize, b: usize) {
-        let is_cut = self.network.is_cut(a, b) || self.network.is_cut(b, a);
-        for (here, there) in [(a, b), (b, a)] {
-            if !is_cut && self.nodes[there].process.is_some() {
-                continue;
-            }
-            let Some(at) = self.at(here).filter(|_| !self.is_paused(here)) else { continue };
-            if !self.is_replaced_instead(at) {
-                self.input(at, Input::Unreachable(member_id(there)));
             }
         }
     }

@@ -265,3 +265,55 @@ fn a_sector_that_the_disk_does_not_give_back_costs_its_block_and_no_other_error_
     let busy = Scratched { sector: 6 * block, error: EMFILE };
     assert!(read_piece(&busy, &mut piece, 4 * block).is_err(), "it may go well later");
 }
+
+/// A message lives in the first extent.
+fn needs_the_first(disk: &Arc<dyn Disk>) -> Result<Option<String>, String> {
+    let first = extent_name(0);
+    let there = disk.names().map_err(|error| error.to_string())?.contains(&first);
+    Ok((!there).then_some(first))
+}
+
+fn unknown(_: &Arc<dyn Disk>) -> Result<Option<String>, String> {
+    Err("nobody knows".into())
+}
+
+#[test]
+fn a_backup_gives_up_no_extent_that_its_messages_need_whatever_the_source_says() {
+    let mut rig = Rig::new(27);
+    let to = MemoryDisk::new();
+    rig.append(60);
+    rig.image(0, 2);
+    rig.back_up(&to, &choices(1)).unwrap();
+    rig.append(10);
+    let before = to.files();
+    let mut files = rig.memory.files();
+    files.remove(&extent_name(0));
+    // What is there is taken for all that is needed.
+    let source = Source::at_rest(Arc::new(MemoryDisk::with_files(files))).unwrap();
+    assert!(source.first() > Lsn::ZERO);
+    let try_it = |to: &MemoryDisk, full, lacks| {
+        let mut backup = Backup::open_disk(Arc::new(to.clone())).unwrap();
+        let choices = Choices { full, lacks, ..choices(1) };
+        backup.add(&source, (Some(&rig.pages), &rig.used), &[], &choices, &mut |_| {})
+    };
+    for full in [false, true] {
+        let refused = try_it(&to, full, needs_the_first as Lacks).unwrap_err();
+        assert!(matches!(refused, BackupError::ExtentGone { .. }), "{refused}");
+        let refused = try_it(&to, full, unknown).unwrap_err();
+        assert!(matches!(refused, BackupError::NotKnown { .. }), "{refused}");
+        for words in [extent_name(0).as_str(), "nobody knows", "another folder"] {
+            assert!(refused.to_string().contains(words), "no {words} in {refused}");
+        }
+        assert!(to.files() == before, "the backup is as it was");
+    }
+    // A new folder has nothing to lose, and a check finds what the copy lacks.
+    let new = MemoryDisk::new();
+    assert!(try_it(&new, false, needs_the_first as Lacks).is_err());
+    try_it(&new, false, unknown).unwrap();
+    let new = Backup::look_disk(Arc::new(new)).unwrap();
+    let found = new.check((&pages_of, needs_the_first), &mut |_, _| {}).unwrap().findings;
+    assert!(found.len() == 1 && found[0].contains(&extent_name(0)), "{found:?}");
+    // No message needs it any more: it goes, as ever.
+    try_it(&to, false, nothing).unwrap();
+    assert!(!to.files().keys().any(|name| name.starts_with("log-0000000000000000.")));
+}

@@ -8,7 +8,7 @@
 
 use parking_lot::Mutex;
 use towline_admin::catalogue::{GROUP_CLONED, GROUP_PUT_BACK};
-use towline_group::{Input, Start, Starts};
+use towline_group::{Start, Starts};
 use towline_log::{Listener, LogError};
 
 use super::{Driver, Life, Over, Peer, member_of};
@@ -209,11 +209,6 @@ impl Driver {
         if let Some(place) = inner.connected.get_mut(peer) {
             place[usize::from(incoming)] = start;
         }
-    }
-
-    /// A peer was dialled, and does not answer.
-    pub(crate) fn unreachable(&self, peer: Peer) {
-        self.step(Input::Unreachable(member_of(peer)));
     }
 
     /// Whether its data folder was put back, and it has not caught up since.
