@@ -329,14 +329,14 @@ fn completions_and_help_need_no_daemon() -> Try {
 
 #[test]
 fn ctrl_c_in_the_middle_of_a_move_loses_nothing_and_doubles_nothing() -> Try {
-    const COUNT: usize = 4_000;
+    const COUNT: usize = 12_000;
     let site = Site::open()?;
     let daemon = site.start()?;
     let mut wanted: Vec<String> = (0..COUNT).map(|number| format!("message {number}")).collect();
     let input = wanted.join("\n") + "\n";
     site.runs_with(&["put", "Q1", "--lines", "--transaction", "1000"], input.as_bytes(), OK)?;
-    // Units of a few: it takes long enough to be interrupted, and some are committed by then.
-    let mut moving = site.towline(&["move", "Q1", "Q2", "--transaction", "4"])?.spawn()?;
+    // A sync for each message: it takes long enough to be interrupted, and some are moved by then.
+    let mut moving = site.towline(&["move", "Q1", "Q2", "--transaction", "1"])?.spawn()?;
     let begun = wait::until_true("a part is moved", Duration::from_secs(60), || {
         site.queue_number("Q2", "depth").is_ok_and(|depth| depth > 0)
     });

@@ -145,7 +145,8 @@ fn leave_behind(group: &Group, active: Instance) -> Try<Instance> {
         let status = group.status(next).ok();
         status.is_some_and(|status| lsn(&status["catch_up_lsn"]).is_ok_and(|from| from > there))
     };
-    wait::until_true("places forgotten", WHOLE_MAX, is_behind)
+    // What it has, it retains for a minute for one that has not acknowledged anything to it.
+    wait::until_true("places forgotten", 2 * WHOLE_MAX, is_behind)
         .map_err(|error| group.explained(&error.to_string()))?;
     group.until_in_sync(2)
 }
