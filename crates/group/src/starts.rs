@@ -33,6 +33,8 @@ const OWN_MAX: usize = 64;
 const NOTED_MAX: usize = 2;
 /// Of both others.
 const ALL_NOTED_MAX: usize = 2 * NOTED_MAX;
+/// More starts than a folder ever had that an operator overrules.
+const OVERRULED: u64 = 1 << 32;
 const FLOOR_AT: usize = 8;
 const OWN_AT: usize = 16;
 const NOTED_AT: usize = OWN_AT + 16 * OWN_MAX;
@@ -131,6 +133,12 @@ impl Starts {
         let of_it = noted.iter().filter(|(member, _)| *member == this);
         let highest = of_it.map(|(_, start)| start.number).max();
         self.floor = self.floor.max(highest.unwrap_or(0));
+    }
+
+    /// An operator said that what is here counts, whatever was promised before: all starts until now are
+    /// known, also those that a peer noted that is away. To be kept with the vote.
+    pub fn overrule(&mut self) {
+        self.floor = self.own().number.max(self.floor).saturating_add(OVERRULED);
     }
 
     /// This folder was put back, or is that of a clone: for those who ask why its member gives no vote.
@@ -315,6 +323,21 @@ mod tests {
             back.begin(nonce);
             assert!(!meets(B, &mut back, A, &mut a));
         }
+    }
+
+    #[test]
+    fn a_peer_that_comes_back_takes_no_vote_that_an_operator_gave() {
+        let (mut a, mut b) = (begun(&[1]), begun(&[100, 101, 102]));
+        assert!(meets(B, &mut b, A, &mut a));
+        // Its hard state was lost, and an operator forced its vote while the other one was away.
+        let mut b = begun(&[200]);
+        let before = b.clone();
+        b.overrule();
+        b.begin(201);
+        assert!(meets(B, &mut b, A, &mut a));
+        let mut back = before;
+        back.begin(202);
+        assert!(!meets(B, &mut back, A, &mut a), "the folder of before that is an old one");
     }
 
     #[test]

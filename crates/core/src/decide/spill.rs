@@ -40,10 +40,9 @@ impl QueueManager {
         if unit.bytes.saturating_add(bytes) > bytes_max {
             return Err(Refusal::UnitTooLarge { bytes_max });
         }
-        // All that the unit holds in memory may go to the log now, and does when it commits.
-        let staged = unit.staged_bytes.saturating_add(put.bytes_to_spill());
-        let puts = unit.puts.len() as u64 + 1;
-        self.check_log_room(staged, puts)?;
+        // Its own part only: the log must come to be full while a unit grows, because that is what ends
+        // the oldest unit. What the unit holds in memory is looked at when it commits.
+        self.check_log_room(put.bytes_to_spill(), 1)?;
         // What can be in the log needs no memory.
         self.check_memory(put.memory_bytes() - put.bytes_to_spill())?;
         if let StagedBody::Here(content) = &mut put.body

@@ -134,7 +134,7 @@ pub(super) fn adopt(
     let next = drawn.clamp(1, UNNUMBERED - 1);
     let starts = kept_file.mark().starts;
     write(&data.join(LOG), next)?;
-    kept_file.write_marked(kept, Mark { incarnation: next, next: 0, starts })
+    kept_file.write_forced(kept, Mark { incarnation: next, next: 0, starts })
 }
 
 fn write(log: &Path, number: u64) -> std::io::Result<()> {

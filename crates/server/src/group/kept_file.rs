@@ -136,6 +136,18 @@ impl KeptFile {
         self.put_durably(|slot| (slot.kept, slot.mark) = (*kept, mark))
     }
 
+    /// The same by the word of an operator: what this folder once promised in starts that it does not
+    /// know is given up.
+    ///
+    /// # Errors
+    /// What the disk said: it is not known what the next start reads.
+    pub(crate) fn write_forced(&self, kept: &Kept, mark: Mark) -> std::io::Result<()> {
+        self.put_durably(|slot| {
+            (slot.kept, slot.mark) = (*kept, mark);
+            slot.starts.overrule();
+        })
+    }
+
     /// The same, and that a process starts.
     ///
     /// # Errors
