@@ -194,7 +194,7 @@ impl Putter<'_> {
         result
     }
 
-    /// A thread of its own reads standard input: whoever waits for a line must hear Ctrl-C.
+    /// A thread of its own reads standard input: a command that waits for a line must end at Ctrl-C.
     fn lines_of_input(&mut self) -> Result<(), Failure> {
         let Some((feed, fed)) = self.input.take() else { return Ok(()) };
         std::thread::Builder::new().name("lines".into()).spawn(move || {
@@ -268,7 +268,7 @@ impl Putter<'_> {
     }
 }
 
-/// Reads lines, with their ends, until there are no more or nobody takes them.
+/// Reads lines, with their ends, until there are no more or the receiver is gone.
 fn read_lines(
     mut input: impl BufRead,
     mut take: impl FnMut(Vec<u8>) -> bool,

@@ -79,7 +79,7 @@ fn answer(door: &Door, ticket: FetchTicket, read: Result<Payload, LogError>) {
     let content = match read {
         Ok(content) => Some(content),
         Err(error) => {
-            // Whoever has the selector gets the message, and then it is set aside, or shown to a browser
+            // The consumer with the selector gets the message, and then it is set aside, or shown to a browser
             // as a note: a selector alone changes nothing.
             if !error.is_damage() && !matches!(error, LogError::Gone { .. }) {
                 log(&BODY_UNREADABLE, &[&error.to_string()]);

@@ -341,6 +341,8 @@ fn ctrl_c_in_the_middle_of_a_move_loses_nothing_and_doubles_nothing() -> Try {
         site.queue_number("Q2", "depth").is_ok_and(|depth| depth > 0)
     });
     kill_process(Pid::from_child(&moving), Signal::INT)?;
+    // Tests that run in the background of a shell inherit that SIGINT is ignored.
+    kill_process(Pid::from_child(&moving), Signal::TERM)?;
     let ended =
         wait::until("its end", Duration::from_secs(60), || moving.try_wait().ok().flatten());
     begun?;

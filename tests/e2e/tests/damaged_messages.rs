@@ -139,7 +139,7 @@ fn without_a_dead_letter_queue_the_consumer_is_told_and_nothing_overtakes() -> T
     let output = site.towline(&["get", Q, "--all"])?.output()?;
     let rest = numbers(&String::from_utf8_lossy(&output.stdout));
     require!(rest == (HIT + 1..COUNT).collect::<Vec<_>>(), "{rest:?}");
-    // It was known before, and is told all the same.
+    // It was known before, and is reported all the same.
     require!(output.status.code() == Some(1), "{}", said(&output));
     require!(said(&output).contains("1 damaged messages"), "{}", said(&output));
     require!(site.queue_number(Q, "damaged")? == 1, "counted once");
@@ -174,7 +174,7 @@ fn a_browse_reports_what_is_damaged_goes_on_and_changes_nothing() -> Try {
     let log = site.log();
     require!(log.matches("TWL2071W").count() == 1 && !log.contains("TWL2050E"), "{log}");
     require!(site.queue_number(Q, "damaged")? == 1, "status counts it");
-    // A consumer that comes to it is told all the same.
+    // A consumer that comes to it gets an error all the same.
     let output = site.towline(&["get", Q, "--all"])?.output()?;
     require!(numbers(&String::from_utf8_lossy(&output.stdout)) == others(), "{}", said(&output));
     require!(output.status.code() == Some(1), "{}", said(&output));

@@ -293,7 +293,7 @@ entries! {
         "It was elected, all that the group committed is applied, and it serves clients.";
     GROUP_LOST = "TWL4204W" "This instance is not active any more; the group is in term {term}.",
         "Another one was elected, or this one did not hear a majority for the heartbeat time-out. The \
-         process begins again as a replica: nothing that was not committed survives in its memory.";
+         process re-executes itself as a replica: nothing that was not committed survives in its memory.";
     GROUP_SWITCHED = "TWL4205I" "The active part was handed to '{instance}' in {milliseconds} ms.",
         "As an administrator asked for, or because this instance ends.";
     GROUP_SWITCH_FAILED = "TWL4206W" "The active part was not handed over: {reason}.",
@@ -313,13 +313,13 @@ entries! {
     GROUP_COPY_GIVEN = "TWL4212I" "Instance '{instance}' got a copy of the log, {bytes} bytes.",
         "It lagged too far behind, or had no log.";
     GROUP_COPY_TAKEN = "TWL4213I" "A copy from instance '{instance}' is in place, up to {lsn}.",
-        "This instance begins again with it and catches up from there.";
+        "This instance re-executes itself with it and catches up from there.";
     GROUP_COPY_FAILED = "TWL4214W" "A copy between this instance and '{instance}' failed: {reason}.",
         "It is tried again, after a pause that grows from 1 to 30 seconds. The log of the instance that \
          wants it is as it was.";
 
     GROUP_DISK_FULL = "TWL4215E" "The log of this instance has no room for what the group decided.",
-        "It begins again every two seconds until there is room; the others go on without it. Make room \
+        "It re-executes itself every two seconds until there is room; the others go on without it. Make room \
          on its disk, or raise log_bytes_max.";
 
     GROUP_COPY_COMES = "TWL4216I" "A copy of the log is on its way from instance '{instance}': {bytes} of {all} bytes, {percent} %.",
@@ -356,7 +356,7 @@ entries! {
         "It catches up, and votes when it has.";
 
     GROUP_PUT_BACK = "TWL4250W" "The data folder of this instance is older than it was, or another process has a copy of it: instance '{instance}' has heard promises that are not known here. This instance gives no vote and acknowledges nothing until it has heard from all others and has caught up.",
-        "A snapshot of its volume was put back, or a clone of its machine runs. It begins again by \
+        "A snapshot of its volume was put back, or a clone of its machine runs. It re-executes itself by \
          itself, blank, and gets what it lacks from the active instance. If there is a clone, end it: \
          an instance needs a data folder of its own, which may be empty.";
     GROUP_CLONED = "TWL4251W" "A process that says it is instance '{instance}' is refused: another one is connected.",
@@ -389,7 +389,7 @@ entries! {
 
     GROUP_DISK_OVERDUE = "TWL4320E" "The disk has not answered for {milliseconds} ms: {file}.",
         "Longer than HeartbeatTimeout. An active instance gives up the active part; a replica neither \
-         stands nor votes. An active one begins again when the disk answers. Look at the disk.";
+         stands nor votes. An active one re-executes itself when the disk answers. Look at the disk.";
     GROUP_DISK_ANSWERS = "TWL4321I" "The disk answers again; it had not for {milliseconds} ms.",
         "This instance takes part in the group again.";
     GROUP_FULL_HANDS_OVER = "TWL4322W" "The log of this instance is full: the active part goes to '{instance}', which has room.",

@@ -51,7 +51,7 @@ pub enum SetAside {
 }
 
 impl QueueManager {
-    /// Sets a message aside that cannot be read. A consumer that cannot go on is told to go, with the
+    /// Sets a message aside that cannot be read. A consumer that cannot go on is closed, with the
     /// reason. For a browser nothing is set aside: it is shown a note in place of the message.
     pub fn set_aside(&mut self, now: Time, found: &Unreadable, out: &mut Decision) -> SetAside {
         out.begin();

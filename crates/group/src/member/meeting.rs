@@ -9,7 +9,7 @@
 //! was copied while its process ran, and put back, has the right starts (`starts`), and is recognised
 //! by this.
 //!
-//! Not here: what a member does that was put back: its process begins again without a vote and without
+//! Not here: what a member does that was put back: its process re-executes itself without a vote and without
 //! a term. Invariant: no member that holds all that it promised is contradicted.
 
 use std::collections::HashSet;

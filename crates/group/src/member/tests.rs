@@ -253,9 +253,9 @@ fn append(leader: u64, term: u64, behind: (u64, u64), batches: std::ops::Range<u
     })
 }
 
-#[test]
-fn a_reply_about_earlier_batches_waits_until_they_are_durable_even_if_later_ones_are_cut_off() {
-    let options = Options {
+/// The first of three members; it need not meet the others first.
+fn first_of_three() -> Options {
+    Options {
         id: id(0),
         voters: (0..3).map(id).collect(),
         tick: Duration::from_millis(50),
@@ -263,9 +263,13 @@ fn a_reply_about_earlier_batches_waits_until_they_are_durable_even_if_later_ones
         heartbeat_timeout: TIMEOUT,
         seed: 1,
         meets_first: false,
-    };
+    }
+}
+
+#[test]
+fn a_reply_about_earlier_batches_waits_until_they_are_durable_even_if_later_ones_are_cut_off() {
     let kept = Kept { knows_term: true, ..Kept::default() };
-    let mut member = Member::new(options, kept, Held::default(), Time(1));
+    let mut member = Member::new(first_of_three(), kept, Held::default(), Time(1));
     let mut out = Output::default();
     member.step(Time(2), append(2, 1, (0, 0), 1..4), &mut out);
     // Asked whether it has the second: it has, but not on its disk.

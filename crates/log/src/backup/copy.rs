@@ -225,7 +225,7 @@ impl Backup {
     }
 
     /// Whatever the source said of itself: what counts now stays when the new list does not have
-    /// the extents that its own messages need, or gives some up and nobody knows.
+    /// the extents that its own messages need, or gives some up and it is not known which.
     fn refuse_loss(&self, manifest: &Manifest, lacks: Lacks) -> Result<(), BackupError> {
         let Some(point) = manifest.newest() else { return Ok(()) };
         let view: Arc<dyn Disk> = Arc::new(View::of(self, manifest, point, point.end)?);

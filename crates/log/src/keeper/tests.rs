@@ -95,7 +95,7 @@ fn runs_that_look_at_the_room_first_leave_the_reserve_although_nothing_was_told(
     while log.room_for_puts() >= 2 * RUN_BYTES as u64 {
         end = run();
     }
-    assert_eq!(log.room_for_puts(), 0, "what does not fit any more is told as a full log");
+    assert_eq!(log.room_for_puts(), 0, "what does not fit any more is reported as a full log");
     assert_eq!(log.space(), Space::Full);
     watch.wait_space(Space::Full);
     watch.wait_durable(end);

@@ -80,17 +80,17 @@ pub(crate) trait Inbox: Send + Sync + 'static {
     /// Where this instance is in the log; told to a peer with each hello. Called on any thread.
     fn standing(&self) -> Standing;
 
-    /// What this instance knows of starts, as a peer is told with each hello. Called on any thread.
+    /// What this instance knows of starts, as each hello says. Called on any thread.
     fn known(&self, peer: Peer) -> Known;
 
     /// A connection for frames is about to stand, and this is what the peer said with it.
     ///
     /// # Errors
-    /// Why it may not stand: the peer is told, if it dialled.
+    /// Why it may not stand: the peer gets the reason, if it dialled.
     fn greets(&self, peer: Peer, greeting: &Greeting) -> Result<(), String>;
 
     /// The peer knows all that was noted of it here, and this is its start: nothing else of what comes on
-    /// the connection is told before this returns. May wait for the disk, so it is called on a thread of
+    /// the connection is passed on before this returns. May wait for the disk, so it is called on a thread of
     /// its own.
     ///
     /// # Errors

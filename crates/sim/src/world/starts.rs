@@ -37,7 +37,7 @@ impl World {
         }
     }
 
-    /// What another one knows is heard. Whether the disk is not what it was: then the process begins again.
+    /// A peer said what it noted. Whether the disk is not what it was: then the process re-executes itself.
     pub(super) fn is_put_back(
         &mut self,
         at: At,

@@ -4,18 +4,9 @@ use super::*;
 
 /// One member of three, with a log of so many batches of term 1.
 pub(super) fn alone(kept: Kept, batches: u64) -> Member {
-    let options = Options {
-        id: id(0),
-        voters: (0..3).map(id).collect(),
-        tick: Duration::from_millis(50),
-        heartbeat_interval: Duration::from_millis(250),
-        heartbeat_timeout: TIMEOUT,
-        seed: 1,
-        meets_first: false,
-    };
     let places = (1..=batches).map(|index| place_of(index, 1)).collect();
     let held = Held { base: BatchPlace::default(), places, applied: kept.committed };
-    Member::new(options, kept, held, Time(1))
+    Member::new(first_of_three(), kept, held, Time(1))
 }
 
 pub(super) fn place_of(index: u64, term: u64) -> BatchPlace {

@@ -1,6 +1,6 @@
 //! Whether the data folder of this instance is the one that it was, as the others know it: see
 //! `towline_group::starts`. When it is not, what it promised is not known here: that is made durable, and
-//! the process begins again as one without a vote and without a term.
+//! the process re-executes itself as one without a vote and without a term.
 //!
 //! Not here: what is said on a connection, and in which order (`link`). Invariants: a start of another
 //! instance is on the disk before anything else of it is heard; a lock of this module is never held
@@ -47,7 +47,7 @@ impl Driver {
         self.starts.inner.lock().starts.own()
     }
 
-    /// What a peer is told with a connection.
+    /// What this instance says to a peer with a connection.
     pub(crate) fn known(&self, peer: Peer) -> Known {
         let witness = self.look(|core| core.member.witness(member_of(peer)));
         let inner = self.starts.inner.lock();
@@ -99,7 +99,7 @@ impl Driver {
     pub(crate) fn hears(&self, peer: Peer, known: &Known) -> Result<(), String> {
         let this = member_of(self.this);
         if self.look(|core| core.life == Life::Over) {
-            return Err("it begins again".into());
+            return Err("it re-executes itself".into());
         }
         let heard = {
             let mut inner = self.starts.inner.lock();
@@ -121,7 +121,7 @@ impl Driver {
         let mut core = self.core.lock();
         if core.life == Life::Over {
             // It learned that on another connection meanwhile.
-            return Err("it begins again".into());
+            return Err("it re-executes itself".into());
         }
         let kept = core.member.kept();
         let trusts_itself = kept.has_newest_term();
@@ -146,7 +146,7 @@ impl Driver {
         }
         // Its next start is one that it can declare.
         self.ends(&mut core, Over::PutBack);
-        Err("it begins again: it may have promised more than it knows".into())
+        Err("it re-executes itself: it may have promised more than it knows".into())
     }
 
     /// A peer declares its start: noted when this returns.
