@@ -6,8 +6,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use towline_e2e::daemon::{Daemon, Site};
+use towline_e2e::group::texts::{has_exactly, put, texts};
 use towline_e2e::group::{Group, Instance, LINKS_PORT, NAMES};
-use towline_e2e::peer::Peer;
 use towline_e2e::place::copy_folder;
 use towline_e2e::{Try, require, wait};
 
@@ -15,25 +15,6 @@ use towline_e2e::{Try, require, wait};
 const NOBODY_FOR: Duration = Duration::from_secs(4);
 /// Far above what any of this takes.
 const LONG: Duration = Duration::from_secs(30);
-
-fn texts(from: u32, count: u32) -> Vec<String> {
-    (from..from + count).map(|number| format!("message {number}")).collect()
-}
-
-fn put(group: &Group, through: Instance, texts: &[String]) -> Try {
-    let mut peer = Peer::begun(group.address(through))?;
-    peer.attach_sender(0, "Q")?;
-    for (number, text) in (0..).zip(texts) {
-        peer.put(0, number, text.as_bytes())?;
-    }
-    Ok(())
-}
-
-fn has_exactly(group: &Group, active: Instance, wanted: &[String]) -> Try {
-    let there = Peer::begun(group.address(active))?.drain("Q")?;
-    require!(there == wanted, "{there:?} is there of {wanted:?}");
-    Ok(())
-}
 
 fn put_back(group: &Group, at: Instance, copy: &Path) -> Try {
     let data = &group.site(at).data;

@@ -11,6 +11,7 @@ use towline_e2e::Try;
 use towline_e2e::chance::Chance;
 use towline_e2e::daemon::said;
 use towline_e2e::extent;
+use towline_e2e::group::texts::{has_exactly, put, texts};
 use towline_e2e::group::{Design, Group, Instance, NAMES, THREE};
 use towline_e2e::lossy::mount::{Lossy, folder_on};
 use towline_e2e::peer::Peer;
@@ -95,19 +96,6 @@ fn runs(group: &Group, at: Instance, what: &str, more: &[&str]) -> Try<String> {
     Ok(said(&output))
 }
 
-fn put(group: &Group, through: Instance, texts: &[String]) -> Try {
-    let mut peer = Peer::begun(group.address(through))?;
-    peer.attach_sender(0, "Q")?;
-    for (number, text) in (0..).zip(texts) {
-        peer.put(0, number, text.as_bytes())?;
-    }
-    Ok(())
-}
-
-fn texts(from: u32, count: u32) -> Vec<String> {
-    (from..from + count).map(|number| format!("message {number}")).collect()
-}
-
 /// No instance is elected for so long.
 fn no_leader_is_elected(group: &Group, of: &[Instance]) -> Try {
     let until = std::time::Instant::now() + NOBODY_FOR;
@@ -122,13 +110,6 @@ fn no_leader_is_elected(group: &Group, of: &[Instance]) -> Try {
         }
         wait::pause(Duration::from_millis(50));
     }
-    Ok(())
-}
-
-/// The active instance gives these messages, each once and in order, and no other.
-fn has_exactly(group: &Group, active: Instance, wanted: &[String]) -> Try {
-    let there = Peer::begun(group.address(active))?.drain("Q")?;
-    require!(there == wanted, "{there:?} is there of {wanted:?}");
     Ok(())
 }
 

@@ -7,6 +7,7 @@
 pub(crate) mod clock;
 mod lease;
 mod net;
+pub mod texts;
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::IpAddr;
