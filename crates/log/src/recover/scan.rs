@@ -259,9 +259,9 @@ impl<'a> Scan<'a> {
         self.link.map_or(0, |link| link.index.saturating_add(1))
     }
 
-    /// The facts about the place where the chain ended, and the places of whole batches from there
-    /// on. `stray_bytes`: how far from the beginning of a later extent what was in flight at a crash
-    /// may lie.
+    /// The facts about the place where the chain ended, and the places of batches from there on, whole
+    /// or torn (not that of a torn one at the very place). `stray_bytes`: how far from the beginning of
+    /// a later extent what was in flight at a crash may lie.
     pub(crate) fn facts(
         &mut self,
         image: Option<Lsn>,
@@ -289,14 +289,19 @@ impl<'a> Scan<'a> {
         };
         let mut behind = Behind::Nothing;
         let mut from = Place { offset: self.place.offset + BLOCK, ..self.place };
-        while let Some((place, header)) = self.search(from, stray_bytes) {
+        while let Some((place, found)) = self.search(from, stray_bytes, |_| true) {
             ghosts.push(place);
-            if proves(&header) {
-                behind = Behind::Proof;
-                break;
-            }
             behind = Behind::Ghosts;
-            from = Place { offset: place.offset + padded(header.batch_bytes()), ..place };
+            // How long a torn one is, its header cannot be asked.
+            let mut bytes = BLOCK;
+            if let Probe::Whole(header) = found {
+                if proves(&header) {
+                    behind = Behind::Proof;
+                    break;
+                }
+                bytes = padded(header.batch_bytes());
+            }
+            from = Place { offset: place.offset + bytes, ..place };
         }
         (TailFacts { at, behind, image }, ghosts)
     }
@@ -304,12 +309,21 @@ impl<'a> Scan<'a> {
     /// The first whole batch at or behind a place, whatever it continues. Unreadable blocks are
     /// passed over.
     pub(crate) fn next_whole(&mut self, from: Place) -> Option<(Place, BatchHeader)> {
-        self.search(from, u64::MAX)
+        let is_whole = |found: &Probe| matches!(found, Probe::Whole(_));
+        match self.search(from, u64::MAX, is_whole)? {
+            (place, Probe::Whole(header)) => Some((place, header)),
+            (_, Probe::Torn | Probe::Nothing) => None,
+        }
     }
 
-    /// [`Scan::next_whole`] that looks at all of the extent of `from` and at the first `bytes` bytes
-    /// of later ones: an extent is written from its beginning on.
-    fn search(&mut self, from: Place, bytes: u64) -> Option<(Place, BatchHeader)> {
+    /// The first batch at or behind a place that is `wanted`. Looks at all of the extent of `from` and at
+    /// the first `bytes` bytes of later ones: an extent is written from its beginning on.
+    fn search(
+        &mut self,
+        from: Place,
+        bytes: u64,
+        wanted: impl Fn(&Probe) -> bool,
+    ) -> Option<(Place, Probe)> {
         let mut place = from;
         let mut end = self.files.length(place.sequence)?;
         if place.sequence > self.place.sequence {
@@ -317,8 +331,10 @@ impl<'a> Scan<'a> {
         }
         loop {
             while place.offset < end {
-                if let Ok(Probe::Whole(header)) = self.probe(place) {
-                    return Some((place, header));
+                match self.probe(place) {
+                    Ok(Probe::Nothing) | Err(_) => {}
+                    Ok(found) if wanted(&found) => return Some((place, found)),
+                    Ok(Probe::Whole(_) | Probe::Torn) => {}
                 }
                 place.offset += BLOCK;
             }

@@ -151,9 +151,9 @@ pub(crate) enum At {
 /// What stands anywhere behind the place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Behind {
-    /// No whole batch.
+    /// No batch, whole or torn.
     Nothing,
-    /// Whole batches, none of which proves that the place held a durable one.
+    /// Batches, none of which proves that the place held a durable one: only a whole one can.
     Ghosts,
     /// A whole batch that proves it.
     Proof,
@@ -199,14 +199,15 @@ const TAIL_ROWS: &[TailRow] = &[
         image: &[Image::Covered],
         verdict: TailVerdict::End,
     },
-    // A crash with one batch in flight, or several of which none arrived whole.
+    // A crash with one batch in flight.
     TailRow {
         at: &[At::Torn],
         behind: &[Behind::Nothing],
         image: &[Image::Covered],
         verdict: TailVerdict::Cut,
     },
-    // A crash with several in flight: a later one arrived, this one did not.
+    // A crash with several in flight: of a later one more arrived, or all, than of this one. A torn one
+    // is erased too: the log may grow up to its place, and would seem to end torn there.
     TailRow {
         at: &[At::Nothing, At::Torn],
         behind: &[Behind::Ghosts],

@@ -356,6 +356,33 @@ fn of_batches_in_flight_together_those_behind_a_torn_one_are_cut_off() {
     }
 }
 
+/// A crash may tear all that was in flight. Were only whole batches erased, a log that grew up to the
+/// place of a torn one would be said to end torn, after an orderly end.
+#[test]
+fn of_batches_in_flight_together_the_torn_ones_are_erased_too() {
+    let (disk, records, batches) = four_in_flight();
+    for first_is_lost in [false, true] {
+        let disk = copy(&disk);
+        for (batch, lsn) in batches.iter().enumerate() {
+            let offset = usize::try_from(lsn.0).unwrap();
+            disk.change(&extent_name(0), |file| match batch {
+                0 if first_is_lost => file[offset..][..BLOCK_BYTES].fill(0),
+                _ => file[offset + BLOCK_BYTES] ^= 1,
+            });
+        }
+        let (recovery, report, found) = recover(&shared(&disk), Options::small()).unwrap();
+        assert_eq!(found, records[..2]);
+        assert_eq!(report.findings[0].what, Damage::TornTail, "{first_is_lost}");
+        let watch = Watch::new();
+        let log = recovery.start(Arc::clone(&watch) as Arc<dyn Listener>).unwrap();
+        let (_, end) = append(&log, &[vec![9; 5_000]], Urgency::Forced);
+        watch.wait_durable(end);
+        drop(log);
+        assert_eq!(Lsn(end.0.next_multiple_of(BLOCK_BYTES as u64)), batches[1]);
+        assert_eq!(recover(&shared(&disk), Options::small()).unwrap().1.findings, []);
+    }
+}
+
 #[test]
 fn what_a_later_batch_proves_durable_is_damage_even_if_others_were_in_flight() {
     let (disk, _, batches) = four_in_flight();
