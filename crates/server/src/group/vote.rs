@@ -94,7 +94,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("log")).unwrap();
         let file = KeptFile::of(folder.path());
-        incarnation::renew(folder.path(), &file, kept, 7).unwrap();
+        incarnation::renew(folder.path(), &file, kept, (towline_group::MemberId(1), 7)).unwrap();
         folder
     }
 
