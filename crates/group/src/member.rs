@@ -205,6 +205,8 @@ pub struct Member {
     kept: Kept,
     /// The newest term that each of the others told this process with a connection.
     terms_told: HashMap<MemberId, u64>,
+    /// The newest of the terms that they told first: before they met this process.
+    taken: u64,
     meeting: Meeting,
     /// What each of the others promised this process.
     promised: HashMap<MemberId, Promised>,
@@ -305,6 +307,7 @@ impl Member {
             options,
             kept,
             terms_told: HashMap::new(),
+            taken: 0,
             catch_up_to: None,
             told: told::Told::default(),
             agreed: (0, 0),

@@ -110,6 +110,9 @@ impl Member {
             {
                 return;
             }
+            MessageType::MsgRequestVote | MessageType::MsgRequestPreVote => {
+                self.leaves_taken_terms();
+            }
             MessageType::MsgSnapshot => {
                 if inner.term >= self.raw.raft.term {
                     out.copy_from = Some(from);
@@ -136,6 +139,7 @@ impl Member {
         }
         // What the library refuses is late or of nobody: it has no effect.
         drop(self.raw.step(inner));
+        self.votes_in_no_term_of_a_leader();
     }
 
     /// Up to where this process has acknowledged that its log is the one of this term's leader, or knows
@@ -255,6 +259,7 @@ impl Member {
         if leads || hears || !self.kept.may_vote || self.meeting.goes_on(self.now) {
             self.election.settled();
         } else if self.election.is_due(self.now, favoured_in) {
+            self.leaves_taken_terms();
             // Refused only to who is no member.
             drop(self.raw.campaign());
         }

@@ -5,6 +5,7 @@ mod meeting;
 mod newest_term;
 mod promises;
 mod rig;
+mod terms;
 
 use std::time::Duration;
 

@@ -131,13 +131,13 @@ fn promised(
     let known = if is_own && kept.may_vote { kept.committed } else { 0 };
     let found = read_back(known)?;
     let held = held(&found);
-    let has = held.has(&kept);
-    let judged = judged(kept, is_own, has);
+    let (has, is_older) = (held.has(&kept), kept.is_older_than(held.last()));
+    let judged = judged(kept, is_own && !is_older, has);
     if judged == kept || !kept.may_vote {
         return Ok(Promised { kept: judged, held, found });
     }
     let (last, noted) = (held.last().index.to_string(), kept.committed.to_string());
-    let what = match (is_ours, is_own) {
+    let what = match (is_ours, is_own && !is_older) {
         (false, _) => "the data folder of another instance",
         (true, true) => "an older copy of its log",
         (true, false) => "another log, or another hard state",

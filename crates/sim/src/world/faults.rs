@@ -56,6 +56,8 @@ impl World {
             Fault::OlderLog => self.forget_some(node, Some(Older::Log)),
             Fault::OlderHardState => self.forget_some(node, Some(Older::HardState)),
             Fault::OlderFolder => self.put_folder_back(node),
+            Fault::ClonedFolder => self.start_clone(node),
+            Fault::FolderOfAnother => self.take_folder_of(node, other),
             Fault::ClockJump => {
                 let hour = 3_600_000_000;
                 self.nodes[node].wall_us += self.dice.below(2 * hour);

@@ -60,7 +60,7 @@ impl World {
         self.counts.starts += 1;
         self.processes += 1;
         let number = self.processes;
-        self.nodes[node].disk.recover(number);
+        self.nodes[node].disk.recover(node, number);
         let clock = Clock {
             began: self.now,
             began_local: self.nodes[node].wall_us + self.now,

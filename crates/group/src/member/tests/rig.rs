@@ -175,6 +175,11 @@ impl Trio {
         (node.durable, node.log, node.kept) = (log.len(), log, kept);
     }
 
+    /// More is lost than a group of three survives: what was committed is not compared with what comes.
+    pub(super) fn forget_what_was_seen(&mut self) {
+        self.seen.clear();
+    }
+
     /// What a driver keeps of a member that was put back.
     pub(super) fn forget(&mut self, at: usize) {
         self.nodes[at].kept = self.nodes[at].kept.forgotten();
@@ -205,6 +210,7 @@ impl Trio {
         if !node.kept.is_borne_out_by(last(&node.log), last(&log)) {
             node.kept = node.kept.without_vote();
         }
+        node.kept = node.kept.with_copy(last(&log));
         (node.durable, node.log) = (log.len(), log);
     }
 
