@@ -15,6 +15,7 @@
 //! nothing before it has heard what the others know of it (`meeting`).
 
 mod input;
+mod lacking;
 mod meeting;
 mod newest_term;
 mod out;
@@ -68,6 +69,8 @@ pub struct Options {
     /// Whether it is silent until it has met the others: see `meeting`. Not so for one that re-executed
     /// itself.
     pub meets_first: bool,
+    /// Whether its log lacks a part before its image that other members have: see `lacking`.
+    pub lacks_batches: bool,
 }
 
 /// What the log of a member holds when it starts.
@@ -234,6 +237,8 @@ pub struct Member {
     /// Whether this leader has told that it has committed a batch of its own term.
     own_term_told: bool,
     now: Time,
+    /// When it last led, or heard a leader.
+    led_at: Time,
     /// What was committed at the last two heartbeats.
     marks: [u64; 2],
     marked_at: Time,
@@ -320,6 +325,7 @@ impl Member {
             copying: HashMap::new(),
             own_term_told: false,
             now,
+            led_at: now,
             marks: [committed; 2],
             marked_at: now,
             fetching: Vec::new(),

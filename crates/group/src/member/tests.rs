@@ -1,5 +1,6 @@
 //! Three members over a network and logs made of vectors.
 
+mod lacking;
 mod lagging;
 mod meeting;
 mod newest_term;
@@ -264,6 +265,7 @@ fn first_of_three() -> Options {
         heartbeat_timeout: TIMEOUT,
         seed: 1,
         meets_first: false,
+        lacks_batches: false,
     }
 }
 

@@ -71,7 +71,7 @@ pub(crate) fn open(
         repair_at_start::reading(&about, home.log_folder(), back)
     };
     let Promised { kept, held, found } = promised((data, member_of(this)), &kept_file, read_back)?;
-    let Found { restart, recovery, pages, status, marker, disk, .. } = found;
+    let Found { restart, recovery, pages, status, marker, disk, lacks, .. } = found;
     if recovery.log_id() != id {
         return Err(StartError::OtherLog { group: group.name.clone() });
     }
@@ -88,7 +88,7 @@ pub(crate) fn open(
     let applied = held.places.iter().find(|place| place.index == held.applied).copied();
     let applied = applied.unwrap_or(held.base);
     let extent_bytes = recovery.extent_bytes();
-    let member = Member::new(options(group, this, meets_first), kept, held, clock.now());
+    let member = Member::new(options(group, this, (meets_first, lacks)), kept, held, clock.now());
     let (orders, fetches) = channel();
     let names = group.member.iter().map(|member| member.name.clone()).collect();
     let driver = Arc::new(Driver::new(member, kept_file, clock, names, orders));
@@ -166,7 +166,7 @@ fn held(found: &Found) -> Held {
     Held { base, places, applied }
 }
 
-fn options(group: &GroupConfig, this: Peer, meets_first: bool) -> Options {
+fn options(group: &GroupConfig, this: Peer, (meets_first, lacks_batches): (bool, bool)) -> Options {
     Options {
         id: member_of(this),
         voters: (0..group.member.len()).map(member_of).collect(),
@@ -175,6 +175,7 @@ fn options(group: &GroupConfig, this: Peer, meets_first: bool) -> Options {
         heartbeat_timeout: group.heartbeat_timeout(),
         seed: u64::from_le_bytes(crate::random::bytes()),
         meets_first,
+        lacks_batches,
     }
 }
 

@@ -120,6 +120,7 @@ impl World {
             heartbeat_timeout: self.plan.heartbeat_timeout,
             seed: self.seed.wrapping_mul(1_000_003) ^ self.processes,
             meets_first: true,
+            lacks_batches: false,
         };
         let disk = &self.nodes[node].disk;
         Member::new(options, disk.kept, disk.held(), now)

@@ -92,6 +92,7 @@ impl Trio {
             heartbeat_timeout: TIMEOUT,
             seed: self.seed * 3 + at as u64,
             meets_first: true,
+            lacks_batches: false,
         };
         let node = &mut self.nodes[at];
         node.log.truncate(node.durable);

@@ -79,6 +79,7 @@ fn one_of(
         heartbeat_timeout: Duration::from_millis(500),
         seed: 1,
         meets_first: false,
+        lacks_batches: false,
     };
     let clock = Clock::start();
     let member = Member::new(options, kept, Held { base, places, applied: 0 }, clock.now());
