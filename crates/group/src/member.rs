@@ -15,6 +15,7 @@
 //! nothing before it has heard what the others know of it (`meeting`).
 
 mod input;
+mod lacking;
 mod meeting;
 mod newest_term;
 mod out;
@@ -68,6 +69,8 @@ pub struct Options {
     /// Whether it is silent until it has met the others: see `meeting`. Not so for one that re-executed
     /// itself.
     pub meets_first: bool,
+    /// Whether its log lacks a part before its image that other members have: see `lacking`.
+    pub lacks_batches: bool,
 }
 
 /// What the log of a member holds when it starts.
@@ -205,6 +208,8 @@ pub struct Member {
     kept: Kept,
     /// The newest term that each of the others told this process with a connection.
     terms_told: HashMap<MemberId, u64>,
+    /// The newest of the terms that they told first: before they met this process.
+    taken: u64,
     meeting: Meeting,
     /// What each of the others promised this process.
     promised: HashMap<MemberId, Promised>,
@@ -232,6 +237,8 @@ pub struct Member {
     /// Whether this leader has told that it has committed a batch of its own term.
     own_term_told: bool,
     now: Time,
+    /// When it last led, or heard a leader.
+    led_at: Time,
     /// What was committed at the last two heartbeats.
     marks: [u64; 2],
     marked_at: Time,
@@ -305,6 +312,7 @@ impl Member {
             options,
             kept,
             terms_told: HashMap::new(),
+            taken: 0,
             catch_up_to: None,
             told: told::Told::default(),
             agreed: (0, 0),
@@ -317,6 +325,7 @@ impl Member {
             copying: HashMap::new(),
             own_term_told: false,
             now,
+            led_at: now,
             marks: [committed; 2],
             marked_at: now,
             fetching: Vec::new(),

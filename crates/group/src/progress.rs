@@ -75,6 +75,7 @@ impl Member {
             committed,
             durable: table.place(self.durable).unwrap_or(table.base()).end,
             is_in_sync: self.may_vote()
+                && !self.lacks_batches()
                 && self.hears_leader()
                 && (leads || self.has_what_was_told()),
             hears_leader: self.hears_leader(),

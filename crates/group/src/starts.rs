@@ -63,6 +63,9 @@ pub struct Heard {
     pub of_unknown_start: bool,
     /// Something was noted here that is to be kept.
     pub has_news: bool,
+    /// The other members are to hear it: the one that it is about may be connected with this one only. Not
+    /// so when it took the place of another note: two that swap theirs would never end.
+    pub is_to_be_told: bool,
 }
 
 /// See the module.
@@ -108,7 +111,10 @@ impl Starts {
             if *member == this {
                 heard.of_unknown_start |= !self.knows(*start);
             } else {
-                heard.has_news |= self.note(*member, *start);
+                let has_room = self.count_noted(*member) < NOTED_MAX;
+                let is_news = self.note(*member, *start);
+                heard.has_news |= is_news;
+                heard.is_to_be_told |= is_news && has_room;
             }
         }
         heard
@@ -172,7 +178,7 @@ impl Starts {
         if !start.is_said() || self.noted.contains(&(member, start)) {
             return false;
         }
-        let of_it = self.noted.iter().filter(|(of, _)| *of == member).count();
+        let of_it = self.count_noted(member);
         let oldest = match of_it >= NOTED_MAX {
             true => self.noted.iter().position(|(of, _)| *of == member),
             false => (self.noted.len() >= ALL_NOTED_MAX).then_some(0),
@@ -182,6 +188,10 @@ impl Starts {
         }
         self.noted.push((member, start));
         true
+    }
+
+    fn count_noted(&self, member: MemberId) -> usize {
+        self.noted.iter().filter(|(of, _)| *of == member).count()
     }
 
     /// As it is kept.
@@ -353,8 +363,12 @@ mod tests {
         // It met the third one first: what is heard later does not take the place of what was noted.
         let mut unheard = begun(&[21]);
         assert!(meets(B, &mut back, C, &mut unheard));
-        assert!(unheard.hear(C, a.noted()).has_news);
-        assert!(!unheard.hear(C, a.noted()).has_news);
+        let heard = unheard.hear(C, a.noted());
+        assert!(
+            heard.has_news && heard.is_to_be_told,
+            "the other one may be connected with C only"
+        );
+        assert_eq!(unheard.hear(C, a.noted()), Heard::default());
         assert!(!meets(B, &mut back, C, &mut unheard));
     }
 

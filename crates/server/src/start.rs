@@ -131,7 +131,7 @@ pub(crate) fn open(
 ) -> Result<Opened, StartError> {
     let new_id = LogId(u128::from_le_bytes(crate::random::bytes()));
     let found = bring_back(name, home, config, wishes, (new_id, None))?;
-    let Found { restart, recovery, pages, status, marker, tail, disk } = found;
+    let Found { restart, recovery, pages, status, marker, tail, disk, lacks: _ } = found;
     let instance = restart.finish(tail);
     let extent_bytes = recovery.extent_bytes();
     let about = (config, extent_bytes, status);
@@ -329,11 +329,12 @@ impl Back<'_> {
         if lacking.is_empty() {
             tell_left_over(&report);
         }
+        let lacks = !lacking.is_empty();
         self.judge(lacking)?;
         let rebuilt = matches!(begin, Begin::Oldest);
         let status = restart_status(&report, rebuilt, image_made, began.elapsed());
         let (marker, tail) = (self.marker.to_owned(), report.tail);
-        Ok(Found { restart, recovery, pages, status, marker, tail, disk })
+        Ok(Found { restart, recovery, pages, status, marker, tail, disk, lacks })
     }
 }
 
@@ -379,6 +380,8 @@ pub(crate) struct Found {
     /// Where the log ends.
     pub(crate) tail: Lsn,
     pub(crate) disk: Arc<dyn Disk>,
+    /// An operator wanted it without extents in which messages live.
+    pub(crate) lacks: bool,
 }
 
 /// Tells how far a long start is, at most once in a second.

@@ -46,6 +46,8 @@ pub(crate) struct Disk {
     incarnations: [u64; 2],
     /// Kept beside `kept`.
     pub(crate) starts: Starts,
+    /// Whose disk it is, as is kept beside `kept`.
+    pub(crate) whose: Option<usize>,
 }
 
 /// Which part of a disk an older copy brings back.
@@ -128,13 +130,19 @@ impl Disk {
         lost
     }
 
-    /// A start: what recovery found is synced before anything is said of it, and a log that is not the
-    /// one of the hard state, or lacks what was noted, gives no vote from here on.
-    pub(crate) fn recover(&mut self, drawn: u64) {
+    /// A start of this instance: what recovery found is synced before anything is said of it, and a log
+    /// that is not the one of the hard state, or lacks what was noted, gives no vote from here on; nor does
+    /// the disk of another instance.
+    pub(crate) fn recover(&mut self, node: usize, drawn: u64) {
         self.synced = self.last();
-        if self.forgot() {
+        let is_another = self.whose.is_some_and(|whose| whose != node);
+        if is_another {
+            self.starts = Starts::default();
+        }
+        if is_another || self.forgot() || self.kept.is_older_than(self.last_place()) {
             self.kept = self.kept.forgotten();
         }
+        self.whose = Some(node);
         self.incarnations = [drawn; 2];
         self.starts.begin(drawn);
     }
@@ -160,8 +168,8 @@ impl Disk {
     /// The log is gone, and what the member kept is there: `towline instance replace`.
     pub(crate) fn lose_log(&mut self) {
         let incarnations = [0, self.incarnations[1]];
-        let starts = std::mem::take(&mut self.starts);
-        *self = Disk { kept: self.kept, incarnations, starts, ..Disk::default() };
+        let (starts, whose) = (std::mem::take(&mut self.starts), self.whose);
+        *self = Disk { kept: self.kept, incarnations, starts, whose, ..Disk::default() };
     }
 
     /// A part of it is that of an older copy.
@@ -172,8 +180,9 @@ impl Disk {
             Older::Folder => (of.clone(), of),
         };
         let incarnations = [log.incarnations[0], state.incarnations[1]];
-        let (kept, starts, synced) = (state.kept, state.starts.clone(), log.last());
-        *self = Disk { kept, starts, incarnations, synced, flight: None, rotten: false, ..log };
+        let (kept, starts, whose) = (state.kept, state.starts.clone(), state.whose);
+        let (synced, flight, rotten) = (log.last(), None, false);
+        *self = Disk { kept, starts, whose, incarnations, synced, flight, rotten, ..log };
     }
 
     /// Everything is gone, or (a log that is damaged, or is about to be replaced by a copy) all but what
@@ -184,8 +193,11 @@ impl Disk {
             true => Kept { term, vote, knows_term, ..Kept::default() },
             false => Kept::default(),
         };
-        let starts = if keeps_term { std::mem::take(&mut self.starts) } else { Starts::default() };
-        *self = Disk { kept, starts, ..Disk::default() };
+        let (starts, whose) = match keeps_term {
+            true => (std::mem::take(&mut self.starts), self.whose),
+            false => (Starts::default(), None),
+        };
+        *self = Disk { kept, starts, whose, ..Disk::default() };
     }
 
     /// Takes over all of a leader's but what it kept. It votes with that if it could with its own log, and
@@ -193,13 +205,14 @@ impl Disk {
     pub(crate) fn take_copy(&mut self, of: &Disk, kept_there: Kept) {
         let own = self.kept;
         let may_vote = own.is_borne_out_by(self.last_place(), of.last_place());
-        let starts = std::mem::take(&mut self.starts);
+        let (starts, whose) = (std::mem::take(&mut self.starts), self.whose);
         let knows_term = own.has_newest_term();
         *self = of.clone();
         (self.synced, self.flight, self.rotten) = (self.last(), None, false);
         let (committed, committed_end) = (kept_there.committed, kept_there.committed_end);
-        self.kept = Kept { committed, committed_end, may_vote, knows_term, ..own };
-        self.starts = starts;
+        let kept = Kept { committed, committed_end, may_vote, knows_term, ..own };
+        self.kept = kept.with_copy(of.last_place());
+        (self.starts, self.whose) = (starts, whose);
         // It came without a number.
         self.incarnations = [0; 2];
     }
@@ -274,7 +287,7 @@ mod tests {
         let mut started = killed.clone();
         killed.lose_unsynced(0, &mut Dice::new(1));
         assert_eq!(killed.last(), 4);
-        started.recover(1);
+        started.recover(0, 1);
         started.lose_unsynced(0, &mut Dice::new(1));
         assert_eq!(started.last(), 10);
     }
@@ -283,9 +296,9 @@ mod tests {
     fn a_log_that_is_lost_or_older_gives_no_vote_and_nor_does_one_with_an_older_hard_state() {
         let mut sound = disk(10);
         sound.kept.may_vote = true;
-        sound.recover(1);
+        sound.recover(0, 1);
         let older = sound.clone();
-        sound.recover(2);
+        sound.recover(0, 2);
         assert!(sound.kept.may_vote && !sound.forgot());
         let ways: [fn(&mut Disk, &Disk); 3] = [
             |disk, _| disk.lose_log(),
@@ -296,10 +309,10 @@ mod tests {
             let mut disk = sound.clone();
             way(&mut disk, &older);
             assert!(disk.forgot() && disk.kept.may_vote, "it does not know yet");
-            disk.recover(3);
+            disk.recover(0, 3);
             assert!(!disk.kept.may_vote && !disk.forgot());
             assert!(!disk.kept.has_newest_term(), "which of both is older is not known");
-            disk.recover(4);
+            disk.recover(0, 4);
             assert!(!disk.kept.may_vote && !disk.kept.knows_term, "nor after another start");
         }
     }

@@ -60,6 +60,8 @@ pub(crate) enum Fault {
     OlderLog,
     OlderHardState,
     OlderFolder,
+    ClonedFolder,
+    FolderOfAnother,
 }
 
 /// All of them, with how often they come when they come at all.
@@ -86,6 +88,8 @@ const FAULTS: &[(Fault, u64)] = &[
     (Fault::OlderLog, 2),
     (Fault::OlderHardState, 1),
     (Fault::OlderFolder, 3),
+    (Fault::ClonedFolder, 4),
+    (Fault::FolderOfAnother, 1),
 ];
 
 /// Everything that is drawn beforehand.

@@ -368,6 +368,53 @@ fn an_extent_removed_by_hand_is_refused_at_a_start_and_a_full_copy_brings_it_bac
     all_are_sound(group)
 }
 
+/// The operator starts an instance that lacks an extent all the same: the two others have its messages.
+#[test]
+fn an_instance_started_without_an_extent_leads_no_group_that_has_it_and_gets_a_copy() -> Try {
+    let config =
+        "[log]\nextent_bytes = 4194304\n[queue_manager]\ndeadq = \"DEV.DEAD.LETTER.QUEUE\"\n";
+    let group = Group::formed_as(&Design { config: config.into(), ..Design::default() })?;
+    let active = group.until_whole()?;
+    let large = |number| text(number) + &"y".repeat(400_000) + "\n";
+    let input: String = (0..COUNT).map(large).collect();
+    group.site(active).runs_with(&["put", Q, "--lines"], input.as_bytes(), 0)?;
+    let mut group = again(group)?;
+    for instance in THREE {
+        group.stop(instance)?;
+    }
+    let hit = 0;
+    fs::remove_file(extent_of(&group, hit, &text(HIT))?)?;
+    group.site_mut(hit).arguments.push("--without-missing-extents".into());
+    // Alone: it says why it is not in sync.
+    group.start(hit)?;
+    require!(times_said(&group, hit, "TWL2061W") == 1, "{}", group.explained("given up"));
+    let status = group.status(hit)?.to_string();
+    require!(status.contains("extents of its log are missing"), "{status}");
+    // With one other, which stands at once, long before this one would.
+    group.start(1)?;
+    require!(group.until_active(None)? == 1, "{}", group.explained("who is active"));
+    group.start(2)?;
+    group.until_whole()?;
+    require!(times_said(&group, hit, "TWL4203I") == led_before(&group, hit), "it never led");
+    require!(times_said(&group, hit, "TWL4213I") == 1, "{}", group.explained("a copy came"));
+    let status = group.status(hit)?.to_string();
+    require!(!status.contains("extents of its log are missing"), "{status}");
+    // Now it may lead, and has all.
+    group.make_active(hit)?;
+    let browsed = group.site(hit).towline(&["browse", Q])?.output()?;
+    let found = String::from_utf8_lossy(&browsed.stdout).matches("message ").count();
+    require!(found == COUNT, "{found} messages: {}", group.explained(NAMES[hit]));
+    require!(group.site(hit).queue_number(DLQ, "depth")? == 0, "none was set aside");
+    all_are_sound(group)
+}
+
+/// How often an instance was active before it was started without an extent.
+fn led_before(group: &Group, at: Instance) -> usize {
+    let log = group.site(at).log();
+    let before = log.split("TWL2061W").next().unwrap_or_default();
+    before.matches("TWL4203I").count()
+}
+
 /// The extent of an instance that has this text.
 fn extent_of(group: &Group, instance: Instance, wanted: &str) -> Try<PathBuf> {
     for entry in fs::read_dir(group.site(instance).data.join("log"))? {

@@ -196,7 +196,8 @@ entries! {
                                     are missing: {extents}.",
         "--without-missing-extents was given. When the turn of such a message comes it is set aside as \
          damaged (TWL2050E, TWL2051E). Start without the option when all of them were: it is refused \
-         before that.";
+         before that. An instance of a group gives nothing up: it gets a copy of the log from the active \
+         one, and leads meanwhile only when no other instance can.";
 
     DAMAGED_DROPPED = "TWL2062W" "{count} of the messages that were removed from queue '{queue}' are \
                                   damaged ones.",

@@ -15,7 +15,10 @@ impl Member {
             self.meeting.met(*peer);
         }
         match input {
-            Input::Tick => self.tick(),
+            Input::Tick => {
+                self.tick();
+                self.asks_for_what_it_lacks(out);
+            }
             Input::Message(message) => self.message(message, out),
             Input::PeerOpened { peer, last_index, term } => {
                 self.told_term(peer, term, out);
@@ -110,6 +113,10 @@ impl Member {
             {
                 return;
             }
+            MessageType::MsgTimeoutNow if self.lacks_batches() => return,
+            MessageType::MsgRequestVote | MessageType::MsgRequestPreVote => {
+                self.leaves_taken_terms();
+            }
             MessageType::MsgSnapshot => {
                 if inner.term >= self.raw.raft.term {
                     out.copy_from = Some(from);
@@ -136,6 +143,7 @@ impl Member {
         }
         // What the library refuses is late or of nobody: it has no effect.
         drop(self.raw.step(inner));
+        self.votes_in_no_term_of_a_leader();
     }
 
     /// Up to where this process has acknowledged that its log is the one of this term's leader, or knows
@@ -252,9 +260,12 @@ impl Member {
         let hears = raft.leader_id != 0 && raft.election_elapsed < raft.election_timeout();
         let favours = raft.vote != 0 && raft.vote != raft.id;
         let favoured_in = favours.then_some(raft.term);
-        if leads || hears || !self.kept.may_vote || self.meeting.goes_on(self.now) {
+        let lets_others = self.lets_others_lead(leads || hears);
+        let takes_part = self.kept.may_vote && !self.meeting.goes_on(self.now);
+        if leads || hears || lets_others || !takes_part {
             self.election.settled();
         } else if self.election.is_due(self.now, favoured_in) {
+            self.leaves_taken_terms();
             // Refused only to who is no member.
             drop(self.raw.campaign());
         }

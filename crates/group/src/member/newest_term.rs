@@ -14,7 +14,9 @@
 //! Not here: when a hard state is not to be trusted (the driver says so with [`Kept::forgotten`]); how
 //! others tell it. Invariants: a member that does not know its term sends nothing, and does not vote.
 
-use super::{Held, Kept, Member, MemberId, Options, Output};
+use towline_types::BatchPlace;
+
+use super::{Held, Kept, Member, MemberId, Options, Output, StateRole};
 
 impl Kept {
     /// The same for a log that is replaced on purpose: the promises stand, but nothing bears them out.
@@ -40,14 +42,33 @@ impl Kept {
     pub(super) fn at_start(self, options: &Options, held: &Held) -> Kept {
         // A log without what was once known to be committed has lost something, or the hard state has.
         let forgets = self.may_vote && !held.has(&self);
-        let kept = if forgets { self.forgotten() } else { self };
         let is_alone = options.voters.iter().all(|voter| *voter == options.id);
+        let is_older = self.is_older_than(held.last()) && !is_alone;
+        let kept = if forgets || is_older { self.forgotten() } else { self };
         let newest = held.last().term;
         Kept {
             knows_term: kept.has_newest_term() || is_alone,
             term: kept.term.max(newest),
-            vote: if kept.term >= newest { kept.vote } else { None },
+            // That term had a leader.
+            vote: if kept.term >= newest { kept.vote } else { Some(MemberId::NONE_OF_THEM) },
             ..kept
+        }
+    }
+
+    /// Whether a log that ends with `last` shows that this is an older copy of a hard state: a term is kept
+    /// before a batch of it is received, or written.
+    #[must_use]
+    pub fn is_older_than(&self, last: BatchPlace) -> bool {
+        self.term < last.term
+    }
+
+    /// The same beside a copy of a leader's log, which ends with `last`: it takes part in that term, in
+    /// which there was a leader.
+    #[must_use]
+    pub fn with_copy(self, last: BatchPlace) -> Kept {
+        match self.is_older_than(last) {
+            true => Kept { term: last.term, vote: Some(MemberId::NONE_OF_THEM), ..self },
+            false => self,
         }
     }
 }
@@ -72,9 +93,32 @@ impl Member {
     /// A member told its term, on a connection that this process has seen open.
     pub(super) fn told_term(&mut self, peer: MemberId, term: u64, out: &mut Output) {
         if self.peers.contains(&peer) {
+            if !self.terms_told.contains_key(&peer) {
+                self.taken = self.taken.max(term);
+            }
             let newest = self.terms_told.entry(peer).or_default();
             *newest = term.max(*newest);
             self.adopt_term_if_told(out);
+        }
+    }
+
+    /// No leader is heard, and it is about to vote or to stand: not in a term that another one knew when
+    /// this process met it. A folder that was put back, and that none of those recognised, may have given
+    /// its vote there.
+    pub(super) fn leaves_taken_terms(&mut self) {
+        let (taken, raft) = (self.taken, &mut self.raw.raft);
+        let hears = raft.leader_id != 0 && raft.election_elapsed < raft.election_timeout();
+        if taken > raft.term && raft.state != StateRole::Leader && !hears {
+            raft.become_follower(taken, 0);
+            raft.vote = MemberId::NONE_OF_THEM.0;
+        }
+    }
+
+    /// The term of a leader that is heard has no vote left to be given: who asks for one forgot that term.
+    pub(super) fn votes_in_no_term_of_a_leader(&mut self) {
+        let raft = &mut self.raw.raft;
+        if raft.leader_id != 0 && raft.leader_id != raft.id && raft.vote == 0 {
+            raft.vote = MemberId::NONE_OF_THEM.0;
         }
     }
 

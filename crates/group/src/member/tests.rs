@@ -1,10 +1,12 @@
 //! Three members over a network and logs made of vectors.
 
+mod lacking;
 mod lagging;
 mod meeting;
 mod newest_term;
 mod promises;
 mod rig;
+mod terms;
 
 use std::time::Duration;
 
@@ -263,6 +265,7 @@ fn first_of_three() -> Options {
         heartbeat_timeout: TIMEOUT,
         seed: 1,
         meets_first: false,
+        lacks_batches: false,
     }
 }
 

@@ -324,7 +324,8 @@ impl Driver {
         let kept = self.look(|core| core.member.noted());
         // Not under the lock: a busy disk would stop the group with it.
         self.notes.note(&kept)?;
-        self.keep_starts()
+        self.keep_starts();
+        Ok(())
     }
 
     /// The same, and waits for the disk.

@@ -54,7 +54,8 @@ impl Inbox for GroupInbox {
     }
 
     fn declared(&self, peer: Peer, start: Start) -> Result<(), String> {
-        self.driver.declared(peer, start)
+        self.driver.declared(peer, start);
+        Ok(())
     }
 
     fn opened(&self, peer: Peer, incoming: bool, greeting: &Greeting) {

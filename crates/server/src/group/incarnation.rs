@@ -36,7 +36,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::path::Path;
 
-use towline_group::Kept;
+use towline_group::{Kept, MemberId};
 
 use super::kept_file::{KeptFile, Mark};
 
@@ -77,8 +77,8 @@ fn knows(mark: Mark, number: u64) -> bool {
     }
 }
 
-/// Gives log and hard state a new number, and makes `kept` durable with the first step. The log is this
-/// process's alone.
+/// Gives log and hard state of this member a new number, and makes `kept` durable with the first step. The
+/// log is this process's alone.
 ///
 /// # Errors
 /// What the disk said; then nothing may be promised.
@@ -86,14 +86,14 @@ pub(super) fn renew(
     data: &Path,
     kept_file: &KeptFile,
     kept: &Kept,
-    drawn: u64,
+    (member, drawn): (MemberId, u64),
 ) -> std::io::Result<()> {
     let next = drawn.clamp(1, UNNUMBERED - 1);
     let before = kept_file.mark();
     // After a crash behind the second step it is the next one of that start.
     let has = read(data)?.filter(|number| knows(before, *number));
     let incarnation = has.unwrap_or(before.incarnation);
-    kept_file.write_start(kept, Mark { incarnation, next, ..before }, next)?;
+    kept_file.write_start(kept, Mark { incarnation, next, ..before }, (member, next))?;
     write(&data.join(LOG), next)?;
     let starts = before.starts.saturating_add(1);
     kept_file.write_marked(kept, Mark { incarnation: next, next: 0, starts })
@@ -172,6 +172,8 @@ fn decode(bytes: &[u8]) -> Option<u64> {
 mod tests {
     use super::*;
 
+    const ME: MemberId = MemberId(1);
+
     fn folder() -> (tempfile::TempDir, KeptFile) {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join(LOG)).unwrap();
@@ -190,19 +192,19 @@ mod tests {
         let own = || is_own(data, file.mark()).unwrap();
         let kept = Kept { term: 3, may_vote: true, ..Kept::default() };
         assert!(own(), "neither has a number: both are of a version before this one");
-        renew(data, &file, &kept, 11).unwrap();
+        renew(data, &file, &kept, (ME, 11)).unwrap();
         assert_eq!((own(), file.read()), (true, Some(kept)));
         let number = data.join(LOG).join(NAME);
         let (older, state) = (data.join("older"), data.join("older-state"));
         copy(&number, &older);
         copy(&data.join("group-state"), &state);
-        renew(data, &file, &kept, 12).unwrap();
+        renew(data, &file, &kept, (ME, 12)).unwrap();
         assert_eq!((own(), file.mark().starts), (true, 2));
         copy(&older, &number);
         assert!(!own(), "an older log");
         std::fs::remove_file(&number).unwrap();
         assert!(!own(), "a blank log, or one of before the first number");
-        renew(data, &file, &kept, 13).unwrap();
+        renew(data, &file, &kept, (ME, 13)).unwrap();
         copy(&state, &data.join("group-state"));
         assert!(!own(), "an older hard state");
         std::fs::remove_file(data.join("group-state")).unwrap();
@@ -215,10 +217,10 @@ mod tests {
         let data = folder.path();
         let own = || is_own(data, file.mark()).unwrap();
         let kept = Kept { term: 3, may_vote: true, ..Kept::default() };
-        renew(data, &file, &kept, 31).unwrap();
+        renew(data, &file, &kept, (ME, 31)).unwrap();
         let (number, older) = (data.join(LOG).join(NAME), data.join("older"));
         copy(&number, &older);
-        renew(data, &file, &kept, 32).unwrap();
+        renew(data, &file, &kept, (ME, 32)).unwrap();
         expect_copy(&data.join("copy"), &file, &kept.without_vote(), 0).unwrap();
         assert_eq!(file.read(), Some(kept.without_vote()));
         assert!(kept.without_vote().has_newest_term());
@@ -228,13 +230,13 @@ mod tests {
         assert!(!own(), "an older log");
         std::fs::remove_file(&number).unwrap();
         assert!(own(), "the copy, which has no number");
-        renew(data, &file, &kept, 33).unwrap();
+        renew(data, &file, &kept, (ME, 33)).unwrap();
         std::fs::remove_file(&number).unwrap();
         assert!(!own(), "a log that was emptied by hand, one start later");
         std::fs::write(&number, newest).unwrap();
         assert!(!own());
         assert_eq!(file.mark().incarnation, 33);
-        renew(data, &file, &kept, UNNUMBERED).unwrap();
+        renew(data, &file, &kept, (ME, UNNUMBERED)).unwrap();
         assert_ne!(file.mark().incarnation, UNNUMBERED, "it is never drawn");
     }
 
@@ -244,7 +246,7 @@ mod tests {
         let data = folder.path();
         let own = || is_own(data, file.mark()).unwrap();
         let kept = Kept { term: 3, may_vote: true, ..Kept::default() };
-        renew(data, &file, &kept, 41).unwrap();
+        renew(data, &file, &kept, (ME, 41)).unwrap();
         let copied = data.join("copied");
         std::fs::create_dir(&copied).unwrap();
         expect_copy(&copied, &file, &kept, 42).unwrap();
@@ -254,7 +256,7 @@ mod tests {
         assert!(!own(), "an empty log");
         copy(&copied.join(NAME), &number);
         assert!(own(), "the copy");
-        renew(data, &file, &kept, 43).unwrap();
+        renew(data, &file, &kept, (ME, 43)).unwrap();
         copy(&copied.join(NAME), &number);
         assert!(!own(), "the same copy, put back one start later");
     }
@@ -265,7 +267,7 @@ mod tests {
         let data = folder.path();
         let own = || is_own(data, file.mark()).unwrap();
         let kept = Kept { may_vote: true, ..Kept::default() };
-        renew(data, &file, &kept, 21).unwrap();
+        renew(data, &file, &kept, (ME, 21)).unwrap();
         let mark = file.mark();
         file.write_marked(&kept, Mark { next: 22, ..mark }).unwrap();
         assert!(own(), "after the first step");
@@ -275,10 +277,10 @@ mod tests {
         assert!(own(), "after the second one");
         // The next start ends in the same way, behind its first step.
         std::fs::create_dir(data.join(LOG).join(NEW_NAME)).unwrap();
-        renew(data, &file, &kept, 24).unwrap_err();
+        renew(data, &file, &kept, (ME, 24)).unwrap_err();
         assert!(own(), "after the first step of another start");
         std::fs::remove_dir(data.join(LOG).join(NEW_NAME)).unwrap();
-        renew(data, &file, &kept, 23).unwrap();
+        renew(data, &file, &kept, (ME, 23)).unwrap();
         assert!(own());
         write(&data.join(LOG), 22).unwrap();
         assert!(!own(), "that start was never taken part with, and is over");

@@ -19,7 +19,8 @@
 //!   88   8  incarnation of the log that this was promised for; 0: it has none
 //!   96   8  the incarnation that the log is about to get; 0: none (see `incarnation`)
 //!   104  8  how often a process took part with this hard state
-//!   112 12  zero
+//!   112  8  the member whose hard state it is; 0: not said
+//!   120  4  zero
 //!   124 1136 `towline_group::Starts`: of this instance and of the others
 //!   1260 4  CRC-32C of bytes 0..1260
 //! ```
@@ -30,13 +31,21 @@
 //! is whole, and the first slot that is written beside it is the one at 4,096.
 //!
 //! Invariants: what `write` was given is what the next start reads, or what was there before; never a
-//! mixture. Who writes a `Kept` alone leaves the incarnation and the starts as they are.
+//! mixture. Who writes a `Kept` alone leaves the incarnation and the starts as they are. Several threads
+//! write (votes under the driver's lock, starts beside it): the file's lock is held from the reading of
+//! what is there until the new slot is synced, and the newer slot is on the disk before the older one is
+//! written over. So each moment leaves one whole slot, with all that was kept by a call that returned.
 
 use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use towline_group::{Kept, Starts};
+use towline_group::{Kept, MemberId, Starts};
+
+use medium::Medium;
+
+mod medium;
 
 const NAME: &str = "group-state";
 const NOTE: &str = "group-committed";
@@ -54,6 +63,7 @@ const AGAIN: u64 = 8_192;
 const FILE_BYTES: usize = 16_384;
 const KEPT_AT: usize = 24;
 const MARK_AT: usize = KEPT_AT + Kept::BYTES;
+const WHOSE_AT: usize = 112;
 const STARTS_AT: usize = 124;
 const SUMMED_BYTES: usize = STARTS_AT + Starts::BYTES;
 const SLOT_BYTES: usize = SUMMED_BYTES + 4;
@@ -77,11 +87,13 @@ pub(crate) struct Mark {
 #[derive(Clone, Debug)]
 pub(crate) struct KeptFile {
     folder: PathBuf,
+    /// Sequence of the newest slot that this process has synced; 0: none. Used under the file's lock.
+    synced: Arc<AtomicU64>,
 }
 
 impl KeptFile {
     pub(crate) fn of(data: &Path) -> KeptFile {
-        KeptFile { folder: data.to_owned() }
+        KeptFile { folder: data.to_owned(), synced: Arc::default() }
     }
 
     /// What is kept; `None` when there is nothing, or nothing that can be read: then it is not known
@@ -105,6 +117,11 @@ impl KeptFile {
         self.newest(NAME).map(|slot| slot.starts).unwrap_or_default()
     }
 
+    /// Whose hard state it is, if that is known.
+    pub(crate) fn whose(&self) -> Option<MemberId> {
+        self.newest(NAME)?.whose
+    }
+
     /// What counts of one of the files.
     fn newest(&self, name: &str) -> Option<Slot> {
         decode(&std::fs::read(self.folder.join(name)).ok()?)
@@ -117,7 +134,14 @@ impl KeptFile {
     /// # Errors
     /// What the system said.
     pub(crate) fn prepare(&self) -> std::io::Result<()> {
-        self.whole()?.sync_all()
+        let file = self.whole()?;
+        locked(&file, || {
+            let bytes = file.content()?;
+            // Also when the sync of the process before failed: what is read then passes for synced.
+            self.synced.store(0, Ordering::SeqCst);
+            self.settle(&file, &bytes, &slots(&bytes))?;
+            file.sync_all()
+        })
     }
 
     /// Makes it durable.
@@ -145,16 +169,27 @@ impl KeptFile {
         self.put_durably(|slot| {
             (slot.kept, slot.mark) = (*kept, mark);
             slot.starts.overrule();
+            // Also in the folder of another member: the next start makes it its own.
+            slot.whose = None;
         })
     }
 
-    /// The same, and that a process starts.
+    /// The same, and that a process of this member starts. What another one knew of starts is not known.
     ///
     /// # Errors
     /// What the disk said: it is not known what the next start reads.
-    pub(crate) fn write_start(&self, kept: &Kept, mark: Mark, nonce: u64) -> std::io::Result<()> {
+    pub(crate) fn write_start(
+        &self,
+        kept: &Kept,
+        mark: Mark,
+        (member, nonce): (MemberId, u64),
+    ) -> std::io::Result<()> {
         self.put_durably(|slot| {
             (slot.kept, slot.mark) = (*kept, mark);
+            if slot.whose.is_some_and(|whose| whose != member) {
+                slot.starts = Starts::default();
+            }
+            slot.whose = Some(member);
             slot.starts.begin(nonce);
         })
     }
@@ -171,9 +206,46 @@ impl KeptFile {
     }
 
     fn put_durably(&self, change: impl FnOnce(&mut Slot)) -> std::io::Result<()> {
-        let file = self.whole()?;
-        put(&file, change)?;
-        file.sync_data()
+        self.put_in(&self.whole()?, change)
+    }
+
+    fn put_in(&self, file: &impl Medium, change: impl FnOnce(&mut Slot)) -> std::io::Result<()> {
+        locked(file, || {
+            let bytes = file.content()?;
+            let slots = slots(&bytes);
+            self.settle(file, &bytes, &slots)?;
+            // Until all of it is done, it is not known.
+            self.synced.store(0, Ordering::SeqCst);
+            let sequence = put(file, &bytes, slots, change)?;
+            file.sync()?;
+            self.synced.store(sequence, Ordering::SeqCst);
+            Ok(())
+        })
+    }
+
+    /// Makes the newest slot durable where it stands, unless this process has done so: the older one, which
+    /// counts if that is torn, is about to be written over.
+    fn settle(
+        &self,
+        file: &impl Medium,
+        bytes: &[u8],
+        slots: &[Option<Slot>; 2],
+    ) -> std::io::Result<()> {
+        let Some((at, newest)) = newest_of(slots) else { return Ok(()) };
+        if newest.sequence == self.synced.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        let place = |at: u64| bytes.get(usize::try_from(at).ok()?..)?.get(..SLOT_BYTES);
+        let whole = [at, at + AGAIN].into_iter().filter_map(place);
+        let mut whole = whole.filter(|place| Slot::decode(place).as_ref() == Some(newest));
+        // The same bytes, so that nothing of them can be torn.
+        if let Some(same) = whole.next() {
+            file.write(same, at)?;
+            file.write(same, at + AGAIN)?;
+            file.sync()?;
+            self.synced.store(newest.sequence, Ordering::SeqCst);
+        }
+        Ok(())
     }
 
     /// Writes down how far the log is known to be committed, in a file of its own and without waiting
@@ -182,7 +254,7 @@ impl KeptFile {
     /// # Errors
     /// What the system said.
     pub(crate) fn note(&self, kept: &Kept) -> std::io::Result<()> {
-        put(&open(&self.folder.join(NOTE))?, |slot| slot.kept = *kept)
+        note_in(&open(&self.folder.join(NOTE))?, kept)
     }
 
     /// The same, and the note is on the disk, with its name, when this returns.
@@ -191,7 +263,7 @@ impl KeptFile {
     /// What the disk said.
     pub(crate) fn note_durably(&self, kept: &Kept) -> std::io::Result<()> {
         let file = open(&self.folder.join(NOTE))?;
-        put(&file, |slot| slot.kept = *kept)?;
+        note_in(&file, kept)?;
         file.sync_all()?;
         File::open(&self.folder)?.sync_all()
     }
@@ -207,7 +279,7 @@ impl KeptFile {
         let bytes = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
         if let Some(missing) = FILE_BYTES.checked_sub(bytes).filter(|missing| *missing > 0) {
             // Zeros that are written rather than a hole: no slot must wait for blocks to be found.
-            file.write_all_at(&vec![0; missing], bytes as u64)?;
+            file.write(&vec![0; missing], bytes as u64)?;
             file.sync_all()?;
             File::open(&self.folder)?.sync_all()?;
         }
@@ -219,32 +291,39 @@ fn open(path: &Path) -> std::io::Result<File> {
     File::options().create(true).truncate(false).read(true).write(true).open(path)
 }
 
-/// Writes the newest slot, changed, in the place of the older one. Others of this process may write too:
-/// each of them sees what was there.
-fn put(file: &File, change: impl FnOnce(&mut Slot)) -> std::io::Result<()> {
+fn note_in(file: &File, kept: &Kept) -> std::io::Result<()> {
+    locked(file, || {
+        let bytes = file.content()?;
+        put(file, &bytes, slots(&bytes), |slot| slot.kept = *kept).map(drop)
+    })
+}
+
+/// Reads and writes as the only one, of all processes.
+fn locked<R>(file: &impl Medium, act: impl FnOnce() -> std::io::Result<R>) -> std::io::Result<R> {
     file.lock()?;
-    let mut bytes = vec![0; FILE_BYTES];
-    let mut read = 0;
-    while let Some(rest) = bytes.get_mut(read..).filter(|rest| !rest.is_empty()) {
-        match file.read_at(rest, read as u64)? {
-            0 => break,
-            more => read += more,
-        }
-    }
-    let [first, second] = slots(&bytes);
-    let is_first_older = match (&first, &second) {
-        (Some(first), Some(second)) => first.sequence < second.sequence,
-        // Also when neither is whole: at the front there may be a file of version 1.
-        (first, second) => first.is_none() && second.is_some(),
-    };
-    let at = if is_first_older { SLOTS[0] } else { SLOTS[1] };
-    let mut slot = newer(first, second).or_else(|| of_version_1(&bytes)).unwrap_or_default();
+    let done = act();
+    file.unlock()?;
+    done
+}
+
+/// Writes the newest slot, changed, in the place of the older one; yields its sequence.
+fn put(
+    file: &impl Medium,
+    bytes: &[u8],
+    slots: [Option<Slot>; 2],
+    change: impl FnOnce(&mut Slot),
+) -> std::io::Result<u64> {
+    // When neither is whole: at the front there may be a file of version 1.
+    let newest_at = newest_of(&slots).map_or(SLOTS[0], |(at, _)| at);
+    let at = if newest_at == SLOTS[0] { SLOTS[1] } else { SLOTS[0] };
+    let [first, second] = slots;
+    let mut slot = newer(first, second).or_else(|| of_version_1(bytes)).unwrap_or_default();
     slot.sequence = slot.sequence.saturating_add(1);
     change(&mut slot);
-    let slot = slot.encode();
-    file.write_all_at(&slot, at)?;
-    file.write_all_at(&slot, at + AGAIN)?;
-    file.unlock()
+    let written = slot.encode();
+    file.write(&written, at)?;
+    file.write(&written, at + AGAIN)?;
+    Ok(slot.sequence)
 }
 
 /// What counts of these bytes.
@@ -261,6 +340,13 @@ fn newer(first: Option<Slot>, second: Option<Slot>) -> Option<Slot> {
     [first, second].into_iter().flatten().max_by_key(|slot| slot.sequence)
 }
 
+/// The newest slot, and where it stands.
+fn newest_of(slots: &[Option<Slot>; 2]) -> Option<(u64, &Slot)> {
+    let there = SLOTS.into_iter().zip(slots);
+    let there = there.filter_map(|(at, slot)| Some((at, slot.as_ref()?)));
+    there.max_by_key(|(_, slot)| slot.sequence)
+}
+
 /// Of each slot the newer of what is whole in its two places.
 fn slots(bytes: &[u8]) -> [Option<Slot>; 2] {
     let whole = |at: u64| Slot::decode(bytes.get(usize::try_from(at).ok()?..)?);
@@ -275,6 +361,8 @@ struct Slot {
     sequence: u64,
     kept: Kept,
     mark: Mark,
+    /// The member whose hard state it is, if that was said.
+    whose: Option<MemberId>,
     starts: Starts,
 }
 
@@ -292,7 +380,9 @@ impl Slot {
         for number in [incarnation, next, starts] {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
-        bytes.extend_from_slice(&[0; 12]);
+        assert_eq!(bytes.len(), WHOSE_AT, "as it is drawn");
+        bytes.extend_from_slice(&self.whose.map_or(0, |member| member.0).to_le_bytes());
+        bytes.extend_from_slice(&[0; 4]);
         assert_eq!(bytes.len(), STARTS_AT, "as it is drawn");
         bytes.extend_from_slice(&self.starts.encode());
         assert_eq!(bytes.len(), SUMMED_BYTES, "as it is drawn");
@@ -331,192 +421,13 @@ impl Slot {
             // Nothing was said of it, so that nothing was noted of it either.
             _ => Starts::default(),
         };
-        right.then_some(Slot { sequence, kept, mark, starts })
+        let whose = match version {
+            VERSION_UNMARKED => None,
+            _ => Some(number(WHOSE_AT)?).filter(|member| *member != 0).map(MemberId),
+        };
+        right.then_some(Slot { sequence, kept, mark, whose, starts })
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use towline_group::{MemberId, Start};
-    use towline_types::Lsn;
-
-    use super::*;
-
-    fn kept(term: u64) -> Kept {
-        Kept { term, vote: Some(MemberId(term % 3 + 1)), may_vote: true, ..Kept::default() }
-    }
-
-    /// Each state that a write of `new` over `old` can leave when it is torn at one byte, either end
-    /// first, is read as what was there before, or as what was written.
-    fn torn(before: Option<Kept>, old: &[u8], new: &[u8], after: Kept) {
-        assert_eq!(old.len(), new.len());
-        let changed: Vec<usize> = (0..old.len()).filter(|at| old[*at] != new[*at]).collect();
-        assert!(changed.len() > 8, "a write changes something");
-        for cut in 0..=old.len() {
-            for (front, back) in [(new, old), (old, new)] {
-                let mixed = [&front[..cut], &back[cut..]].concat();
-                // The new one counts as soon as it is whole in one of its places.
-                let is_whole = slots(&mixed).iter().flatten().any(|slot| slot.kept == after);
-                assert!(is_whole || mixed != new);
-                let expected = if is_whole { Some(after) } else { before };
-                assert_eq!(decode(&mixed).map(|it| it.kept), expected, "torn at {cut}");
-            }
-        }
-    }
-
-    #[test]
-    fn what_was_written_last_is_read_whatever_a_torn_write_left_beside_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let (file, path) = (KeptFile::of(folder.path()), folder.path().join(NAME));
-        assert_eq!(file.read(), None);
-        file.prepare().unwrap();
-        assert_eq!(file.read(), None, "nothing was promised");
-        let mut before = None;
-        for term in 1..5 {
-            let old = std::fs::read(&path).unwrap();
-            file.write(&kept(term)).unwrap();
-            assert_eq!(file.read(), Some(kept(term)));
-            torn(before, &old, &std::fs::read(&path).unwrap(), kept(term));
-            before = Some(kept(term));
-        }
-        assert_eq!(std::fs::metadata(&path).unwrap().len(), FILE_BYTES as u64);
-    }
-
-    #[test]
-    fn a_file_of_the_version_before_is_read_and_counts_until_a_slot_is_whole() {
-        let folder = tempfile::tempdir().unwrap();
-        let (file, path) = (KeptFile::of(folder.path()), folder.path().join(NAME));
-        std::fs::write(&path, kept(7).encode()).unwrap();
-        assert_eq!(file.read(), Some(kept(7)));
-        file.prepare().unwrap();
-        assert_eq!(file.read(), Some(kept(7)));
-        let mut before = Some(kept(7));
-        for term in 8..11 {
-            let old = std::fs::read(&path).unwrap();
-            file.write(&kept(term)).unwrap();
-            torn(before, &old, &std::fs::read(&path).unwrap(), kept(term));
-            before = Some(kept(term));
-        }
-        // Also without anybody who prepared it.
-        std::fs::write(&path, kept(7).encode()).unwrap();
-        file.write(&kept(8)).unwrap();
-        assert_eq!(file.read(), Some(kept(8)));
-    }
-
-    /// A file of an earlier version, of which a slot has so many bytes before its checksum.
-    fn of_version(version: u8, summed_bytes: usize, slot: &Slot) -> Vec<u8> {
-        let mut slot = slot.encode()[..summed_bytes].to_vec();
-        slot[8] = version;
-        let sum = crc32c::crc32c(&slot).to_le_bytes();
-        slot.extend_from_slice(&sum);
-        let mut file = vec![0; FILE_BYTES];
-        file[4_096..4_096 + slot.len()].copy_from_slice(&slot);
-        file
-    }
-
-    #[test]
-    fn the_version_without_starts_is_read_and_who_writes_votes_leaves_the_starts() {
-        let folder = tempfile::tempdir().unwrap();
-        let (file, path) = (KeptFile::of(folder.path()), folder.path().join(NAME));
-        let mark = Mark { incarnation: 7, next: 0, starts: 3 };
-        let slot = Slot { sequence: 4, kept: kept(4), mark, ..Slot::default() };
-        let before = of_version(3, SUMMED_BYTES_WITHOUT_STARTS, &slot);
-        std::fs::write(&path, &before).unwrap();
-        assert_eq!((file.read(), file.mark()), (Some(kept(4)), mark));
-        let mut starts = file.starts();
-        assert_eq!(starts, Starts::default());
-        starts.begin(8);
-        starts.declare(MemberId(2), Start { number: 1, nonce: 9 });
-        file.write_starts(&starts, None).unwrap();
-        assert_eq!((file.read(), file.mark()), (Some(kept(4)), mark));
-        for term in 5..8 {
-            file.write(&kept(term)).unwrap();
-            assert_eq!((file.read(), file.starts()), (Some(kept(term)), starts.clone()));
-        }
-        starts.begin(10);
-        let old = std::fs::read(&path).unwrap();
-        file.write_starts(&starts, Some(&kept(8))).unwrap();
-        torn(Some(kept(7)), &old, &std::fs::read(&path).unwrap(), kept(8));
-        assert_eq!((file.starts(), file.mark()), (starts, mark));
-    }
-
-    #[test]
-    fn the_version_without_an_incarnation_is_read_and_who_writes_votes_leaves_the_mark() {
-        let folder = tempfile::tempdir().unwrap();
-        let (file, path) = (KeptFile::of(folder.path()), folder.path().join(NAME));
-        let slot = Slot { sequence: 4, kept: kept(4), ..Slot::default() };
-        let before = of_version(2, SUMMED_BYTES_UNMARKED, &slot);
-        std::fs::write(&path, &before).unwrap();
-        assert_eq!((file.read(), file.mark()), (Some(kept(4)), Mark::default()));
-        let mark = Mark { incarnation: 7, next: u64::MAX, starts: 3 };
-        file.write_marked(&kept(5), mark).unwrap();
-        torn(Some(kept(4)), &before, &std::fs::read(&path).unwrap(), kept(5));
-        for term in 6..9 {
-            file.write(&kept(term)).unwrap();
-            assert_eq!((file.read(), file.mark()), (Some(kept(term)), mark));
-        }
-    }
-
-    #[test]
-    fn a_damaged_sector_takes_no_vote_back_and_damage_of_all_places_is_nothing() {
-        let folder = tempfile::tempdir().unwrap();
-        let (file, path) = (KeptFile::of(folder.path()), folder.path().join(NAME));
-        file.write(&kept(1)).unwrap();
-        file.write(&kept(2)).unwrap();
-        let bytes = std::fs::read(&path).unwrap();
-        let [Some(first), Some(second)] = slots(&bytes) else { panic!("two slots") };
-        assert_eq!((first.kept, second.kept), (kept(2), kept(1)));
-        for bit in 0..8 * SLOT_BYTES {
-            let mut damaged = bytes.clone();
-            let mut flip = |at: usize| {
-                damaged[at + bit / 8] ^= 1 << (bit % 8);
-                decode(&damaged).map(|slot| slot.kept)
-            };
-            assert_eq!(flip(0), Some(kept(2)), "bit {bit}");
-            assert_eq!(flip(8_192), Some(kept(1)), "bit {bit}");
-            assert_eq!(flip(12_288), Some(kept(1)), "bit {bit}");
-            assert_eq!(flip(4_096), None, "bit {bit}");
-        }
-        // What is damaged is written anew.
-        std::fs::write(&path, [7; FILE_BYTES]).unwrap();
-        assert_eq!(file.read(), None);
-        for term in 3..6 {
-            file.write(&kept(term)).unwrap();
-            assert_eq!(file.read(), Some(kept(term)));
-        }
-    }
-
-    #[test]
-    fn a_note_says_how_far_and_nothing_of_votes() {
-        let folder = tempfile::tempdir().unwrap();
-        let (file, path) = (KeptFile::of(folder.path()), folder.path().join(NOTE));
-        file.write(&kept(3)).unwrap();
-        let noted = |index| Kept {
-            term: 9,
-            committed: index,
-            committed_end: Lsn(10 * index),
-            ..Kept::default()
-        };
-        let both =
-            |index| Some(Kept { term: 3, may_vote: true, vote: kept(3).vote, ..noted(index) });
-        // Of the version before.
-        std::fs::write(&path, noted(6).encode()).unwrap();
-        assert_eq!(file.read(), both(6));
-        for index in 7..10 {
-            file.note(&noted(index)).unwrap();
-            assert_eq!(file.read(), both(index));
-        }
-        file.note_durably(&noted(9)).unwrap();
-        file.note(&noted(8)).unwrap();
-        file.note(&noted(9)).unwrap();
-        let mut torn = std::fs::read(&path).unwrap();
-        let [first, second] = slots(&torn).map(Option::unwrap);
-        let newest = if first.sequence > second.sequence { 0 } else { 4_096 };
-        torn[newest + 30] ^= 1;
-        torn[newest + 8_192 + 30] ^= 1;
-        std::fs::write(&path, &torn).unwrap();
-        assert_eq!(file.read(), both(8));
-        std::fs::write(&path, [7; 60]).unwrap();
-        assert_eq!(file.read(), Some(kept(3)));
-    }
-}
+mod tests;

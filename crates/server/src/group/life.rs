@@ -124,6 +124,7 @@ mod tests {
                     heartbeat_timeout: Duration::from_millis(500),
                     seed: 7,
                     meets_first: false,
+                    lacks_batches: false,
                 };
                 let kept = Kept { may_vote: true, ..Kept::default() };
                 Member::new(options, kept, Held::default(), now)

@@ -8,7 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use towline_admin::catalogue::GROUP_LOG_FORGOT;
 use towline_admin::status::RestartStatus;
-use towline_group::{FetchOrder, Held, Kept, Member, Options};
+use towline_group::{FetchOrder, Held, Kept, Member, MemberId, Options};
 use towline_log::{Listener, LogId, Pages, Replicator};
 
 use super::again;
@@ -70,8 +70,8 @@ pub(crate) fn open(
         let back = || start::bring_back(name, &home, config, wishes, (id, Some(known)));
         repair_at_start::reading(&about, home.log_folder(), back)
     };
-    let Promised { kept, held, found } = promised(data, &kept_file, read_back)?;
-    let Found { restart, recovery, pages, status, marker, disk, .. } = found;
+    let Promised { kept, held, found } = promised((data, member_of(this)), &kept_file, read_back)?;
+    let Found { restart, recovery, pages, status, marker, disk, lacks, .. } = found;
     if recovery.log_id() != id {
         return Err(StartError::OtherLog { group: group.name.clone() });
     }
@@ -80,14 +80,15 @@ pub(crate) fn open(
     let meets_first = again::start_before() != Some(kept_file.starts().own().nonce);
     let drawn = u64::from_le_bytes(crate::random::bytes());
     // Before anything is promised, and with what may not be promised any more.
-    let renewed =
-        kept_file.prepare().and_then(|()| incarnation::renew(data, &kept_file, &kept, drawn));
+    let renewed = kept_file
+        .prepare()
+        .and_then(|()| incarnation::renew(data, &kept_file, &kept, (member_of(this), drawn)));
     renewed.map_err(StartError::Folder)?;
     let (_, stream) = recovery.stream();
     let applied = held.places.iter().find(|place| place.index == held.applied).copied();
     let applied = applied.unwrap_or(held.base);
     let extent_bytes = recovery.extent_bytes();
-    let member = Member::new(options(group, this, meets_first), kept, held, clock.now());
+    let member = Member::new(options(group, this, (meets_first, lacks)), kept, held, clock.now());
     let (orders, fetches) = channel();
     let names = group.member.iter().map(|member| member.name.clone()).collect();
     let driver = Arc::new(Driver::new(member, kept_file, clock, names, orders));
@@ -114,27 +115,33 @@ struct Promised {
 
 /// Reads the log back as far as its hard state bears it out. A log that is not the one for which the
 /// promises were made, or lacks what was noted, gives no vote; and what stands in it behind its image
-/// may never have been committed.
+/// may never have been committed. Nor does the folder of another member, which knows nothing of what
+/// this one promised.
 fn promised(
-    data: &Path,
+    (data, this): (&Path, MemberId),
     kept_file: &KeptFile,
     read_back: impl Fn(u64) -> Result<Found, StartError>,
 ) -> Result<Promised, StartError> {
     // Without any hard state that can be read, it is not known what was promised, nor in which term.
     let kept = of_process_before(kept_file.read().unwrap_or_default());
-    let is_own = incarnation::is_own(data, kept_file.mark()).map_err(StartError::Folder)?;
+    let is_ours = kept_file.whose().is_none_or(|whose| whose == this);
+    let is_own =
+        is_ours && incarnation::is_own(data, kept_file.mark()).map_err(StartError::Folder)?;
     // While it may not vote, its note is owed, not had.
     let known = if is_own && kept.may_vote { kept.committed } else { 0 };
     let found = read_back(known)?;
     let held = held(&found);
-    let has = held.has(&kept);
-    let judged = judged(kept, is_own, has);
+    let (has, is_older) = (held.has(&kept), kept.is_older_than(held.last()));
+    let judged = judged(kept, is_own && !is_older, has);
     if judged == kept || !kept.may_vote {
         return Ok(Promised { kept: judged, held, found });
     }
     let (last, noted) = (held.last().index.to_string(), kept.committed.to_string());
-    let what =
-        if is_own { "an older copy of its log" } else { "another log, or another hard state" };
+    let what = match (is_ours, is_own && !is_older) {
+        (false, _) => "the data folder of another instance",
+        (true, true) => "an older copy of its log",
+        (true, false) => "another log, or another hard state",
+    };
     say(&GROUP_LOG_FORGOT, &[what, &last, &noted]);
     let kept = judged;
     if known == 0 {
@@ -159,7 +166,7 @@ fn held(found: &Found) -> Held {
     Held { base, places, applied }
 }
 
-fn options(group: &GroupConfig, this: Peer, meets_first: bool) -> Options {
+fn options(group: &GroupConfig, this: Peer, (meets_first, lacks_batches): (bool, bool)) -> Options {
     Options {
         id: member_of(this),
         voters: (0..group.member.len()).map(member_of).collect(),
@@ -168,6 +175,7 @@ fn options(group: &GroupConfig, this: Peer, meets_first: bool) -> Options {
         heartbeat_timeout: group.heartbeat_timeout(),
         seed: u64::from_le_bytes(crate::random::bytes()),
         meets_first,
+        lacks_batches,
     }
 }
 

@@ -160,7 +160,8 @@ mod tests {
         let folder = with_copy();
         let data = folder.path();
         let file = KeptFile::of(data);
-        incarnation::renew(data, &file, &file.read().unwrap(), 7).unwrap();
+        let start = (towline_group::MemberId(1), 7);
+        incarnation::renew(data, &file, &file.read().unwrap(), start).unwrap();
         let is_own = || incarnation::is_own(data, KeptFile::of(data).mark()).unwrap();
         come(data, true);
         assert_eq!((which(data).as_str(), votes(data), is_own()), ("old", true, true));

@@ -56,9 +56,14 @@ pub fn give_up_vote(data: &Path) -> std::io::Result<()> {
     std::fs::File::open(data)?.sync_all()
 }
 
+/// More terms than an instance can have taken part in and forgotten: each is an election.
+const FORGOTTEN_TERMS: u64 = 1 << 16;
+
 /// Gives the vote back, durably, for the log that is there as it is: what was known to be committed
 /// beyond it is given up. Its term stays, or becomes `term` if that is newer; it is taken for the newest
-/// one, so that the next start asks no other instance for it.
+/// one, so that the next start asks no other instance for it. When it may have forgotten terms that none
+/// of those that answered knows, it goes on behind all of them: in one of them it may have voted, and
+/// there may be a leader that cannot be asked.
 ///
 /// # Errors
 /// What the disk said.
@@ -70,9 +75,12 @@ pub fn force_vote(data: &Path, term: u64) -> std::io::Result<()> {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         _ => {}
     }
+    let knows = kept.has_newest_term() && incarnation::is_own(data, kept_file.mark())?;
+    let newest = kept.term.max(term);
+    let term = if knows { newest } else { newest.saturating_add(FORGOTTEN_TERMS) };
     let newer = term > kept.term;
     let kept = Kept {
-        term: kept.term.max(term),
+        term,
         vote: if newer { None } else { kept.vote },
         may_vote: true,
         knows_term: true,
@@ -94,7 +102,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("log")).unwrap();
         let file = KeptFile::of(folder.path());
-        incarnation::renew(folder.path(), &file, kept, 7).unwrap();
+        incarnation::renew(folder.path(), &file, kept, (towline_group::MemberId(1), 7)).unwrap();
         folder
     }
 
@@ -125,9 +133,23 @@ mod tests {
         assert_eq!((state.may_vote, state.is_of_this_log, state.committed), (false, false, 12));
         force_vote(data, 8).unwrap();
         let state = hard_state(data).unwrap().unwrap();
-        let forced = HardState { term: 8, may_vote: true, is_of_this_log: true, committed: 0 };
+        let term = 8 + FORGOTTEN_TERMS;
+        let forced = HardState { term, may_vote: true, is_of_this_log: true, committed: 0 };
         assert_eq!(state, forced);
         force_vote(data, 3).unwrap();
         assert_eq!(hard_state(data).unwrap().unwrap(), forced, "a term never goes down");
+    }
+
+    #[test]
+    fn a_vote_that_is_forced_is_given_in_no_term_that_may_have_been_forgotten() {
+        let kept = Kept { term: 5, may_vote: true, knows_term: true, ..Kept::default() };
+        let folder = with_state(&kept.forgotten());
+        // The one that answers knows term 6; in 7 this one may have voted for the one that does not.
+        force_vote(folder.path(), 6).unwrap();
+        assert!(hard_state(folder.path()).unwrap().unwrap().term > 6 + 1_000);
+        // It took a copy, and its hard state is the newest.
+        let folder = with_state(&kept.without_vote());
+        force_vote(folder.path(), 6).unwrap();
+        assert_eq!(hard_state(folder.path()).unwrap().unwrap().term, 6);
     }
 }

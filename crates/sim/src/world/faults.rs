@@ -56,6 +56,8 @@ impl World {
             Fault::OlderLog => self.forget_some(node, Some(Older::Log)),
             Fault::OlderHardState => self.forget_some(node, Some(Older::HardState)),
             Fault::OlderFolder => self.put_folder_back(node),
+            Fault::ClonedFolder => self.start_clone(node),
+            Fault::FolderOfAnother => self.take_folder_of(node, other),
             Fault::ClockJump => {
                 let hour = 3_600_000_000;
                 self.nodes[node].wall_us += self.dice.below(2 * hour);
@@ -133,7 +135,8 @@ impl World {
         let there = &self.nodes[node];
         let process = there.process.as_ref();
         let may_vote = process.map_or(there.disk.kept.may_vote, |there| there.member.may_vote());
-        let forgot = process.is_none() && there.disk.forgot();
+        let is_another = there.disk.whose.is_some_and(|whose| whose != node);
+        let forgot = process.is_none() && (is_another || there.disk.forgot());
         may_vote && !forgot && !there.disk.rotten && !there.copying && !there.put_back
     }
 

@@ -60,7 +60,7 @@ impl World {
         self.counts.starts += 1;
         self.processes += 1;
         let number = self.processes;
-        self.nodes[node].disk.recover(number);
+        self.nodes[node].disk.recover(node, number);
         let clock = Clock {
             began: self.now,
             began_local: self.nodes[node].wall_us + self.now,
@@ -120,6 +120,7 @@ impl World {
             heartbeat_timeout: self.plan.heartbeat_timeout,
             seed: self.seed.wrapping_mul(1_000_003) ^ self.processes,
             meets_first: true,
+            lacks_batches: false,
         };
         let disk = &self.nodes[node].disk;
         Member::new(options, disk.kept, disk.held(), now)

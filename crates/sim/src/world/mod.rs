@@ -147,6 +147,9 @@ pub(crate) struct Node {
     pub(crate) copying: bool,
     /// A copy of the disk, as it was after some process ended.
     pub(crate) older: Option<Disk>,
+    /// The disk of another machine that was cloned from this one, or it from that: one of both is on at a
+    /// time.
+    pub(crate) twin: Option<Disk>,
     /// The whole disk was put back, and the process has not met both others since.
     pub(crate) put_back: bool,
     /// That happened in this run.
@@ -224,6 +227,7 @@ impl World {
             slow_factor: 1,
             copying: false,
             older: None,
+            twin: None,
             put_back: false,
             was_put_back: false,
             owes: None,

@@ -1,4 +1,5 @@
-//! A whole disk is put back as it was after an earlier end of its process, and the group recognises it.
+//! A whole disk is put back as it was after an earlier end of its process, or is that of a clone, and the
+//! group recognises it.
 //!
 //! What is heard of a member before its start is noted does not reach any other; here the first message
 //! on a connection stands for the frame that declares it.
@@ -12,28 +13,66 @@ use towline_group::{MemberId, Start, Witness};
 
 use super::life::{Ending, member_id};
 use super::{At, Event, World, tell};
-use crate::disk::Older;
+use crate::disk::{Disk, Older};
 use crate::network::{Link, Micros, Parcel};
 
 impl World {
     /// A disk is put back whole.
     pub(super) fn put_folder_back(&mut self, node: usize) {
-        let copy = self.nodes[node].older.clone();
-        let Some(copy) = copy.filter(|_| self.others_are_sound(node)) else { return };
-        if self.nodes[node].copying || copy.forgot() || copy.rotten {
+        let Some(copy) = self.nodes[node].older.clone() else { return };
+        self.starts_on(node, &copy);
+    }
+
+    /// The machine was cloned when a process of it ended, and the clone is started in its place; or the
+    /// machine is started in the place of its clone. Both go on where each of them ended: what was promised
+    /// with one is not known to the other.
+    ///
+    /// Not at once: whichever comes second is refused by all that the first is connected with, and before
+    /// it is recognised each of both may help another leader, which is what no operator may let happen.
+    pub(super) fn start_clone(&mut self, node: usize) {
+        let Some(twin) = self.nodes[node].twin.take() else {
+            let is_off = self.nodes[node].process.is_none() && !self.nodes[node].copying;
+            let disk = &self.nodes[node].disk;
+            if is_off && !disk.forgot() && !disk.rotten {
+                self.nodes[node].twin = Some(disk.clone());
+            } else {
+                self.nodes[node].twin = self.nodes[node].older.clone();
+            }
             return;
+        };
+        let replaced = self.starts_on(node, &twin);
+        self.nodes[node].twin = Some(replaced.unwrap_or(twin));
+    }
+
+    /// The whole disk becomes that of a copy, if the group survives that; yields the one that it was.
+    fn starts_on(&mut self, node: usize, copy: &Disk) -> Option<Disk> {
+        let is_too_much = !self.others_are_sound(node) || self.nodes[node].copying;
+        if is_too_much || copy.forgot() || copy.rotten {
+            return None;
         }
         let ran = self.nodes[node].process.is_some();
         self.end(node, Ending::PowerCut);
-        self.nodes[node].disk.put_back(&copy, Older::Folder);
+        let replaced = self.nodes[node].disk.clone();
+        self.nodes[node].disk.put_back(copy, Older::Folder);
         self.nodes[node].put_back = true;
         self.nodes[node].was_put_back = true;
         // What it had to have before counts for another disk.
         self.nodes[node].owes = None;
-        tell!(self, "{node}: its disk is put back whole, up to {}", copy.last());
+        tell!(self, "{node}: its disk is another one, up to {}", copy.last());
         if ran {
             let after = self.dice.below(self.plan.restart_after_us);
             self.plan_in(after, Event::Start { node });
+        }
+        Some(replaced)
+    }
+
+    /// An instance is started on a copy of the disk of another one.
+    pub(super) fn take_folder_of(&mut self, node: usize, other: usize) {
+        let Some(copy) = self.nodes[other].older.clone() else { return };
+        if self.starts_on(node, &copy).is_some() {
+            // It knows that by itself.
+            self.nodes[node].put_back = false;
+            self.nodes[node].owes = Some(self.committed.len() as u64);
         }
     }
 

@@ -21,7 +21,7 @@ pub(super) fn message(kind: MessageType, from: u64, term: u64, more: RaftMessage
 }
 
 /// What it says to a question for its vote in term 5 of a member whose log is as long as any.
-fn answer_to_vote(member: &mut Member, from: u64) -> (Option<Kept>, Option<bool>) {
+pub(super) fn answer_to_vote(member: &mut Member, from: u64) -> (Option<Kept>, Option<bool>) {
     let more = RaftMessage { index: 1_000, log_term: 4, ..RaftMessage::default() };
     let mut out = Output::default();
     member.step(Time(10_000_000), message(MessageType::MsgRequestVote, from, 5, more), &mut out);

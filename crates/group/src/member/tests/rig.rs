@@ -92,6 +92,7 @@ impl Trio {
             heartbeat_timeout: TIMEOUT,
             seed: self.seed * 3 + at as u64,
             meets_first: true,
+            lacks_batches: false,
         };
         let node = &mut self.nodes[at];
         node.log.truncate(node.durable);
@@ -175,6 +176,11 @@ impl Trio {
         (node.durable, node.log, node.kept) = (log.len(), log, kept);
     }
 
+    /// More is lost than a group of three survives: what was committed is not compared with what comes.
+    pub(super) fn forget_what_was_seen(&mut self) {
+        self.seen.clear();
+    }
+
     /// What a driver keeps of a member that was put back.
     pub(super) fn forget(&mut self, at: usize) {
         self.nodes[at].kept = self.nodes[at].kept.forgotten();
@@ -205,6 +211,7 @@ impl Trio {
         if !node.kept.is_borne_out_by(last(&node.log), last(&log)) {
             node.kept = node.kept.without_vote();
         }
+        node.kept = node.kept.with_copy(last(&log));
         (node.durable, node.log) = (log.len(), log);
     }
 

@@ -44,6 +44,6 @@ impl Driver {
         }
         let kept = core.member.noted();
         let votes = kept.is_borne_out_by(core.member.last(), last);
-        hand_in(&if votes { kept } else { kept.without_vote() })
+        hand_in(&if votes { kept } else { kept.without_vote() }.with_copy(last))
     }
 }

@@ -6,7 +6,7 @@
 //! instance is on the disk before anything else of it is heard; a lock of this module is never held
 //! while the disk is waited for, but by those that write.
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use towline_admin::catalogue::{GROUP_CLONED, GROUP_PUT_BACK};
 use towline_group::{Start, Starts};
 use towline_log::{Listener, LogError};
@@ -107,6 +107,10 @@ impl Driver {
             inner.has_news |= heard.has_news;
             heard
         };
+        if heard.is_to_be_told {
+            // The one that it is about may be connected with this instance only.
+            self.tell_known();
+        }
         let promised_more = self.look(|core| core.member.is_contradicted_by(known.witness));
         if !heard.of_unknown_start && !promised_more {
             return Ok(());
@@ -149,37 +153,48 @@ impl Driver {
         Err("it re-executes itself: it may have promised more than it knows".into())
     }
 
-    /// A peer declares its start: noted when this returns.
-    ///
-    /// # Errors
-    /// What the disk said.
-    pub(crate) fn declared(&self, peer: Peer, start: Start) -> Result<(), String> {
-        if !self.starts.inner.lock().starts.declare(member_of(peer), start) {
-            return Ok(());
+    /// A peer declares its start: noted when this returns. A disk that refuses ends the process.
+    pub(crate) fn declared(&self, peer: Peer, start: Start) {
+        let writing = self.starts.writing.lock();
+        let (is_news, is_written) = {
+            let mut inner = self.starts.inner.lock();
+            let is_news = inner.starts.declare(member_of(peer), start);
+            // A third instance may have told it before, and that need not be on the disk yet.
+            (is_news, !is_news && !inner.has_news)
+        };
+        if !is_written {
+            self.write_starts(&writing);
         }
-        let written = self.write_starts();
-        self.tell_known();
-        written.map_err(|error| error.to_string())
+        drop(writing);
+        if is_news {
+            self.tell_known();
+        }
     }
 
     /// Makes durable what is not, if anything is.
-    pub(super) fn keep_starts(&self) -> std::io::Result<()> {
+    pub(super) fn keep_starts(&self) {
         let votes = self.look(|core| core.member.may_vote());
         let mut inner = self.starts.inner.lock();
         inner.has_news |= votes && inner.starts.votes_again();
         let has_news = inner.has_news;
         drop(inner);
-        if has_news { self.write_starts() } else { Ok(()) }
+        if has_news {
+            self.write_starts(&self.starts.writing.lock());
+        }
     }
 
-    fn write_starts(&self) -> std::io::Result<()> {
-        let _writing = self.starts.writing.lock();
+    fn write_starts(&self, _writing: &MutexGuard<'_, ()>) {
         let starts = {
             let mut inner = self.starts.inner.lock();
             inner.has_news = false;
             inner.starts.clone()
         };
-        self.notes.write_starts(&starts, None)
+        let written = self.notes.write_starts(&starts, None);
+        written.unwrap_or_else(|error| {
+            // What the disk has of the file is not known, and a vote is written to it next.
+            let error = LogError::io("keep the state of the group", "group-state", error);
+            Listener::failed(self, &error);
+        });
     }
 
     /// Tells the others what was noted here: a process that runs learns of another one of its name.

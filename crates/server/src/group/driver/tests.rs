@@ -79,6 +79,7 @@ fn one_of(
         heartbeat_timeout: Duration::from_millis(500),
         seed: 1,
         meets_first: false,
+        lacks_batches: false,
     };
     let clock = Clock::start();
     let member = Member::new(options, kept, Held { base, places, applied: 0 }, clock.now());
@@ -137,7 +138,7 @@ fn start_of(nonce: u64) -> Start {
 fn one_that_starts(folder: &std::path::Path) -> (Arc<Driver>, Receiver<Over>) {
     let disk = Arc::new(MemoryDisk::new()) as Arc<dyn Disk>;
     let kept = Kept { may_vote: true, knows_term: true, term: 11, ..Kept::default() };
-    KeptFile::of(folder).write_start(&kept, Default::default(), 5).unwrap();
+    KeptFile::of(folder).write_start(&kept, Default::default(), (MemberId(1), 5)).unwrap();
     one_of(&["a", "b", "c"], kept, &disk, folder)
 }
 
@@ -181,11 +182,23 @@ fn what_a_peer_declares_is_on_the_disk_before_anything_else_of_it_is_heard() {
     let folder = tempfile::tempdir().unwrap();
     let (driver, _over) = one_that_starts(folder.path());
     driver.greets(1, &greeting(20, 5, Witness::default())).unwrap();
-    driver.declared(1, start_of(20)).unwrap();
+    driver.declared(1, start_of(20));
     let kept_file = KeptFile::of(folder.path());
     let noted = kept_file.starts().noted().to_vec();
     assert!(noted.contains(&(MemberId(2), start_of(20))), "{noted:?}");
     assert_eq!(kept_file.read().unwrap().term, 11, "and nothing else is changed");
+    driver.log().shutdown();
+}
+
+#[test]
+fn what_a_third_instance_told_of_a_start_is_on_the_disk_when_that_start_is_declared() {
+    let folder = tempfile::tempdir().unwrap();
+    let (driver, _over) = one_that_starts(folder.path());
+    // Kept now and then, and not yet.
+    driver.greets(1, &greeting(20, 0, Witness::default())).unwrap();
+    driver.declared(2, start_of(30));
+    let noted = KeptFile::of(folder.path()).starts().noted().to_vec();
+    assert!(noted.contains(&(MemberId(3), start_of(30))), "{noted:?}");
     driver.log().shutdown();
 }
 

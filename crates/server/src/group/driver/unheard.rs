@@ -18,6 +18,10 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// How often it is said again.
 const TOLD_AGAIN: Duration = Duration::from_secs(60);
 
+/// Why an instance that was started without extents of its log is not in sync.
+const LACKS: &str = "extents of its log are missing: it gets a copy from the active instance, and leads \
+                     only when no other instance can";
+
 /// When that it waits is said, once it is known to wait.
 #[derive(Debug, Default)]
 pub(super) struct Wait {
@@ -68,9 +72,11 @@ impl Driver {
     pub(crate) fn why_silent(&self, unheard: &[MemberId]) -> String {
         let put_back = "its data folder was put back, or is that of a clone";
         if unheard.is_empty() {
-            return match self.is_put_back() {
-                true => format!("{put_back}: it gives no vote before it has caught up"),
-                false => String::new(),
+            let lacks = self.look(|core| core.member.lacks_batches());
+            return match (self.is_put_back(), lacks) {
+                (true, _) => format!("{put_back}: it gives no vote before it has caught up"),
+                (false, true) => LACKS.to_owned(),
+                (false, false) => String::new(),
             };
         }
         let names = self.quoted(unheard);

@@ -1,0 +1,364 @@
+use std::cell::{Cell, RefCell};
+
+use towline_group::{MemberId, Start};
+use towline_types::Lsn;
+
+use super::*;
+
+fn kept(term: u64) -> Kept {
+    Kept { term, vote: Some(MemberId(term % 3 + 1)), may_vote: true, ..Kept::default() }
+}
+
+/// Each state that a write of `new` over `old` can leave when it is torn at one byte, either end
+/// first, is read as what was there before, or as what was written.
+fn torn(before: Option<Kept>, old: &[u8], new: &[u8], after: Kept) {
+    assert_eq!(old.len(), new.len());
+    let changed: Vec<usize> = (0..old.len()).filter(|at| old[*at] != new[*at]).collect();
+    assert!(changed.len() > 8, "a write changes something");
+    for cut in 0..=old.len() {
+        for (front, back) in [(new, old), (old, new)] {
+            let mixed = [&front[..cut], &back[cut..]].concat();
+            // The new one counts as soon as it is whole in one of its places.
+            let is_whole = slots(&mixed).iter().flatten().any(|slot| slot.kept == after);
+            assert!(is_whole || mixed != new);
+            let expected = if is_whole { Some(after) } else { before };
+            assert_eq!(decode(&mixed).map(|it| it.kept), expected, "torn at {cut}");
+        }
+    }
+}
+
+#[test]
+fn what_was_written_last_is_read_whatever_a_torn_write_left_beside_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, path) = (KeptFile::of(folder.path()), folder.path().join(NAME));
+    assert_eq!(file.read(), None);
+    file.prepare().unwrap();
+    assert_eq!(file.read(), None, "nothing was promised");
+    let mut before = None;
+    for term in 1..5 {
+        let old = std::fs::read(&path).unwrap();
+        file.write(&kept(term)).unwrap();
+        assert_eq!(file.read(), Some(kept(term)));
+        torn(before, &old, &std::fs::read(&path).unwrap(), kept(term));
+        before = Some(kept(term));
+    }
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), FILE_BYTES as u64);
+}
+
+#[test]
+fn a_file_of_the_version_before_is_read_and_counts_until_a_slot_is_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, path) = (KeptFile::of(folder.path()), folder.path().join(NAME));
+    std::fs::write(&path, kept(7).encode()).unwrap();
+    assert_eq!(file.read(), Some(kept(7)));
+    file.prepare().unwrap();
+    assert_eq!(file.read(), Some(kept(7)));
+    let mut before = Some(kept(7));
+    for term in 8..11 {
+        let old = std::fs::read(&path).unwrap();
+        file.write(&kept(term)).unwrap();
+        torn(before, &old, &std::fs::read(&path).unwrap(), kept(term));
+        before = Some(kept(term));
+    }
+    // Also without anybody who prepared it.
+    std::fs::write(&path, kept(7).encode()).unwrap();
+    file.write(&kept(8)).unwrap();
+    assert_eq!(file.read(), Some(kept(8)));
+}
+
+/// A file of an earlier version, of which a slot has so many bytes before its checksum.
+fn of_version(version: u8, summed_bytes: usize, slot: &Slot) -> Vec<u8> {
+    let mut slot = slot.encode()[..summed_bytes].to_vec();
+    slot[8] = version;
+    let sum = crc32c::crc32c(&slot).to_le_bytes();
+    slot.extend_from_slice(&sum);
+    let mut file = vec![0; FILE_BYTES];
+    file[4_096..4_096 + slot.len()].copy_from_slice(&slot);
+    file
+}
+
+#[test]
+fn the_version_without_starts_is_read_and_who_writes_votes_leaves_the_starts() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, path) = (KeptFile::of(folder.path()), folder.path().join(NAME));
+    let mark = Mark { incarnation: 7, next: 0, starts: 3 };
+    let slot = Slot { sequence: 4, kept: kept(4), mark, ..Slot::default() };
+    let before = of_version(3, SUMMED_BYTES_WITHOUT_STARTS, &slot);
+    std::fs::write(&path, &before).unwrap();
+    assert_eq!((file.read(), file.mark()), (Some(kept(4)), mark));
+    let mut starts = file.starts();
+    assert_eq!(starts, Starts::default());
+    starts.begin(8);
+    starts.declare(MemberId(2), Start { number: 1, nonce: 9 });
+    file.write_starts(&starts, None).unwrap();
+    assert_eq!((file.read(), file.mark()), (Some(kept(4)), mark));
+    for term in 5..8 {
+        file.write(&kept(term)).unwrap();
+        assert_eq!((file.read(), file.starts()), (Some(kept(term)), starts.clone()));
+    }
+    starts.begin(10);
+    let old = std::fs::read(&path).unwrap();
+    file.write_starts(&starts, Some(&kept(8))).unwrap();
+    torn(Some(kept(7)), &old, &std::fs::read(&path).unwrap(), kept(8));
+    assert_eq!((file.starts(), file.mark()), (starts, mark));
+}
+
+#[test]
+fn the_version_without_an_incarnation_is_read_and_who_writes_votes_leaves_the_mark() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, path) = (KeptFile::of(folder.path()), folder.path().join(NAME));
+    let slot = Slot { sequence: 4, kept: kept(4), ..Slot::default() };
+    let before = of_version(2, SUMMED_BYTES_UNMARKED, &slot);
+    std::fs::write(&path, &before).unwrap();
+    assert_eq!((file.read(), file.mark()), (Some(kept(4)), Mark::default()));
+    let mark = Mark { incarnation: 7, next: u64::MAX, starts: 3 };
+    file.write_marked(&kept(5), mark).unwrap();
+    torn(Some(kept(4)), &before, &std::fs::read(&path).unwrap(), kept(5));
+    for term in 6..9 {
+        file.write(&kept(term)).unwrap();
+        assert_eq!((file.read(), file.mark()), (Some(kept(term)), mark));
+    }
+}
+
+#[test]
+fn a_damaged_sector_takes_no_vote_back_and_damage_of_all_places_is_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, path) = (KeptFile::of(folder.path()), folder.path().join(NAME));
+    file.write(&kept(1)).unwrap();
+    file.write(&kept(2)).unwrap();
+    let bytes = std::fs::read(&path).unwrap();
+    let [Some(first), Some(second)] = slots(&bytes) else { panic!("two slots") };
+    assert_eq!((first.kept, second.kept), (kept(2), kept(1)));
+    for bit in 0..8 * SLOT_BYTES {
+        let mut damaged = bytes.clone();
+        let mut flip = |at: usize| {
+            damaged[at + bit / 8] ^= 1 << (bit % 8);
+            decode(&damaged).map(|slot| slot.kept)
+        };
+        assert_eq!(flip(0), Some(kept(2)), "bit {bit}");
+        assert_eq!(flip(8_192), Some(kept(1)), "bit {bit}");
+        assert_eq!(flip(12_288), Some(kept(1)), "bit {bit}");
+        assert_eq!(flip(4_096), None, "bit {bit}");
+    }
+    // What is damaged is written anew.
+    std::fs::write(&path, [7; FILE_BYTES]).unwrap();
+    assert_eq!(file.read(), None);
+    for term in 3..6 {
+        file.write(&kept(term)).unwrap();
+        assert_eq!(file.read(), Some(kept(term)));
+    }
+}
+
+#[test]
+fn a_note_says_how_far_and_nothing_of_votes() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, path) = (KeptFile::of(folder.path()), folder.path().join(NOTE));
+    file.write(&kept(3)).unwrap();
+    let noted = |index| Kept {
+        term: 9,
+        committed: index,
+        committed_end: Lsn(10 * index),
+        ..Kept::default()
+    };
+    let both = |index| Some(Kept { term: 3, may_vote: true, vote: kept(3).vote, ..noted(index) });
+    // Of the version before.
+    std::fs::write(&path, noted(6).encode()).unwrap();
+    assert_eq!(file.read(), both(6));
+    for index in 7..10 {
+        file.note(&noted(index)).unwrap();
+        assert_eq!(file.read(), both(index));
+    }
+    file.note_durably(&noted(9)).unwrap();
+    file.note(&noted(8)).unwrap();
+    file.note(&noted(9)).unwrap();
+    let mut torn = std::fs::read(&path).unwrap();
+    let [first, second] = slots(&torn).map(Option::unwrap);
+    let newest = if first.sequence > second.sequence { 0 } else { 4_096 };
+    torn[newest + 30] ^= 1;
+    torn[newest + 8_192 + 30] ^= 1;
+    std::fs::write(&path, &torn).unwrap();
+    assert_eq!(file.read(), both(8));
+    std::fs::write(&path, [7; 60]).unwrap();
+    assert_eq!(file.read(), Some(kept(3)));
+}
+
+/// A file on a disk that tears writes: of what was not synced, anything may be there.
+#[derive(Default)]
+struct Tears {
+    /// What is read.
+    now: RefCell<Vec<u8>>,
+    durable: RefCell<Vec<u8>>,
+    /// Written since the last sync: where, and what.
+    pending: RefCell<Vec<(usize, Vec<u8>)>>,
+    is_locked: Cell<bool>,
+    /// The next sync fails, and what was written passes for synced from then on.
+    fails: Cell<bool>,
+    /// One of these is read after a crash, at any moment.
+    allowed: RefCell<Vec<Option<Slot>>>,
+}
+
+impl Tears {
+    fn new() -> Tears {
+        let tears = Tears::default();
+        (*tears.now.borrow_mut(), *tears.durable.borrow_mut()) =
+            (vec![0; FILE_BYTES], vec![0; FILE_BYTES]);
+        tears.allowed.borrow_mut().push(None);
+        tears
+    }
+
+    /// The power is cut now: each write that is not synced is there, or not, or a part of it.
+    fn crash_anyhow(&self) {
+        let mut states = vec![self.durable.borrow().clone()];
+        for (at, bytes) in &*self.pending.borrow() {
+            let mut more = Vec::new();
+            for state in &states {
+                for cut in [1, 17, 40, 130, 512, 1_024, SUMMED_BYTES, bytes.len()] {
+                    let mut front = state.clone();
+                    front[*at..at + cut].copy_from_slice(&bytes[..cut]);
+                    let mut back = state.clone();
+                    back[at + cut..at + bytes.len()].copy_from_slice(&bytes[cut..]);
+                    more.extend([front, back]);
+                }
+            }
+            states.extend(more);
+        }
+        for state in &states {
+            let read = decode(state);
+            let allowed = self.allowed.borrow();
+            assert!(allowed.contains(&read), "{read:?} is read, and none of {allowed:?}");
+        }
+    }
+
+    /// A process that has synced up to `synced` keeps something.
+    fn keeps(&self, synced: &KeptFile, change: impl Fn(&mut Slot)) -> bool {
+        let mut slot = decode(&self.now.borrow()).unwrap_or_default();
+        slot.sequence += 1;
+        change(&mut slot);
+        self.allowed.borrow_mut().push(Some(slot.clone()));
+        self.crash_anyhow();
+        let kept = synced.put_in(self, change).is_ok();
+        if kept {
+            *self.allowed.borrow_mut() = vec![Some(slot)];
+        }
+        self.crash_anyhow();
+        assert!(!self.is_locked.get());
+        kept
+    }
+}
+
+impl Medium for Tears {
+    fn lock(&self) -> std::io::Result<()> {
+        assert!(!self.is_locked.replace(true));
+        Ok(())
+    }
+
+    fn unlock(&self) -> std::io::Result<()> {
+        assert!(self.is_locked.replace(false));
+        Ok(())
+    }
+
+    fn content(&self) -> std::io::Result<Vec<u8>> {
+        assert!(self.is_locked.get());
+        Ok(self.now.borrow().clone())
+    }
+
+    fn write(&self, bytes: &[u8], at: u64) -> std::io::Result<()> {
+        assert!(self.is_locked.get());
+        let at = usize::try_from(at).unwrap();
+        self.now.borrow_mut()[at..at + bytes.len()].copy_from_slice(bytes);
+        self.pending.borrow_mut().push((at, bytes.to_vec()));
+        self.crash_anyhow();
+        Ok(())
+    }
+
+    fn sync(&self) -> std::io::Result<()> {
+        assert!(self.is_locked.get(), "another thread might write the other slot meanwhile");
+        self.crash_anyhow();
+        if self.fails.replace(false) {
+            // A part of it is there, and the rest is not written again.
+            for (at, bytes) in self.pending.borrow_mut().drain(..) {
+                let half = bytes.len() / 2;
+                self.durable.borrow_mut()[at..at + half].copy_from_slice(&bytes[..half]);
+            }
+            return Err(std::io::Error::other("the disk failed"));
+        }
+        self.pending.borrow_mut().clear();
+        self.durable.borrow_mut().clone_from(&self.now.borrow());
+        self.crash_anyhow();
+        Ok(())
+    }
+}
+
+/// Votes, starts and numbers of logs, one after the other.
+fn changes() -> Vec<fn(&mut Slot)> {
+    vec![
+        |slot| slot.kept = kept(slot.sequence),
+        |slot| slot.starts.begin(slot.sequence),
+        |slot| slot.mark.next = slot.sequence,
+        |slot| (slot.kept, slot.whose) = (kept(slot.sequence), Some(MemberId(2))),
+        |slot| slot.starts = Starts::default(),
+    ]
+}
+
+#[test]
+fn a_crash_at_any_moment_leaves_one_whole_slot_with_all_that_was_kept() {
+    let (tears, file) = (Tears::new(), KeptFile::of(Path::new("")));
+    for change in changes().iter().cycle().take(12) {
+        assert!(tears.keeps(&file, change));
+    }
+}
+
+#[test]
+fn a_slot_that_another_process_wrote_is_synced_before_the_older_one_is_written_over() {
+    // It did not live to sync it, or its sync failed: what is read passes for synced then.
+    for failing in 0..4 {
+        let (tears, mut file) = (Tears::new(), KeptFile::of(Path::new("")));
+        for (turn, change) in changes().iter().cycle().take(10).enumerate() {
+            tears.fails.set(turn % 4 == failing);
+            if !tears.keeps(&file, change) && turn % 3 > 0 {
+                file = KeptFile::of(Path::new(""));
+            }
+        }
+    }
+}
+
+#[test]
+fn what_two_threads_keep_is_there_when_each_of_them_has_kept_it() {
+    let folder = tempfile::tempdir().unwrap();
+    // Also through another value for the same file.
+    let (votes, starts) = (KeptFile::of(folder.path()), KeptFile::of(folder.path()));
+    votes.prepare().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for term in 1..200 {
+                votes.write(&kept(term)).unwrap();
+            }
+        });
+        scope.spawn(|| {
+            let mut known = starts.starts();
+            for nonce in 1..200 {
+                known.begin(nonce);
+                starts.write_starts(&known, None).unwrap();
+            }
+        });
+    });
+    assert_eq!((votes.read(), votes.starts().own().nonce), (Some(kept(199)), 199));
+}
+
+#[test]
+fn a_folder_says_whose_it_is_and_one_of_another_member_brings_no_starts() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = KeptFile::of(folder.path());
+    file.write(&kept(4)).unwrap();
+    assert_eq!(file.whose(), None, "of a version that did not say it");
+    for (member, nonce, number) in [(1, 11, 1), (1, 12, 2), (2, 13, 1), (2, 14, 2)] {
+        let start = (MemberId(member), nonce);
+        file.write_start(&kept(4), Mark::default(), start).unwrap();
+        assert_eq!(file.whose(), Some(MemberId(member)));
+        assert_eq!(file.starts().own(), Start { number, nonce });
+    }
+    file.write(&kept(5)).unwrap();
+    assert_eq!(file.whose(), Some(MemberId(2)), "who writes votes leaves it");
+    file.write_forced(&kept(5), Mark::default()).unwrap();
+    assert_eq!(file.whose(), None);
+}
