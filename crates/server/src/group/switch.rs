@@ -211,16 +211,13 @@ pub(crate) fn hand_over(driver: &Driver, to: Option<&str>) -> Result<(), String>
 /// if it could, and clients must not be told to go for it. Waits a heartbeat for that, mostly.
 fn who_answers(driver: &Driver, to: Option<&str>) -> Result<Peer, String> {
     let (asked, most) = (driver.clock().now(), driver.heartbeat_timeout());
-    let mut found = choose(driver, to, &|_| true);
-    if found.is_err() {
-        return found;
-    }
-    driver.wait_until(most, || {
+    let mut found = choose(driver, to, &|_| true)?;
+    let answers = driver.wait_until(most, || {
         let heard = driver.heard_since(asked);
-        found = choose(driver, to, &|peer| heard.contains(&peer));
-        found.is_ok()
+        let choice = choose(driver, to, &|peer| heard.contains(&peer));
+        choice.map(|choice| found = choice).is_ok()
     });
-    found.map_err(|_| {
+    answers.then_some(found).ok_or_else(|| {
         let who = to.map_or("no other instance".to_owned(), |to| format!("'{to}'"));
         let not = if to.is_some() { "has not answered" } else { "has answered" };
         let most = most.as_millis();
