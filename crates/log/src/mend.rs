@@ -4,7 +4,8 @@
 //! Not here: cutting a torn tail (`recover`), images and pages (they are made anew from the log).
 //!
 //! Invariants: nothing that verifies is changed; what is written was proven to be what stood there:
-//! by the checksum in the header that is left of it, or by the next batch, which names it. Another
+//! by the checksum in the header that is left of it, by the next batch, which names it, or, for an extent
+//! in which the log ended, by the image, which names the batch behind which it was taken. Another
 //! instance has the same records at the same place under a header of its own, so only they are
 //! taken from it.
 
@@ -21,10 +22,11 @@ use crate::disk::{Disk, DiskFile, LinuxDisk};
 use crate::error::{Damage, Finding, LogError};
 use crate::format::{
     BATCH_HEADER_BYTES, BATCH_VERSION, BLOCK_BYTES, BatchHeader, EXTENT_HEADER_BYTES, ExtentHeader,
-    VERSION_WITHOUT_CHECKS, extent_name, padded, payload_sum, size,
+    ImageHeader, VERSION_WITHOUT_CHECKS, extent_name, padded, payload_sum, size,
 };
 use crate::handles::Identity;
 use crate::keeper::NEW_NAME;
+use crate::mark::Seam;
 use crate::recover::files::{Files, Folder, Images, no_extents};
 use crate::recover::finding;
 use crate::recover::scan::{Link, Place, Scan};
@@ -44,7 +46,14 @@ pub struct MendReport {
     pub left: Vec<(Finding, &'static str)>,
     /// Bytes that were written.
     pub bytes: u64,
+    /// The log ends here with what the source has: of the extent that was gone nothing tells whether
+    /// more stood in it.
+    pub ends_at: Option<Lsn>,
 }
+
+/// The file beside the log by which those who made promises for it know it; it goes when the log may
+/// have become shorter, so that no promise counts any more.
+const INCARNATION_NAME: &str = "incarnation";
 
 /// Mends the log in `folder`, which no process uses, from another log folder. Of extents that are
 /// missing before the oldest one that is there, those from the oldest `wanted` one on are brought back.
@@ -178,6 +187,14 @@ fn whole_of(from: &Files, place: Place) -> Option<Taken> {
 /// Header and payload of a batch.
 type Taken = (BatchHeader, Vec<u8>);
 
+/// What shows that an extent of the source is what was here.
+enum Behind {
+    /// The batch behind it.
+    Next,
+    /// The image; the source ends there.
+    Image(Lsn),
+}
+
 struct Mender<'a> {
     target: &'a Arc<dyn Disk>,
     /// The whole batch that the source has at a place.
@@ -205,7 +222,8 @@ impl Mender<'_> {
         };
         let Identity { log_id, extent_bytes } = self.identity;
         let image = Images::load(self.target.as_ref(), &folder, log_id, Lsn(u64::MAX))?.newest;
-        let needed = image.map(|(header, _)| header.needs().0 / extent_bytes);
+        let image = image.map(|(header, _)| header);
+        let needed = image.map(|header| header.needs().0 / extent_bytes);
         let coverage = Coverage::of(folder.extents.iter().copied(), needed);
         let last = needed.map_or(last, |needed| needed.max(last));
         // And those between, so that there is no gap.
@@ -227,21 +245,29 @@ impl Mender<'_> {
             let lsn = Lsn(sequence.saturating_mul(extent_bytes));
             let file = extent_name(sequence);
             let found = Finding { file, extent: sequence, offset: 0, lsn, what };
+            let failed = |e| LogError::io("bring an extent back", &extent_name(sequence), e);
             let done = match what {
                 Damage::ExtentHeader => self.write_header(sequence),
-                _ if from.length(sequence) != Some(extent_bytes) => {
-                    self.report.left.push((found, "the source does not have it whole"));
+                // A backup has of its last extent what was written of it.
+                _ if from.length(sequence).is_none() => {
+                    self.report.left.push((found, "the source does not have it"));
                     continue;
                 }
-                _ if !self.continues(from, sequence) => {
-                    let why = "its batches do not continue those before it; a backup of this \
-                               instance has the right ones";
-                    self.report.left.push((found, why));
-                    continue;
-                }
-                _ => self.copy_extent(from, sequence),
+                _ => match self.continues(from, sequence, image) {
+                    Some(Behind::Next) => self.copy_extent(from, sequence),
+                    Some(Behind::Image(end)) => {
+                        self.shortened(end).map_err(failed)?;
+                        self.copy_extent(from, sequence)
+                    }
+                    None => {
+                        let why = "its batches do not continue those before it; a backup of this \
+                                   instance has the right ones";
+                        self.report.left.push((found, why));
+                        continue;
+                    }
+                },
             };
-            done.map_err(|e| LogError::io("bring an extent back", &extent_name(sequence), e))?;
+            done.map_err(failed)?;
             self.report.mended.push(found);
         }
         Ok(())
@@ -271,24 +297,54 @@ impl Mender<'_> {
         file.sync_data()
     }
 
-    /// Whether the source's extent goes between its neighbours here. Where those are missing too, the
-    /// source has what lies between: each batch names the one before it.
-    fn continues(&self, from: &Files, sequence: u64) -> bool {
-        let Some((first, mut last)) = self.ends_there(from, sequence) else { return false };
+    /// What shows that the source's extent goes between its neighbours here. Where those are missing too,
+    /// the source has what lies between: each batch names the one before it. Where nothing lies behind
+    /// it, because the log ended in it, the image names the batch at which it was taken.
+    fn continues(&self, from: &Files, sequence: u64, image: Option<ImageHeader>) -> Option<Behind> {
+        let (first, mut last) = self.ends_there(from, sequence)?;
         let before = sequence.checked_sub(1).and_then(|before| self.ends_here(before));
         if before.is_some_and(|(_, before)| before.checksum != first.previous) {
-            return false;
+            return None;
         }
-        for next in sequence + 1..=from.last() {
+        let seam = image.and_then(|image| image.seam);
+        let names = |there: u64| seam.is_some_and(|seam| self.has_batch(from, there, seam));
+        let mut is_named = names(sequence);
+        for next in sequence + 1.. {
             if let Some((behind, _)) = self.ends_here(next) {
-                return behind.previous == last.checksum;
+                return (behind.previous == last.checksum).then_some(Behind::Next);
             }
             match self.ends_there(from, next) {
                 Some((behind, end)) if behind.previous == last.checksum => last = end,
-                Some(_) | None => return false,
+                Some(_) => return None,
+                None => break,
             }
+            is_named |= names(next);
         }
-        false
+        is_named.then_some(Behind::Image(Lsn(last.lsn.0 + last.batch_bytes())))
+    }
+
+    /// Whether an extent of the source has the batch behind which an image was taken.
+    fn has_batch(&self, from: &Files, sequence: u64, seam: Seam) -> bool {
+        let begin = sequence * self.identity.extent_bytes;
+        let at = seam.end.0.checked_sub(u64::from(seam.bytes));
+        let offset = at.and_then(|at| at.checked_sub(begin));
+        let Some(offset) = offset.filter(|at| *at < self.identity.extent_bytes) else {
+            return false;
+        };
+        let there = whole_of(from, Place { sequence, offset });
+        there.is_some_and(|(header, _)| {
+            (header.index, header.checksum) == (seam.index, seam.checksum)
+        })
+    }
+
+    /// The log will end at `end`, and ended there or later.
+    fn shortened(&mut self, end: Lsn) -> std::io::Result<()> {
+        match self.target.remove(INCARNATION_NAME) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+            _ => self.target.sync_names()?,
+        }
+        self.report.ends_at = Some(end);
+        Ok(())
     }
 
     /// The first and the last whole batch of an extent in this log.
@@ -320,7 +376,7 @@ impl Mender<'_> {
         found
     }
 
-    /// Copies an extent as it is.
+    /// Copies an extent as it is, with zeros behind what the source has of it.
     fn copy_extent(&mut self, from: &Files, sequence: u64) -> std::io::Result<()> {
         let from = from.file(sequence)?;
         let file = self.target.create(NEW_NAME)?;
@@ -514,9 +570,11 @@ fn read(file: &dyn DiskFile, place: Place, extent_bytes: u64) -> Option<(BatchHe
     Some((header, payload))
 }
 
+mod rest;
 mod running;
 #[cfg(test)]
 mod tests;
 
+pub use rest::batch_at_rest;
 pub use running::{Mended, NotMended};
 pub(crate) use running::{batch_over, damaged_parts, mend_batch};

@@ -292,6 +292,36 @@ fn a_start_that_finds_damage_repairs_it_from_the_others_and_is_refused_without_t
     all_are_sound(group)
 }
 
+/// Two that are damaged in different batches have together what both need: they give it to each other
+/// before either runs.
+#[test]
+fn two_damaged_instances_whose_third_is_away_repair_each_other_and_serve() -> Try {
+    let mut group = Group::formed()?;
+    let active = group.until_whole()?;
+    for number in 0..COUNT {
+        let line = text(number) + "\n";
+        group.site(active).runs_with(&["put", Q, "--lines"], line.as_bytes(), 0)?;
+    }
+    for instance in THREE {
+        group.kill(instance)?;
+    }
+    let (one, other, away) = (active, (active + 1) % 3, (active + 2) % 3);
+    damage(&group, one, &text(HIT))?;
+    damage(&group, other, &text(HIT + 5))?;
+    damage(&group, other, &text(HIT + 9))?;
+    let started = group.start_together(&[one, other]);
+    started.map_err(|error| group.explained(&error.to_string()))?;
+    let serving = group.until_in_sync(2)?;
+    for (instance, repaired) in [(one, 1), (other, 2)] {
+        let said = times_said(&group, instance, "TWL4221W");
+        require!(said == repaired, "{}", group.explained(&format!("{said} repaired")));
+    }
+    gets_all_once(&group, serving)?;
+    group.start(away)?;
+    group.until_whole()?;
+    all_are_sound(group)
+}
+
 /// The active one reads what another one lacks from its disk, and finds damage there.
 #[test]
 fn one_that_lags_is_sent_what_the_active_one_had_damaged() -> Try {

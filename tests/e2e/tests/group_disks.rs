@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use towline_e2e::chance::Chance;
+use towline_e2e::chaos::disk::Disk;
 use towline_e2e::group::{Design, Group, Instance, MISSED_AFTER, NAMES, THREE};
 use towline_e2e::peer::Peer;
 use towline_e2e::slow::Slow;
@@ -192,4 +193,40 @@ fn an_instance_that_becomes_active_with_a_full_log_refuses_puts_and_gets_go_on()
         });
         put.is_ok()
     })
+}
+
+/// Neither a byte nor a file can be added: what a start and a re-execution write stands in what is there.
+#[test]
+fn an_instance_without_one_free_byte_or_name_re_executes_itself_and_is_started() -> Try {
+    const SMALL: Instance = 0;
+    let config = "[log]\nextent_bytes = 4194304\nreserve_bytes = 8388608\n";
+    let mut group = Group::plan(&Design { config: config.into(), ..Design::default() })?;
+    let disk = Disk::plain(group.site(SMALL))?;
+    for instance in THREE {
+        group.start(instance)?;
+    }
+    group.until_whole()?;
+    group.make_active(SMALL)?;
+    group.site(SMALL).runs(&["put", "Q", "hello"], 0)?;
+    disk.fill()?;
+    disk.take_names()?;
+    let term = group.status(SMALL)?["term"].as_u64();
+    // It re-executes itself when it hands over.
+    let next = group.switch(SMALL, Some(1))?;
+    let is_back = wait::until_true("it is back as a replica", LIMIT, || {
+        let status = group.status(SMALL).unwrap_or_default();
+        status["term"].as_u64() > term && status["in_sync"] == true
+    });
+    is_back.map_err(|error| group.explained(&error.to_string()))?;
+    require!(!group.has_ended(SMALL), "{}", group.explained("it ended"));
+    let said = group.site(SMALL).log();
+    require!(!said.contains("TWL1014E"), "{said}");
+    group.kill(SMALL)?;
+    group.start(SMALL).map_err(|error| group.explained(&error.to_string()))?;
+    require!(group.until_whole()? == next, "{}", group.explained("another active one"));
+    let got = group.site(next).runs(&["get", "Q"], 0)?;
+    require!(got.trim() == "hello", "{got}");
+    drop(group);
+    drop(disk);
+    Ok(())
 }

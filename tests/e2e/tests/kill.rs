@@ -1,5 +1,6 @@
 //! kill -9 under load: random rounds, and after each the judgement of tests/e2e/src/history.rs.
 
+use std::process::Stdio;
 use std::time::Duration;
 
 use towline_e2e::Try;
@@ -64,7 +65,7 @@ fn a_kill_while_the_daemon_starts_leaves_the_log_readable() -> Try {
     daemon.kill()?;
     let history = load.end()?;
     for _ in 0..20 {
-        let mut child = site.command()?.stdout(std::process::Stdio::null()).spawn()?;
+        let mut child = site.command()?.stdout(Stdio::null()).spawn()?;
         wait::pause(Duration::from_millis(chance.within(1, 60)));
         child.kill()?;
         child.wait()?;
@@ -139,5 +140,66 @@ fn what_a_consumer_without_settlement_received_does_not_come_again_after_a_kill(
         require!(left.len() >= COUNT - CREDIT, "lost beyond the credit: {left:?}");
         daemon.stop()?;
     }
+    Ok(())
+}
+
+#[test]
+fn what_a_get_that_ended_well_printed_does_not_come_again_after_a_kill() -> Try {
+    let site = Site::open()?.with_config(CONFIG);
+    for round in 0..12 {
+        let daemon = site.start()?;
+        let (url, text) = (daemon.url(), format!("got {round}"));
+        site.runs(&["put", "GOT", &text, "--url", &url], 0)?;
+        let get: &[&str] = match round % 3 {
+            0 => &["get", "GOT"],
+            1 => &["get", "GOT", "--transaction", "1"],
+            _ => &["get", "GOT", "--all"],
+        };
+        let got = site.runs(&[get, &["--url", &url]].concat(), 0)?;
+        daemon.kill()?;
+        require!(got.trim() == text, "{got}");
+        let daemon = site.start()?;
+        let left = Peer::begun(daemon.address())?.drain("GOT")?;
+        require!(left.is_empty(), "round {round}: {left:?} came again");
+        daemon.stop()?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_get_that_is_interrupted_by_a_kill_has_printed_what_is_not_there_any_more() -> Try {
+    const COUNT: usize = 3_000;
+    let mut chance = Chance::announced("kill -9 in the middle of a get");
+    let site = Site::open()?.with_config(CONFIG);
+    let mut interrupted = 0;
+    for round in 0..10 {
+        let daemon = site.start()?;
+        let texts: Vec<String> = (0..COUNT).map(|number| format!("{round}.{number:04}")).collect();
+        let input = texts.join("\n") + "\n";
+        site.runs_with(&["put", "Q", "--lines", "--transaction", "100"], input.as_bytes(), 0)?;
+        let mut command = site.towline(match round % 2 {
+            0 => &["get", "Q", "--all"],
+            _ => &["get", "Q", "--all", "--transaction", "50"],
+        })?;
+        let getting = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+        wait::pause(Duration::from_millis(chance.within(5, 250)));
+        daemon.kill()?;
+        let output = getting.wait_with_output()?;
+        interrupted += usize::from(!output.status.success());
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        let printed: Vec<&str> = printed.lines().collect();
+        let daemon = site.start()?;
+        let left = Peer::begun(daemon.address())?.drain("Q")?;
+        println!("{} printed, {} are left", printed.len(), left.len());
+        let lost =
+            texts.iter().find(|text| !printed.contains(&text.as_str()) && !left.contains(*text));
+        require!(lost.is_none(), "{lost:?} was neither printed nor is there");
+        require!(texts.ends_with(&left), "left {left:?}");
+        if output.status.success() {
+            require!(left.is_empty(), "it ended well, and {} are left", left.len());
+        }
+        daemon.stop()?;
+    }
+    require!(interrupted > 0, "none was interrupted");
     Ok(())
 }

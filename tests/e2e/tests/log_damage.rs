@@ -218,3 +218,34 @@ fn a_missing_or_emptied_extent_is_told_and_refused() -> Try {
     }
     Ok(())
 }
+
+#[test]
+fn the_extent_that_the_image_needs_first_comes_back_from_a_backup() -> Try {
+    let site = Site::open()?.with_config(SMALL_EXTENTS);
+    let daemon = site.start()?;
+    let backup = site.scratch().join("backup").to_string_lossy().into_owned();
+    let mut peer = Peer::begun(daemon.address())?;
+    peer.attach_sender(0, QUEUE)?;
+    for number in 0..40 {
+        peer.put(0, number, format!("single {number}").as_bytes())?;
+    }
+    drop(peer);
+    site.runs(&["backup", "--to", &backup], 0)?;
+    // The image at the end lies in the extent in which the log ends.
+    daemon.stop()?;
+    site.runs(&["backup", "--to", &backup], 0)?;
+    let extent = site.data.join("log/extent-0000000000000000");
+    fs::remove_file(&extent)?;
+    let refused = said(&site.start_refused()?);
+    require!(refused.contains("TWL2004E"), "{refused}");
+    // That nothing stood behind what the backup has cannot be proven.
+    let repaired = site.runs(&["log", "repair", "--from", &backup], 1)?;
+    for words in ["repaired: extent-0000000000000000", "ends at ", "1 places repaired", "0 left"] {
+        require!(repaired.contains(words), "no {words} in {repaired}");
+    }
+    site.runs(&["log", "verify"], 0)?;
+    let daemon = site.start()?;
+    let texts = Peer::begun(daemon.address())?.drain(QUEUE)?;
+    require!(texts.len() == 40, "{} of 40", texts.len());
+    daemon.stop()
+}

@@ -344,7 +344,8 @@ entries! {
     GROUP_BATCH_LACKING = "TWL4223W" "Damage of the recovery log at {lsn} could not be repaired from the other instances: {reason}.",
         "A message in it is set aside (TWL2050E). When an instance that has it is there again, \
          reading the message, also from the dead-letter queue, repairs it; otherwise \
-         'towline log repair' does. See the guide damaged-log.";
+         'towline log repair' does. A start waits 10 s for the others, and gives them meanwhile what is \
+         intact here: start two that are damaged together. See the guide damaged-log.";
     GROUP_BATCH_GIVEN = "TWL4224I" "Instance '{instance}' was given the part of the log at {lsn}, which is damaged there.",
         "It repairs its log with it. Look at its disk.";
     GROUP_TERM_UNKNOWN = "TWL4230W" "This instance may have forgotten the newest term that it took part in, and takes part in nothing until it has heard from {instances}.",
@@ -389,8 +390,9 @@ entries! {
          until it was active for a minute: when it is well, `towline switch --to` it.";
 
     GROUP_DISK_OVERDUE = "TWL4320E" "The disk has not answered for {milliseconds} ms: {file}.",
-        "Longer than HeartbeatTimeout. An active instance gives up the active part; a replica neither \
-         stands nor votes. An active one re-executes itself when the disk answers. Look at the disk.";
+        "Longer than HeartbeatTimeout; time in which the process itself was stopped does not count. An \
+         active instance gives up the active part; a replica neither stands nor votes. An active one \
+         re-executes itself when the disk answers. Look at the disk, and at what else is busy on it.";
     GROUP_DISK_ANSWERS = "TWL4321I" "The disk answers again; it had not for {milliseconds} ms.",
         "This instance takes part in the group again.";
     GROUP_FULL_HANDS_OVER = "TWL4322W" "The log of this instance is full: the active part goes to '{instance}', which has room.",

@@ -35,7 +35,8 @@ pub(super) fn run(data: &Path, folder: &Path, from: &Path, json: bool) -> Result
     } else {
         as_text(&report)?
     }
-    if report.left.is_empty() { Ok(()) } else { Err(Failure::Silent) }
+    let is_certain = report.left.is_empty() && report.ends_at.is_none();
+    if is_certain { Ok(()) } else { Err(Failure::Silent) }
 }
 
 /// The log of a data folder, or a log folder itself; `None`: it is a backup.
@@ -65,7 +66,10 @@ fn as_json(report: &MendReport) -> Result<(), Failure> {
         value
     });
     let left: Vec<Value> = left.collect();
-    show::json(&json!({ "repaired": mended, "left": left, "bytes": report.bytes }))
+    let ends_at = report.ends_at.map(|end| end.to_string());
+    show::json(
+        &json!({ "repaired": mended, "left": left, "bytes": report.bytes, "ends_at": ends_at }),
+    )
 }
 
 fn as_text(report: &MendReport) -> Result<(), Failure> {
@@ -74,6 +78,12 @@ fn as_text(report: &MendReport) -> Result<(), Failure> {
     }
     for (finding, why) in &report.left {
         show::line(&format!("! not repaired: {finding}; {why}"))?;
+    }
+    if let Some(end) = report.ends_at {
+        show::line(&format!(
+            "! the log ended in an extent that was gone, and ends at {end} now, as the source does: \
+             what was written after the source was made, if anything was, is lost"
+        ))?;
     }
     let (mended, left) = (report.mended.len(), report.left.len());
     match (mended, left) {

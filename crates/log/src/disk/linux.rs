@@ -6,7 +6,7 @@
 //! Invariant: one process writes a folder; a lock on the file `lock` says which.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -84,17 +84,22 @@ impl LinuxDisk {
     /// better be known now than when the next extent is made.
     fn takes_direct(&self) -> Result<bool, LogError> {
         let block = Aligned::zeroed(BLOCK_BYTES);
+        // A full disk is another matter: what is there can still be got.
+        let full_is_well = |result: io::Result<()>| match result {
+            Err(e) if is_full(&e) => Ok(()),
+            other => other,
+        };
         let probe = |direct: bool| {
             let file = self.create_with(PROBE_NAME, direct)?;
-            match file.write_at(block.bytes(), 0) {
-                // A full disk is another matter: what is there can still be got.
-                Err(e) if is_full(&e) => Ok(()),
-                written => written,
-            }
+            full_is_well(file.write_at(block.bytes(), 0))
         };
         let is_direct = match probe(true) {
             Ok(()) => Ok(true),
-            Err(_) => probe(false).map(|()| false),
+            // Not even a name can be added. The lock is there, and opened as an extent would be.
+            Err(e) if is_full(&e) => {
+                return Ok(self.open_with(LOCK_NAME, &mut OpenOptions::new(), true).is_ok());
+            }
+            Err(_) => full_is_well(probe(false)).map(|()| false),
         };
         let is_direct = is_direct.and_then(|direct| self.remove(PROBE_NAME).map(|()| direct));
         let place = self.folder.join(PROBE_NAME);
@@ -239,7 +244,7 @@ fn make_folder(folder: &Path) -> io::Result<()> {
 fn take_lock(folder: &Path) -> Result<File, LogError> {
     let place = folder.join(LOCK_NAME).display().to_string();
     let failed = |e| LogError::io("lock the log folder", &place, e);
-    let mut file = OpenOptions::new()
+    let file = OpenOptions::new()
         .read(true)
         .write(true)
         .create(true)
@@ -252,16 +257,25 @@ fn take_lock(folder: &Path) -> Result<File, LogError> {
         Ok(()) => {}
         Err(Errno::WOULDBLOCK) => {
             let mut text = String::new();
-            let read = file.take(32).read_to_string(&mut text);
+            let read = (&file).take(32).read_to_string(&mut text);
             let pid = read.ok().and_then(|_| text.trim().parse().ok());
             return Err(LogError::Locked { folder: folder.to_owned(), pid });
         }
         Err(e) => return Err(failed(e.into())),
     }
-    file.set_len(0).map_err(failed)?;
-    file.seek(SeekFrom::Start(0)).map_err(failed)?;
-    writeln!(file, "{}", std::process::id()).map_err(failed)?;
-    Ok(file)
+    match write_pid(&file) {
+        // Only the refusal of another process names it: a full disk must not keep anything from
+        // starting.
+        Err(error) if !is_full(&error) => Err(failed(error)),
+        _ => Ok(file),
+    }
+}
+
+/// Over the one that is there, whose block is kept: on a full disk another process might take it.
+fn write_pid(file: &File) -> io::Result<()> {
+    let text = format!("{}\n", std::process::id());
+    file.write_all_at(text.as_bytes(), 0)?;
+    file.set_len(text.len() as u64)
 }
 
 #[cfg(test)]
@@ -278,6 +292,15 @@ mod tests {
         }
         drop(first);
         LinuxDisk::open(folder.path()).unwrap();
+    }
+
+    #[test]
+    fn the_pid_of_the_last_owner_is_written_over_and_a_longer_one_leaves_nothing_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join(LOCK_NAME), "123456789012345\n").unwrap();
+        let _held = LinuxDisk::open(folder.path()).unwrap();
+        let text = fs::read_to_string(folder.path().join(LOCK_NAME)).unwrap();
+        assert_eq!(text, format!("{}\n", std::process::id()));
     }
 
     #[test]

@@ -294,3 +294,123 @@ fn what_a_start_refuses_comes_back_by_asking_for_one_batch_after_the_other() {
     }
     assert!(extents(&target) == before);
 }
+
+/// A log whose newest image was taken in the extent in which it ends, or `back` batches before that.
+fn with_image_at_its_end(back: usize) -> (MemoryDisk, u64) {
+    let memory = MemoryDisk::new();
+    let disk: Arc<dyn Disk> = Arc::new(memory.clone());
+    let watch = Watch::new();
+    let log = start(&disk, Options::small(), &watch);
+    let mut random = Random(4);
+    let mut needed = 0;
+    for round in 0..120 {
+        let records: Vec<Vec<u8>> = (0..4).map(|_| body(&mut random, 2_000)).collect();
+        let (_, end) = append(&log, &records, Urgency::Forced);
+        watch.wait_durable(end);
+        if round == 119 - back {
+            image(&log, log.durable(), b"image");
+            needed = log.durable().0 / Options::small().extent_bytes;
+        }
+    }
+    log.shutdown();
+    (memory, needed)
+}
+
+#[test]
+fn the_extent_in_which_the_log_ended_comes_back_up_to_the_image_or_further_and_that_is_said() {
+    for back in [0, 5] {
+        let (original, needed) = with_image_at_its_end(back);
+        assert!(needed > 1);
+        for from in [0, 1, needed] {
+            let mut files = original.files();
+            for gone in from..=needed {
+                files.remove(&extent_name(gone));
+            }
+            files.insert(INCARNATION_NAME.to_owned(), vec![1]);
+            for source in [copy(&original), without_what_is_unused(&original)] {
+                let target = MemoryDisk::with_files(files.clone());
+                assert!(!is_sound(&target));
+                let report = mended(&target, &source);
+                assert!(report.left.is_empty(), "{report:?}");
+                assert!(report.ends_at.is_some(), "{back}, {from}: {report:?}");
+                assert!(is_sound(&target), "{back}, {from}");
+                let name = extent_name(needed);
+                assert_eq!(target.files()[&name], original.files()[&name]);
+                let is_known = target.files().contains_key(INCARNATION_NAME);
+                assert!(!is_known, "what was promised for the longer log does not count");
+            }
+            // Another instance has the same records under other headers, and a source that ends
+            // before the image is none.
+            for source in [other_instance(&original), ended_before_the_image(&original)] {
+                let target = MemoryDisk::with_files(files.clone());
+                let report = mended(&target, &source);
+                assert!(!report.left.is_empty() && report.mended.is_empty(), "{report:?}");
+                assert!(target.files().contains_key(INCARNATION_NAME) && report.ends_at.is_none());
+            }
+        }
+    }
+}
+
+/// Its last extent is as long as what was written of it: a backup.
+fn without_what_is_unused(disk: &MemoryDisk) -> MemoryDisk {
+    let is_used = |bytes: &[u8]| BatchHeader::decode(&bytes[BLOCK_BYTES..]).is_some();
+    let used = extents(disk).into_iter().filter(|(_, bytes)| is_used(bytes)).count();
+    let mut files = disk.files();
+    for unused in used..extents(disk).len() {
+        files.remove(&extent_name(unused as u64));
+    }
+    let backup = MemoryDisk::with_files(files);
+    backup.change(&extent_name(used as u64 - 1), |file| {
+        let end = file.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        file.truncate(end.next_multiple_of(BLOCK_BYTES));
+    });
+    backup
+}
+
+/// Its last batches are not there: a backup that was made before the image.
+fn ended_before_the_image(disk: &MemoryDisk) -> MemoryDisk {
+    let older = copy(disk);
+    let Some((name, bytes)) = extents(disk)
+        .into_iter()
+        .rfind(|(_, bytes)| BatchHeader::decode(&bytes[BLOCK_BYTES..]).is_some())
+    else {
+        panic!("a log without batches");
+    };
+    let mut at = BLOCK_BYTES;
+    let mut places = Vec::new();
+    while let Some(header) = bytes.get(at..).and_then(BatchHeader::decode) {
+        places.push(at);
+        at += size(padded(header.batch_bytes()));
+    }
+    let cut = places[places.len().saturating_sub(8)];
+    older.change(&name, |file| file[cut..].fill(0));
+    older
+}
+
+#[test]
+fn a_proven_repair_leaves_what_was_promised_for_the_log() {
+    let original = written();
+    let mut files = original.files();
+    files.remove(&extent_name(1));
+    files.insert(INCARNATION_NAME.to_owned(), vec![1]);
+    let target = MemoryDisk::with_files(files);
+    assert_eq!(mended(&target, &copy(&original)).ends_at, None);
+    assert!(target.files().contains_key(INCARNATION_NAME) && is_sound(&target));
+}
+
+#[test]
+fn two_logs_with_damage_in_different_batches_repair_each_other_at_rest() {
+    let original = written();
+    let batches = places(&original);
+    let (one, other) = (copy(&original), other_instance(&original));
+    let sound = other.files();
+    one.change(&extent_name(1), |file| file[batches[4] + 100] ^= 8);
+    other.change(&extent_name(1), |file| file[batches[7] + 100] ^= 8);
+    let disks: [Arc<dyn Disk>; 2] = [Arc::new(one.clone()), Arc::new(other.clone())];
+    for (target, source) in [(0, 1), (1, 0)] {
+        let mut ask = |part| rest::at_rest(&disks[source], part).unwrap();
+        let report = mend_asked(&disks[target], 0, &mut ask).unwrap();
+        assert_eq!((report.mended.len(), report.left.len()), (1, 0), "{report:?}");
+    }
+    assert!(extents(&one) == extents(&original) && other.files() == sound);
+}

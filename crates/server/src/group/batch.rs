@@ -15,6 +15,7 @@
 //! than [`ANSWER_MAX`].
 
 use std::io::{Error, ErrorKind, Result};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +24,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 use towline_admin::catalogue::GROUP_BATCH_GIVEN;
+use towline_log::mend::batch_at_rest;
 use towline_log::{LogError, LogId};
 use towline_types::{BodyLocation, Lsn};
 
@@ -124,15 +126,38 @@ pub(super) fn give(driver: Arc<Driver>, peer: Peer, stream: LinkStream) {
     }
 }
 
-async fn give_one(driver: &Driver, mut stream: LinkStream, peer: Peer) -> Result<()> {
+async fn give_one(driver: &Driver, stream: LinkStream, peer: Peer) -> Result<()> {
+    let name = driver.names().get(peer).map_or("", String::as_str);
+    answer(stream, name, |log, part| look(driver, (log, part), peer)).await
+}
+
+/// Answers a peer from the log in `folder`, which this process holds and which does not run.
+pub(super) async fn give_at_rest(folder: &Path, log: LogId, stream: LinkStream, name: &str) {
+    let look = |asked, part| match asked == log {
+        true => match batch_at_rest(folder, part) {
+            Ok(Some(batch)) => Answer::Given(batch),
+            Ok(None) => Answer::Refused("it does not have it whole".to_owned()),
+            Err(error) => Answer::Refused(error.to_string()),
+        },
+        false => Answer::Refused("this is another log".to_owned()),
+    };
+    if let Err(error) = answer(stream, name, look).await {
+        tracing::warn!(%error, name, "a batch that another instance asked for");
+    }
+}
+
+async fn answer(
+    mut stream: LinkStream,
+    name: &str,
+    look: impl FnOnce(LogId, BodyLocation) -> Answer,
+) -> Result<()> {
     let late = || Error::new(ErrorKind::TimedOut, "it stands still");
     let asked = timeout(ANSWER_MAX, hear(&mut stream)).await.unwrap_or_else(|_| Err(late()));
     let (log, part) = asked?;
-    let answer = look(driver, (log, part), peer);
+    let answer = look(log, part);
     let told = timeout(ANSWER_MAX, tell(&mut stream, &answer));
     told.await.unwrap_or_else(|_| Err(late()))?;
     if let Answer::Given(_) = answer {
-        let name = driver.names().get(peer).map_or("", String::as_str);
         say(&GROUP_BATCH_GIVEN, &[name, &part.lsn.to_string()]);
     }
     Ok(())

@@ -82,8 +82,9 @@ pub(crate) fn own(driver: &Driver) -> Condition {
 pub(super) fn watch(driver: &Arc<Driver>, longest: Duration) {
     let interval = (longest / LOOKS).clamp(LOOK_INTERVAL.0, LOOK_INTERVAL.1);
     let (mut last, mut fullness) = (None, Fullness::default());
+    let mut running = Running { since: Instant::now(), gap: longest / 4 };
     while !driver.is_ending() {
-        driver.look_at_disk(longest);
+        driver.look_at_disk(longest, running.since.elapsed());
         let (now, condition) = (Instant::now(), own(driver));
         let is_due = last.is_none_or(|(when, told): (Instant, Condition)| {
             told.log_full != condition.log_full || now.duration_since(when) >= TELL_INTERVAL
@@ -93,7 +94,26 @@ pub(super) fn watch(driver: &Arc<Driver>, longest: Duration) {
             last = Some((now, condition));
             fullness.look(driver, condition.log_full, now);
         }
+        let before = Instant::now();
         driver.pause(interval);
+        running.paused(before, Instant::now());
+    }
+}
+
+/// Since when this process has been running without standing still: what the disk owes for longer may
+/// have been done while the process was stopped, and could not be seen.
+#[derive(Debug)]
+struct Running {
+    since: Instant,
+    /// A pause that is longer was none of ours.
+    gap: Duration,
+}
+
+impl Running {
+    fn paused(&mut self, from: Instant, to: Instant) {
+        if to.duration_since(from) >= self.gap + LOOK_INTERVAL.1 {
+            self.since = to;
+        }
     }
 }
 
@@ -181,6 +201,16 @@ impl Fullness {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_that_stood_still_begins_to_count_anew_and_a_busy_machine_does_not() {
+        let (began, ms) = (Instant::now(), Duration::from_millis);
+        let mut running = Running { since: began, gap: ms(500) };
+        running.paused(began, began + ms(550));
+        assert_eq!(running.since, began);
+        running.paused(began, began + ms(5_000));
+        assert_eq!(running.since, began + ms(5_000));
+    }
 
     #[test]
     fn a_full_log_hands_over_once_and_not_before_it_was_full_for_a_while() {

@@ -60,6 +60,7 @@ pub(crate) struct Driver {
     this: Peer,
     conditions: Conditions,
     disk: hanging::Disk,
+    alive: alive::Alive,
     /// The group as it was last seen, for a status while the lock is not to be had.
     pictured: Mutex<Progress>,
 }
@@ -151,6 +152,7 @@ impl Driver {
             this,
             conditions: Conditions::default(),
             disk: hanging::Disk::default(),
+            alive: alive::Alive::default(),
             pictured,
         }
     }
@@ -248,6 +250,7 @@ impl Driver {
 
     /// Time passed.
     pub(crate) fn tick(&self) {
+        self.ticks();
         self.step(Input::Tick);
         self.tell_unheard();
     }
@@ -570,6 +573,7 @@ impl Replicator for Driver {
     }
 }
 
+mod alive;
 mod hanging;
 mod keeping;
 mod starts;

@@ -18,7 +18,7 @@
 //! to be the newest, and with it the term.
 //!
 //! ```text
-//! log/incarnation, 32 bytes, replaced whole
+//! log/incarnation, 32 bytes, replaced whole; on a full disk written over
 //!   0   8  magic "TOWLINEI"
 //!   8   2  format version (this place and the checksum's never move)
 //!   10  6  zero
@@ -34,6 +34,7 @@
 
 use std::fs::File;
 use std::io::{ErrorKind, Write};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use towline_group::{Kept, MemberId};
@@ -138,12 +139,49 @@ pub(super) fn adopt(
 }
 
 fn write(log: &Path, number: u64) -> std::io::Result<()> {
+    write_by(log, number, write_anew)
+}
+
+fn write_by(
+    log: &Path,
+    number: u64,
+    write_anew: impl Fn(&Path, &[u8]) -> std::io::Result<()>,
+) -> std::io::Result<()> {
+    let bytes = encode(number);
+    match write_anew(log, &bytes) {
+        // An instance with a full disk must start all the same: gets are what makes room.
+        Err(error) if is_full(&error) => write_over(log, &bytes, error),
+        written => written,
+    }
+}
+
+fn write_anew(log: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let new = log.join(NEW_NAME);
     let mut file = File::create(&new)?;
-    file.write_all(&encode(number))?;
+    file.write_all(bytes)?;
     file.sync_all()?;
     std::fs::rename(&new, log.join(NAME))?;
     File::open(log)?.sync_all()
+}
+
+/// In the place of the number that is there, which has its block. Power that goes in the middle of this
+/// one sector leaves the number of no log, and so an instance without a vote until it has caught up.
+fn write_over(log: &Path, bytes: &[u8], full: std::io::Error) -> std::io::Result<()> {
+    // What was begun takes room from others. When it stays, the next start empties it.
+    std::fs::remove_file(log.join(NEW_NAME)).ok();
+    let file = match File::options().write(true).open(log.join(NAME)) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Err(full),
+        opened => opened?,
+    };
+    if file.metadata()?.len() != bytes.len() as u64 {
+        return Err(full);
+    }
+    file.write_all_at(bytes, 0)?;
+    file.sync_all()
+}
+
+fn is_full(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }
 
 fn encode(number: u64) -> Vec<u8> {
@@ -284,6 +322,32 @@ mod tests {
         assert!(own());
         write(&data.join(LOG), 22).unwrap();
         assert!(!own(), "that start was never taken part with, and is over");
+    }
+
+    #[test]
+    fn on_a_full_disk_the_number_is_written_over_and_a_first_one_is_refused_for_that() {
+        let (folder, file) = folder();
+        let (data, log) = (folder.path(), folder.path().join(LOG));
+        let full = |log: &Path, _: &[u8]| {
+            std::fs::write(log.join(NEW_NAME), b"").unwrap();
+            Err(ErrorKind::StorageFull.into())
+        };
+        let refused = write_by(&log, 50, full).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::StorageFull, "there is none to write over");
+        let kept = Kept { may_vote: true, ..Kept::default() };
+        renew(data, &file, &kept, 51).unwrap();
+        let older = std::fs::read(log.join(NAME)).unwrap();
+        file.write_marked(&kept, Mark { next: 52, ..file.mark() }).unwrap();
+        write_by(&log, 52, full).unwrap();
+        assert_eq!(read(data).unwrap(), Some(52));
+        assert!(is_own(data, file.mark()).unwrap());
+        assert!(!log.join(NEW_NAME).exists(), "what was begun takes no room");
+        renew(data, &file, &kept, 53).unwrap();
+        std::fs::write(log.join(NAME), older).unwrap();
+        assert!(!is_own(data, file.mark()).unwrap(), "an older log");
+        let denied = |_: &Path, _: &[u8]| Err(ErrorKind::PermissionDenied.into());
+        write_by(&log, 54, denied).unwrap_err();
+        assert_eq!(read(data).unwrap(), Some(51), "nothing is written over for another reason");
     }
 
     #[test]

@@ -127,21 +127,27 @@ impl KeptFile {
         decode(&std::fs::read(self.folder.join(name)).ok()?)
     }
 
-    /// Makes room for the slots, durably, so that no vote waits for that. What is kept stays, and is
+    /// Makes room for the slots, durably, so that no vote waits for that, and the note has its own on a
+    /// disk that becomes full. What is kept stays, and is
     /// durable then: what a start reads may be a write that the process before it did not live to sync,
     /// and an answer that repeats such a vote is sent without another write.
     ///
     /// # Errors
     /// What the system said.
     pub(crate) fn prepare(&self) -> std::io::Result<()> {
-        let file = self.whole()?;
+        let file = self.whole(NAME)?;
         locked(&file, || {
             let bytes = file.content()?;
             // Also when the sync of the process before failed: what is read then passes for synced.
             self.synced.store(0, Ordering::SeqCst);
             self.settle(&file, &bytes, &slots(&bytes))?;
             file.sync_all()
-        })
+        })?;
+        if let Err(error) = self.whole(NOTE) {
+            // What is noted is refused later, perhaps, and may as well be forgotten.
+            tracing::warn!(%error, "room for the note of what is committed");
+        }
+        Ok(())
     }
 
     /// Makes it durable.
@@ -206,7 +212,7 @@ impl KeptFile {
     }
 
     fn put_durably(&self, change: impl FnOnce(&mut Slot)) -> std::io::Result<()> {
-        self.put_in(&self.whole()?, change)
+        self.put_in(&self.whole(NAME)?, change)
     }
 
     fn put_in(&self, file: &impl Medium, change: impl FnOnce(&mut Slot)) -> std::io::Result<()> {
@@ -273,9 +279,9 @@ impl KeptFile {
         self.folder.join(NOTE)
     }
 
-    /// The file, with its name and all its blocks on the disk.
-    fn whole(&self) -> std::io::Result<File> {
-        let file = open(&self.folder.join(NAME))?;
+    /// One of the files, with its name and all its blocks on the disk.
+    fn whole(&self, name: &str) -> std::io::Result<File> {
+        let file = open(&self.folder.join(name))?;
         let bytes = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
         if let Some(missing) = FILE_BYTES.checked_sub(bytes).filter(|missing| *missing > 0) {
             // Zeros that are written rather than a hole: no slot must wait for blocks to be found.

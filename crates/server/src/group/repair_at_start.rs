@@ -1,6 +1,9 @@
 //! A start that would be refused because a batch of the log is damaged before its end: the others are
 //! asked for what is damaged, it is written in its place, and the start is tried again.
 //!
+//! Meanwhile it gives the others what is intact here, so that two with damage in different batches repair
+//! each other when they are started together.
+//!
 //! There are no links yet, and none of the group's state is touched: after the repair the log is byte
 //! for byte what it was, and with it what this instance may promise.
 //!
@@ -71,7 +74,8 @@ fn repair(about: &About<'_>, folder: &Path, found: &Finding) -> bool {
             return false;
         }
     };
-    let mut asking = Asking { about, asker, until: Instant::now() + PATIENCE, had: String::new() };
+    let until = Instant::now() + PATIENCE;
+    let mut asking = Asking { about, asker, folder, listens: false, until, had: String::new() };
     // The batch before is needed too: what continues it is right.
     let first = found.extent.saturating_sub(1);
     let mut last = String::new();
@@ -101,6 +105,10 @@ fn repair(about: &About<'_>, folder: &Path, found: &Finding) -> bool {
 struct Asking<'a> {
     about: &'a About<'a>,
     asker: Asker,
+    /// Of the log.
+    folder: &'a Path,
+    /// Others may ask this instance meanwhile.
+    listens: bool,
     /// For whom does not answer yet.
     until: Instant,
     /// The instance that had what was asked for last.
@@ -108,9 +116,29 @@ struct Asking<'a> {
 }
 
 impl Asking<'_> {
+    /// Gives others what is intact here: they may be in the same need, and have what is wanted here.
+    fn listen(&mut self) {
+        if self.listens {
+            return;
+        }
+        let About { queue_manager, group, this, log } = *self.about;
+        let names: Vec<String> = group.member.iter().map(|member| member.name.clone()).collect();
+        let folder = self.folder.to_owned();
+        let give = move |peer: Peer, stream| {
+            let (folder, name) = (folder.clone(), names.get(peer).cloned().unwrap_or_default());
+            tokio::spawn(async move { batch::give_at_rest(&folder, log, stream, &name).await });
+        };
+        // The socket of the process before may still be there: it is tried again.
+        match self.asker.listen((queue_manager, group, this), Box::new(give)) {
+            Ok(()) => self.listens = true,
+            Err(error) => tracing::debug!(error, "others cannot ask this instance meanwhile"),
+        }
+    }
+
     /// Asks one instance after the other; why they do not have it is in `why` then.
     fn ask(&mut self, part: BodyLocation, why: &mut String) -> Option<Bytes> {
         loop {
+            self.listen();
             let (mut reasons, mut all_answered) = (Vec::new(), true);
             for (peer, member) in self.about.group.member.iter().enumerate() {
                 if peer == self.about.this {

@@ -92,6 +92,7 @@ pub(crate) fn open(
     let (orders, fetches) = channel();
     let names = group.member.iter().map(|member| member.name.clone()).collect();
     let driver = Arc::new(Driver::new(member, kept_file, clock, names, orders));
+    driver.set_heartbeat(group.heartbeat_interval(), group.heartbeat_timeout());
     let listener: Arc<dyn Listener> = driver.clone();
     let replicator: Arc<dyn Replicator> = driver.clone();
     let log = recovery.start_following(listener, replicator).map_err(StartError::Log)?;

@@ -177,7 +177,7 @@ impl View {
             // One that needs a copy does not know how far the others are.
             None => progress.is_in_sync && !self.driver.is_copying(),
             Some(row) if leads => row.is_in_sync,
-            Some(_) => is_leader && connected_here,
+            Some(_) => is_leader && connected_here && !self.driver.stood_still(),
         };
         let mut seen = self.in_sync_at.lock();
         let sync_time = seen.get_mut(peer).map_or(0, |seen| {
@@ -275,21 +275,34 @@ fn state_of(
     }
 }
 
+/// A process that stood still: how the others are it does not know before it has heard.
+fn knows_nothing(progress: &mut Progress) {
+    (progress.is_in_sync, progress.hears_leader) = (false, false);
+    for peer in &mut progress.peers {
+        (peer.is_heard, peer.is_in_sync) = (false, false);
+    }
+}
+
 impl GroupView for View {
     fn group(&self) -> GroupStatus {
-        let progress = self.driver.group();
+        let mut progress = self.driver.group();
+        let stood_still = self.driver.stood_still();
+        if stood_still {
+            knows_nothing(&mut progress);
+        }
         let now_ms = self.driver.clock().now().as_millis();
         let mut instances: Vec<InstanceStatus> = (0..self.config.member.len())
             .map(|peer| self.instance(peer, &progress, now_ms))
             .collect();
-        if progress.role != Role::Leader && progress.leader.is_some() {
+        if progress.role != Role::Leader && progress.leader.is_some() && !stood_still {
             self.as_told(&mut instances, self.driver.this());
         }
         let active = progress.leader.and_then(|leader| self.config.member.get(peer_of(leader)));
         // Between losing leadership and beginning again there is a door still, and nobody is served.
         let overdue = self.driver.overdue();
         let here = self.driver.door().is_some() && progress.role == Role::Leader;
-        let follows = progress.leader.is_some() && progress.role != Role::Leader;
+        let is_led = progress.leader.is_some() && progress.role != Role::Leader;
+        let follows = is_led && !stood_still;
         GroupStatus {
             instance: self.config.instance.clone(),
             role: match (here, progress.role) {

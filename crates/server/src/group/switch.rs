@@ -186,7 +186,7 @@ fn wait_for_another(driver: &Driver, from: Peer, most: Duration) -> Result<Peer,
 pub(crate) fn hand_over(driver: &Driver, to: Option<&str>) -> Result<(), String> {
     let leads = driver.leads();
     let door = driver.door().filter(|_| leads).ok_or("this instance is not active")?;
-    let target = choose(driver, to)?;
+    let target = who_answers(driver, to)?;
     let name = driver.names().get(target).cloned().unwrap_or_default();
     door.end();
     let began = Instant::now();
@@ -207,14 +207,38 @@ pub(crate) fn hand_over(driver: &Driver, to: Option<&str>) -> Result<(), String>
     Ok(())
 }
 
+/// Who takes over, and was heard after it was asked for: one that was stopped a moment ago still looks as
+/// if it could, and clients must not be told to go for it. Waits a heartbeat for that, mostly.
+fn who_answers(driver: &Driver, to: Option<&str>) -> Result<Peer, String> {
+    let (asked, most) = (driver.clock().now(), driver.heartbeat_timeout());
+    let mut found = choose(driver, to, &|_| true)?;
+    let answers = driver.wait_until(most, || {
+        let heard = driver.heard_since(asked);
+        let choice = choose(driver, to, &|peer| heard.contains(&peer));
+        choice.map(|choice| found = choice).is_ok()
+    });
+    answers.then_some(found).ok_or_else(|| {
+        let who = to.map_or("no other instance".to_owned(), |to| format!("'{to}'"));
+        let not = if to.is_some() { "has not answered" } else { "has answered" };
+        let most = most.as_millis();
+        format!(
+            "{who} {not} for {most} ms: its process or machine stands still, or the network is gone"
+        )
+    })
+}
+
 /// Who takes over: the one that is asked for, if it can; else the one that has most of the log.
-fn choose(driver: &Driver, to: Option<&str>) -> Result<Peer, String> {
+fn choose(
+    driver: &Driver,
+    to: Option<&str>,
+    answers: &dyn Fn(Peer) -> bool,
+) -> Result<Peer, String> {
     let group = driver.group();
     let wanted = to.map(|name| position(driver, name)).transpose()?;
     if wanted == Some(driver.this()) {
         return Err("it is the active instance already".into());
     }
-    let fit = group.peers.iter().filter(|peer| peer.is_in_sync);
+    let fit = group.peers.iter().filter(|peer| peer.is_in_sync && answers(peer_of(peer.id)));
     let fit = fit.filter(|peer| wanted.is_none_or(|wanted| peer_of(peer.id) == wanted));
     let best = fit.max_by_key(|peer| peer.acknowledged);
     match (best, to) {

@@ -2,8 +2,10 @@
 //! operator wants to know before its log is replaced or its vote forced; for batches, because its log is
 //! damaged and it cannot start ([`Asker`]).
 //!
-//! Not here: what follows from the answers (the command). Invariants: no connection for frames is made,
-//! so nothing is reported to any member; no answer is waited for longer than [`ANSWER_MAX`].
+//! Meanwhile it gives others that are in the same need what it has ([`Asker::listen`]).
+//!
+//! Not here: what follows from the answers (the command). Invariants: no connection for frames is made, nor
+//! taken, so nothing is reported to any member; no answer is waited for longer than [`ANSWER_MAX`].
 
 use std::io;
 use std::sync::Arc;
@@ -18,10 +20,11 @@ use towline_group::Start;
 
 use super::hello::{Greeting, Standing, StreamPurpose};
 use super::papers::Papers;
+use super::settings::bind;
 use super::stream::LinkStream;
 use super::terms::Terms;
 use super::throttle::Throttle;
-use super::{Inbox, Known, Lane, LinkSettings, Peer, Shared, dial, runtime};
+use super::{Inbox, Known, Lane, LinkSettings, Peer, Shared, dial, incoming, runtime};
 use crate::config::GroupConfig;
 
 /// Until the answer of one instance is there.
@@ -75,20 +78,28 @@ impl Asker {
         config: &GroupConfig,
         this: Peer,
     ) -> Result<Asker, String> {
-        let settings = LinkSettings::of(queue_manager, (config, Terms::default()), this, None);
-        let papers = Papers::read(&settings.papers)?;
         let runtime = runtime().map_err(|error| error.to_string())?;
-        let lanes = settings.members.iter().map(|_| Lane::default()).collect();
-        let shared = Shared {
-            settings,
-            inbox: Arc::new(Asking),
-            papers: RwLock::new(Arc::new(papers)),
-            lanes,
-            began: Instant::now(),
-            refusals: Throttle::default(),
-            streams: runtime.handle().clone(),
-        };
+        let asking = Asking { gives: None };
+        let shared = shared((queue_manager, config, this), asking, &runtime)?;
         Ok(Asker { shared, runtime })
+    }
+
+    /// Lets peers ask this instance for batches, while it is polled; `give` gets their streams. Whatever
+    /// else they want is refused.
+    ///
+    /// # Errors
+    /// When the address is taken, or certificates cannot be used.
+    pub(crate) fn listen(
+        &self,
+        (queue_manager, config, this): (&str, &GroupConfig, Peer),
+        give: Give,
+    ) -> Result<(), String> {
+        let asking = Asking { gives: Some(give) };
+        let shared = shared((queue_manager, config, this), asking, &self.runtime)?;
+        let address = shared.settings.address(this);
+        let listener = bind(address, |_| None).map_err(|error| error.to_string())?;
+        self.runtime.spawn(incoming::accept(Arc::new(shared), listener));
+        Ok(())
     }
 
     /// Opens a stream to a peer.
@@ -109,6 +120,28 @@ impl Asker {
     }
 }
 
+/// Gets the stream of a peer that asks for a batch, on the thread of the runtime.
+pub(crate) type Give = Box<dyn Fn(Peer, LinkStream) + Send + Sync>;
+
+fn shared(
+    (queue_manager, config, this): (&str, &GroupConfig, Peer),
+    asking: Asking,
+    runtime: &Runtime,
+) -> Result<Shared, String> {
+    let settings = LinkSettings::of(queue_manager, (config, Terms::default()), this, None);
+    let papers = Papers::read(&settings.papers)?;
+    let lanes = settings.members.iter().map(|_| Lane::default()).collect();
+    Ok(Shared {
+        settings,
+        inbox: Arc::new(asking),
+        papers: RwLock::new(Arc::new(papers)),
+        lanes,
+        began: Instant::now(),
+        refusals: Throttle::default(),
+        streams: runtime.handle().clone(),
+    })
+}
+
 async fn answer(asker: &Asker, peer: Peer) -> io::Result<Vec<u8>> {
     let stream = asker.stream(peer, &StreamPurpose::Status).await?;
     let mut answer = Vec::new();
@@ -116,8 +149,13 @@ async fn answer(asker: &Asker, peer: Peer) -> io::Result<Vec<u8>> {
     Ok(answer)
 }
 
-/// Who only asks hears nothing.
-struct Asking;
+/// What peers are told that are in need of more.
+const REPAIRS: &str = "its log is damaged, and it waits for an instance that has what it lacks";
+
+/// Who only asks hears nothing, but for the same question.
+struct Asking {
+    gives: Option<Give>,
+}
 
 impl Inbox for Asking {
     fn standing(&self) -> Standing {
@@ -129,7 +167,7 @@ impl Inbox for Asking {
     }
 
     fn greets(&self, _peer: Peer, _greeting: &Greeting) -> Result<(), String> {
-        Ok(())
+        Err(REPAIRS.into())
     }
 
     fn declared(&self, _peer: Peer, _start: Start) -> Result<(), String> {
@@ -144,9 +182,19 @@ impl Inbox for Asking {
         Ok(())
     }
 
-    fn admits(&self, _peer: Peer, _purpose: &StreamPurpose) -> Result<(), String> {
-        Err("it does not run".into())
+    fn admits(&self, _peer: Peer, purpose: &StreamPurpose) -> Result<(), String> {
+        match purpose {
+            StreamPurpose::Batch if self.gives.is_some() => Ok(()),
+            StreamPurpose::Batch
+            | StreamPurpose::Relay { .. }
+            | StreamPurpose::Copy
+            | StreamPurpose::Status => Err(REPAIRS.into()),
+        }
     }
 
-    fn stream(&self, _peer: Peer, _purpose: StreamPurpose, _stream: LinkStream) {}
+    fn stream(&self, peer: Peer, _purpose: StreamPurpose, stream: LinkStream) {
+        if let Some(give) = &self.gives {
+            give(peer, stream);
+        }
+    }
 }

@@ -13,7 +13,7 @@ use std::process::Command;
 use crate::chance::Chance;
 use crate::daemon::{Site, said};
 use crate::lossy::mount::{Lossy, folder_on};
-use crate::{Try, require};
+use crate::{Try, fail, require};
 
 /// Size: far more than a round's messages, images and a copy need.
 const SIZE: &str = "512m";
@@ -23,7 +23,8 @@ const BYTES: u64 = 512 << 20;
 const FILLER: &str = "filler";
 
 /// See the module. Taken away when it is dropped.
-pub(super) enum Disk {
+#[must_use]
+pub enum Disk {
     /// Where it is mounted.
     Plain(PathBuf),
     /// It loses what was not synced.
@@ -35,7 +36,7 @@ impl Disk {
     ///
     /// # Errors
     /// When that is not allowed.
-    pub(super) fn plain(site: &Site) -> Try<Disk> {
+    pub fn plain(site: &Site) -> Try<Disk> {
         let folder = &site.data;
         fs::create_dir_all(folder)?;
         let mut command = Command::new("mount");
@@ -49,7 +50,7 @@ impl Disk {
     ///
     /// # Errors
     /// When FUSE is not there.
-    pub(super) fn forgetful(site: &mut Site) -> Try<Disk> {
+    pub fn forgetful(site: &mut Site) -> Try<Disk> {
         let lossy = Lossy::mount(BYTES)?;
         site.data = folder_on(&lossy, "data")?;
         Ok(Disk::Forgetful(lossy))
@@ -59,7 +60,7 @@ impl Disk {
     ///
     /// # Errors
     /// When it cannot be written at all.
-    pub(super) fn fill(&self) -> Try {
+    pub fn fill(&self) -> Try {
         match self {
             Disk::Plain(folder) => fill(folder),
             Disk::Forgetful(lossy) => {
@@ -69,11 +70,26 @@ impl Disk {
         }
     }
 
+    /// Nor can a file be made, as on a file system that has no node left for one.
+    ///
+    /// # Errors
+    /// When its size cannot be changed, or it is one that forgets.
+    pub fn take_names(&self) -> Try {
+        let Disk::Plain(folder) = self else { fail!("its names cannot be counted") };
+        let found = rustix::fs::statvfs(folder)?;
+        let used = found.f_files - found.f_ffree;
+        let mut command = Command::new("mount");
+        command.args(["-o", &format!("remount,nr_inodes={used}")]).arg(folder);
+        let output = command.output()?;
+        require!(output.status.success(), "mount: {}", said(&output));
+        Ok(())
+    }
+
     /// There is room again.
     ///
     /// # Errors
     /// When what filled it cannot be removed.
-    pub(super) fn free(&self) -> Try {
+    pub fn free(&self) -> Try {
         match self {
             Disk::Plain(folder) => match fs::remove_file(folder.join(FILLER)) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
@@ -88,7 +104,7 @@ impl Disk {
 
     /// The power goes: about `keep_percent` of what was not synced stays, where the disk forgets at all.
     /// Nothing on it may be open.
-    pub(super) fn cut_power(&self, keep_percent: u64, chance: &mut Chance) {
+    pub fn cut_power(&self, keep_percent: u64, chance: &mut Chance) {
         if let Disk::Forgetful(lossy) = self {
             lossy.cut_power(keep_percent, chance);
         }

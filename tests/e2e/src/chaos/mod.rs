@@ -8,7 +8,7 @@
 //! from the seed and its number, whoever that is. The last of several jobs has disks that forget what was
 //! not synced. Not here: clients (`workload`).
 
-mod disk;
+pub mod disk;
 mod fault;
 mod stage;
 mod trace;

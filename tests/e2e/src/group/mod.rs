@@ -201,6 +201,27 @@ impl Group {
         Ok(())
     }
 
+    /// Starts some at once: each may need another one to begin.
+    ///
+    /// # Errors
+    /// When one of them does not take clients.
+    pub fn start_together(&mut self, instances: &[Instance]) -> Try {
+        let sites = &self.sites;
+        let started: Vec<(Instance, Try<Daemon>)> = std::thread::scope(|scope| {
+            let starting = instances.iter().map(|at| (*at, scope.spawn(|| sites[*at].start())));
+            let starting: Vec<_> = starting.collect();
+            let ended = starting.into_iter().map(|(at, starting)| {
+                let lost = |_| Err("a start that panicked".into());
+                (at, starting.join().unwrap_or_else(lost))
+            });
+            ended.collect()
+        });
+        for (at, daemon) in started {
+            self.daemons[at] = Some(daemon?);
+        }
+        Ok(())
+    }
+
     /// kill -9. A paused one is killed as well.
     ///
     /// # Errors

@@ -65,9 +65,12 @@ impl Driver {
         self.core.try_lock_for(LOOK_MAX).is_some_and(|core| core.life == Life::Copying)
     }
 
-    /// Looks for what the disk has not answered within `longest`, and acts on it.
-    pub(crate) fn look_at_disk(&self, longest: Duration) {
+    /// Looks for what the disk has not answered within `longest`, and acts on it. This process has been
+    /// running for `running`: before that it stood still, or was not there, and so could not take an
+    /// answer.
+    pub(crate) fn look_at_disk(&self, longest: Duration, running: Duration) {
         let oldest = self.log().overdue().into_iter().chain(self.disk.kept_since());
+        let oldest = oldest.map(|late| Overdue { since: late.since.min(running), ..late });
         let late = oldest.filter(|late| late.since >= longest).max_by_key(|late| late.since);
         let before = std::mem::replace(&mut *self.disk.overdue.lock(), late.clone());
         let milliseconds = |late: &Overdue| late.since.as_millis().to_string();
@@ -130,6 +133,7 @@ impl Driver {
     /// A message came in: for the member, or only to know who leads.
     pub(crate) fn hear(&self, message: Message) {
         let mut core = self.core.lock();
+        self.notes_heard(&message, core.leader);
         if !core.life.is_aside() {
             self.run(&mut core, Input::Message(message));
         } else if message.is_heartbeat() && message.term() >= core.heard_term {

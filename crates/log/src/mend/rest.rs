@@ -1,0 +1,37 @@
+//! One whole batch of a log that does not run, for another instance that has it damaged.
+//!
+//! Not here: whether it may be given; the same of a log that runs (`running`). Invariant: nothing is
+//! changed, and what is given verifies.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use towline_types::BodyLocation;
+
+use super::whole_of;
+use crate::disk::{Disk, LinuxDisk};
+use crate::error::LogError;
+use crate::format::{BATCH_HEADER_BYTES, size};
+use crate::recover::files::{Files, Folder};
+use crate::recover::scan::Place;
+
+/// The batch that begins where `part` does; `None`: it is not there whole.
+///
+/// # Errors
+/// [`LogError`]: the folder cannot be read.
+pub fn batch_at_rest(folder: &Path, part: BodyLocation) -> Result<Option<Bytes>, LogError> {
+    at_rest(&(Arc::new(LinuxDisk::read_only(folder)?) as Arc<dyn Disk>), part)
+}
+
+pub(super) fn at_rest(disk: &Arc<dyn Disk>, part: BodyLocation) -> Result<Option<Bytes>, LogError> {
+    let folder = Folder::list(disk.as_ref())?;
+    let Some(files) = Files::of(disk, &folder)? else { return Ok(None) };
+    let extent_bytes = files.identity().extent_bytes;
+    let place = Place { sequence: part.lsn.0 / extent_bytes, offset: part.lsn.0 % extent_bytes };
+    let Some((header, payload)) = whole_of(&files, place) else { return Ok(None) };
+    let mut bytes = BytesMut::with_capacity(BATCH_HEADER_BYTES + size(header.batch_bytes()));
+    bytes.put_slice(&header.encode());
+    bytes.put_slice(&payload);
+    Ok(Some(bytes.freeze()))
+}
