@@ -12,6 +12,7 @@ use towline_admin::catalogue::{
     QUIESCING,
 };
 use towline_group::{Role, Start};
+use towline_node::Farewell;
 
 use super::active::{self, Serving};
 use super::driver::{Driver, Over};
@@ -283,7 +284,7 @@ impl Attending<'_> {
                 accepting.abort_all();
                 if let Some(door) = opened.driver.door() {
                     // Unless it handed over, they were not told.
-                    door.end();
+                    door.end(Farewell::NotActive);
                 }
                 self.goodbye().await;
                 return Ok(Some(self.again()));
@@ -330,7 +331,7 @@ impl Attending<'_> {
         let handed = tokio::task::spawn_blocking(move || switch::hand_over(&hand_over, None)).await;
         if !matches!(handed, Ok(Ok(()))) {
             // No instance takes over: clients are told all the same.
-            door.end();
+            door.end(Farewell::Ending);
         }
         self.goodbye().await;
     }

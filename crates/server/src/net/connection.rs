@@ -342,8 +342,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             if let Some(response) = response {
                 self.respond(now, response);
             }
+            // What came of it is taken when the turn ends: the outcomes of many puts are one frame then.
             progress = true;
-            self.take_output();
         }
         progress
     }
