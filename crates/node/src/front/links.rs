@@ -109,17 +109,19 @@ impl Links {
         self.links.get_mut(usize::try_from(token.0).ok()?)
     }
 
-    /// What a link is for.
-    pub(super) fn used_for(&self, token: LinkToken) -> Option<&LinkUse> {
-        Some(&self.links.get(usize::try_from(token.0).ok()?)?.used_for)
-    }
-
-    /// The supply of a consumer's link, to look at.
-    pub(super) fn supply(&self, token: LinkToken) -> Option<(LinkId, &Supply)> {
+    /// A consumer's link, to look at.
+    pub(super) fn consumer(&self, token: LinkToken) -> Option<(LinkId, Settling, &Supply)> {
         match self.links.get(usize::try_from(token.0).ok()?)? {
-            Link { id, used_for: LinkUse::Consumer { supply, .. } } => Some((*id, supply)),
+            Link { id, used_for: LinkUse::Consumer { settling, supply, .. } } => {
+                Some((*id, *settling, supply))
+            }
             _ => None,
         }
+    }
+
+    /// Its supply.
+    pub(super) fn supply(&self, token: LinkToken) -> Option<(LinkId, &Supply)> {
+        self.consumer(token).map(|(id, _, supply)| (id, supply))
     }
 
     /// The supply of a consumer's link, to change.

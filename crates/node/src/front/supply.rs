@@ -26,7 +26,7 @@
 
 use std::collections::VecDeque;
 
-use towline_amqp::Flow;
+use towline_amqp::{Flow, LinkId};
 use towline_core::{ConsumerId, Delivery, Outcome};
 use towline_types::{Payload, Time, limits};
 
@@ -139,7 +139,7 @@ impl Front {
             Response::Deliver(delivery) => {
                 supply.held.is_empty()
                     && !self.links.lines.any_waits(id.session())
-                    && self.may_send(token, delivery)
+                    && self.verdict_on((token, id, supply), delivery) == Verdict::Goes
             }
             // Without credit nothing that waits here could use it up.
             _ => !supply.waits() || self.machine.allowance(id).credit == 0,
@@ -164,14 +164,13 @@ impl Front {
         }
     }
 
-    fn may_send(&self, token: LinkToken, delivery: &Delivery) -> bool {
-        self.verdict_on(token, delivery) == Verdict::Goes
-    }
-
     /// Whether a delivery could be on its way at once. One that is larger than all that is left of
     /// the window may begin when nothing else is on its way to it: it has to begin some time.
-    fn verdict_on(&self, token: LinkToken, delivery: &Delivery) -> Verdict {
-        let Some((id, supply)) = self.links.supply(token) else { return Verdict::Stays };
+    fn verdict_on(
+        &self,
+        (token, id, supply): (LinkToken, LinkId, &Supply),
+        delivery: &Delivery,
+    ) -> Verdict {
         let allowance = self.machine.allowance(id);
         if allowance.credit as usize <= supply.leaving.len() || supply.leaving.holds_back(delivery)
         {
@@ -191,10 +190,7 @@ impl Front {
     }
 
     fn is_in_advance(&self, token: LinkToken) -> bool {
-        matches!(
-            self.links.used_for(token),
-            Some(LinkUse::Consumer { settling: Settling::InAdvance, .. })
-        )
+        matches!(self.links.consumer(token), Some((_, Settling::InAdvance, _)))
     }
 
     /// Whether one more body may wait in memory for the window of its session.
@@ -289,7 +285,7 @@ impl Front {
             return Verdict::Window;
         }
         match supply.held.front() {
-            Some(Response::Deliver(delivery)) => self.verdict_on(token, delivery),
+            Some(Response::Deliver(delivery)) => self.verdict_on((token, id, supply), delivery),
             Some(_) if supply.leaving.is_empty() => Verdict::Goes,
             Some(_) | None => Verdict::Stays,
         }
@@ -321,15 +317,11 @@ impl Front {
         requests: &mut Vec<Request>,
     ) {
         let Some(token) = self.links.of_consumer(delivery.consumer) else { return };
-        if !self.may_send(token, &delivery) {
+        let Some((id, settling, supply)) = self.links.consumer(token) else { return };
+        if self.verdict_on((token, id, supply), &delivery) != Verdict::Goes {
             // The peer took its credit back while the body was read. Nothing went before it since.
             return self.hold(token, Response::Deliver(delivery), true);
         }
-        let Some(LinkUse::Consumer { settling, supply, .. }) =
-            self.links.by_token(token).map(|link| &link.used_for)
-        else {
-            return;
-        };
         match settling {
             Settling::InAdvance if delivery.persistent => {
                 self.begin_to_leave(token, delivery, body, requests);

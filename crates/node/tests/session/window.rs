@@ -22,7 +22,7 @@ fn filled(count: usize, any_persistent: bool) -> Rig {
     for number in 0..count {
         let bytes = frames(number) as usize * 440 - 300;
         let text = message(&format!("text-{number}_{}", "x".repeat(bytes)));
-        let persistent = any_persistent && number / 4 % 2 == 0;
+        let persistent = any_persistent && (number / 4).is_multiple_of(2);
         let text = if persistent { text.durable() } else { text };
         rig.send(&mut client, sender, number as u64, text);
     }
@@ -156,7 +156,7 @@ fn run(seed: u64) {
         rig.narrow_rests(&mut narrow);
         let left = left(&mut rig);
         let gone = |number: &usize| narrow.settled.contains(number) || left.contains(number);
-        let is_got = |number: &usize| any_persistent && number / 4 % 2 == 0;
+        let is_got = |number: &usize| any_persistent && (number / 4).is_multiple_of(2);
         let sent = narrow.unsettled.clone();
         let locked: Vec<usize> = (0..MESSAGES)
             .filter(|number| !gone(number) && !sent.contains(number) && !is_got(number))

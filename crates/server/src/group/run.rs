@@ -280,10 +280,9 @@ impl Attending<'_> {
                 serve_as_active(&mut self.tasks, config, opened, (&door, &self.view));
             }
             Event::Over(Over::LeadsNoMore | Over::PutBack) => {
-                // Who comes now is served by the re-executed program.
+                // Who comes now is served by the re-executed program; who is here was told if it handed over.
                 accepting.abort_all();
                 if let Some(door) = opened.driver.door() {
-                    // Unless it handed over, they were not told.
                     door.end(Farewell::NotActive);
                 }
                 self.goodbye().await;
