@@ -280,7 +280,7 @@ impl Attending<'_> {
                 serve_as_active(&mut self.tasks, config, opened, (&door, &self.view));
             }
             Event::Over(Over::LeadsNoMore | Over::PutBack) => {
-                // Who comes now is served by the re-executed program; who is here was told if it handed over.
+                // New clients are served by the re-executed program; the others have their close if it handed over.
                 accepting.abort_all();
                 if let Some(door) = opened.driver.door() {
                     door.end(Farewell::NotActive);
