@@ -13,6 +13,7 @@ mod admin;
 mod annotated;
 mod damaged;
 mod front;
+mod hash;
 mod instance;
 mod journal;
 mod live;
@@ -28,8 +29,8 @@ pub use instance::{
 };
 pub use journal::Journal;
 pub use request::{
-    AdminReply, ConsumerOpened, LinkToken, ProducerId, ProducerOpened, PutTo, Request, Response,
-    Terminus,
+    AdminReply, ConsumerOpened, Farewell, LinkToken, ProducerId, ProducerOpened, PutTo, Request,
+    Response, Terminus,
 };
 pub use restart::{Restart, RestartError};
 pub use selection::front_of_chunks;

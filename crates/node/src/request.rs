@@ -267,10 +267,31 @@ pub enum Response {
     },
     /// Answers `Admin`.
     Admin(AdminReply),
-    /// The queue manager ends: close the connection.
-    Ending,
+    /// Nothing is served here any more: close the connection.
+    Ending(Farewell),
     /// An administrator wants the connection closed (STOP CONN).
     Stopped,
+}
+
+/// Why an instance lets all its clients go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Farewell {
+    /// The queue manager ends.
+    Ending,
+    /// Another instance of its group becomes active, or is: there the clients are served.
+    NotActive,
+}
+
+impl fmt::Display for Farewell {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Farewell::Ending => "the queue manager is ending",
+            Farewell::NotActive => {
+                "this instance is not the active one any more: connect again, and the active one \
+                 serves you"
+            }
+        })
+    }
 }
 
 /// Answer to an administration request.

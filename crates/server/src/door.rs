@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
+use std::task::Waker;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -20,7 +21,7 @@ use towline_core::{
 };
 use towline_log::{Listener, Log, LogError, Space};
 use towline_node::{
-    ChoreTicket, FetchTicket, Input, Instance, Outbound, Request, Routed, Whereabouts,
+    ChoreTicket, Farewell, FetchTicket, Input, Instance, Outbound, Request, Routed, Whereabouts,
 };
 use towline_types::{Lsn, Payload, Time};
 
@@ -32,7 +33,7 @@ use crate::images::Taken;
 use crate::journal::LogJournal;
 use crate::logging::log;
 use crate::net::Arrivals;
-use crate::outbox::Outbox;
+use crate::outbox::{Filling, Outbox};
 use crate::pager::Pager;
 use crate::status::Surroundings;
 
@@ -297,8 +298,8 @@ impl Door {
     }
 
     /// All connections are told to go.
-    pub(crate) fn end(&self) {
-        self.step_instance(self.clock.wall(), None, Input::End);
+    pub(crate) fn end(&self, farewell: Farewell) {
+        self.step_instance(self.clock.wall(), None, Input::End(farewell));
     }
 
     /// Defines what a new queue manager starts with, when it has no object at all.
@@ -414,9 +415,7 @@ impl Door {
     }
 
     fn finish(&self, after: After) {
-        for outbox in after.to_wake {
-            outbox.wake();
-        }
+        after.to_wake.into_iter().for_each(Waker::wake);
         if after.is_unfinished {
             self.unfinished.notify_one();
         }
@@ -432,7 +431,7 @@ impl Door {
 /// What a step leaves to be done when the door is closed again.
 #[derive(Default)]
 struct After {
-    to_wake: Vec<Arc<Outbox>>,
+    to_wake: Vec<Waker>,
     /// A tick should come soon.
     is_unfinished: bool,
 }
@@ -449,22 +448,25 @@ fn post(
     out: &mut Outbound,
     outboxes: &HashMap<ConnectionId, Arc<Outbox>>,
     own: Option<ConnectionId>,
-    to_wake: &mut Vec<Arc<Outbox>>,
+    to_wake: &mut Vec<Waker>,
 ) {
-    let mut last: Option<(ConnectionId, &Arc<Outbox>)> = None;
+    let mut last: Option<(ConnectionId, Filling<'_>)> = None;
     for Routed { connection, response } in out.routed.drain(..) {
-        let outbox = match last {
-            Some((known, outbox)) if known == connection => outbox,
-            _ => {
-                let Some(outbox) = outboxes.get(&connection) else { continue };
-                if own != Some(connection) {
-                    to_wake.push(Arc::clone(outbox));
-                }
-                last = Some((connection, outbox));
-                outbox
-            }
-        };
+        if let Some((known, outbox)) = &mut last
+            && *known == connection
+        {
+            outbox.push(response);
+            continue;
+        }
+        // One is closed before the next one is opened.
+        drop(last.take());
+        let Some(outbox) = outboxes.get(&connection) else { continue };
+        let mut outbox = outbox.open();
+        if own != Some(connection) {
+            to_wake.extend(outbox.take_waker());
+        }
         outbox.push(response);
+        last = Some((connection, outbox));
     }
 }
 

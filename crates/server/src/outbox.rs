@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Waker;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use towline_node::Response;
 
 /// Shared by the node's door and one connection.
@@ -30,20 +30,38 @@ struct State {
     waker: Option<Waker>,
 }
 
+/// An outbox that is being filled.
+pub(crate) struct Filling<'a> {
+    state: MutexGuard<'a, State>,
+    has_settled: &'a AtomicBool,
+}
+
+impl Filling<'_> {
+    /// Adds one.
+    pub(crate) fn push(&mut self, response: Response) {
+        if matches!(response, Response::Settled { result: Ok(()), .. }) {
+            self.state.settled.push_back(response);
+            self.has_settled.store(true, Ordering::Release);
+        } else {
+            self.state.responses.push_back(response);
+        }
+    }
+
+    /// What wakes the connection, if it waits.
+    pub(crate) fn take_waker(&mut self) -> Option<Waker> {
+        self.state.waker.take()
+    }
+}
+
 impl Outbox {
     pub(crate) fn new() -> Arc<Outbox> {
         Arc::new(Outbox::default())
     }
 
-    /// Adds one; the caller wakes the connection when it has let the node go.
-    pub(crate) fn push(&self, response: Response) {
-        let mut state = self.state.lock();
-        if matches!(response, Response::Settled { result: Ok(()), .. }) {
-            state.settled.push_back(response);
-            self.has_settled.store(true, Ordering::Release);
-        } else {
-            state.responses.push_back(response);
-        }
+    /// To add some; the caller wakes the connection when it has let the node go
+    /// ([`Filling::take_waker`]).
+    pub(crate) fn open(&self) -> Filling<'_> {
+        Filling { state: self.state.lock(), has_settled: &self.has_settled }
     }
 
     /// The next settlement. With none there the connection must still look for the other responses,
@@ -56,14 +74,6 @@ impl Outbox {
         let settled = state.settled.pop_front();
         self.has_settled.store(!state.settled.is_empty(), Ordering::Release);
         settled
-    }
-
-    /// Wakes the connection if it waits.
-    pub(crate) fn wake(&self) {
-        let waker = self.state.lock().waker.take();
-        if let Some(waker) = waker {
-            waker.wake();
-        }
     }
 
     /// Moves what there is to the end of `responses`; with nothing there, `waker` is woken by the
@@ -116,10 +126,10 @@ mod tests {
     #[test]
     fn a_settlement_overtakes_what_stands_before_it_and_a_refusal_does_not() {
         let outbox = Outbox::new();
-        outbox.push(drained(1));
-        outbox.push(settled(2, Ok(())));
-        outbox.push(settled(3, Err(Refusal::UnknownUnit)));
-        outbox.push(settled(4, Ok(())));
+        outbox.open().push(drained(1));
+        outbox.open().push(settled(2, Ok(())));
+        outbox.open().push(settled(3, Err(Refusal::UnknownUnit)));
+        outbox.open().push(settled(4, Ok(())));
         let first = std::iter::from_fn(|| outbox.take_settled());
         assert_eq!(shown(first), ["settled 2", "settled 4"]);
         let mut rest = VecDeque::new();
@@ -130,7 +140,7 @@ mod tests {
     #[test]
     fn a_connection_that_has_nothing_else_to_do_does_not_sleep_beside_a_settlement() {
         let outbox = Outbox::new();
-        outbox.push(settled(1, Ok(())));
+        outbox.open().push(settled(1, Ok(())));
         let mut taken = VecDeque::new();
         outbox.take(&mut taken, Waker::noop());
         assert_eq!(shown(taken), ["settled 1"]);

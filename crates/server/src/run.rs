@@ -9,6 +9,7 @@ use tokio::task::JoinSet;
 use towline_admin::catalogue::{
     ENDED, ENDING_NOW, FATAL, HOUSEKEEPING_FAILED, LISTENING, NOBODY_READS, QUIESCING, READY,
 };
+use towline_node::Farewell;
 
 use crate::attempts::Attempts;
 use crate::clock::Clock;
@@ -307,7 +308,7 @@ async fn quiesce(door: &Arc<Door>, admission: &Arc<Admission>) -> bool {
     // A commit is decided before it is durable, and its answer goes out after that: a client that got
     // the close instead would not know whether it took place.
     wait_until(ANSWERS_MAX, || door.look(|instance| instance.runs_pending()) == 0).await;
-    door.end();
+    door.end(Farewell::Ending);
     drain(|| admission.connections()).await;
     waited
 }

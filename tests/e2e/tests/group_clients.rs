@@ -54,6 +54,31 @@ fn a_relayed_client_that_asks_is_told_where_the_active_is_and_no_other_one() -> 
     Ok(())
 }
 
+/// The close says that this instance is not the active one any more.
+fn reads_not_active(mut peer: Peer) -> Try {
+    let error = peer.expect(code::CLOSE)?.performative.field(0).clone();
+    require!(error.condition() == Some("amqp:connection:forced"), "{error:?}");
+    let Value::Text(said) = error.field(1) else { fail!("no description: {error:?}") };
+    require!(said.contains("not the active one any more: connect again"), "{said}");
+    Ok(())
+}
+
+#[test]
+fn a_client_of_an_instance_that_leads_no_more_reads_that_and_not_that_the_queue_manager_ends() -> Try
+{
+    let mut group = Group::formed()?;
+    let active = group.until_whole()?;
+    let of_handed_over = Peer::begun(group.address(active))?;
+    group.switch(active, None)?;
+    reads_not_active(of_handed_over)?;
+    let active = group.until_whole()?;
+    let of_stopped = Peer::begun(group.address(active))?;
+    group.pause(active)?;
+    group.until_active(Some(active))?;
+    group.resume(active)?;
+    reads_not_active(of_stopped)
+}
+
 /// Connects again and again until it is told to stop; how often, or the first refusal.
 fn connecting(address: &str, stop: &AtomicBool) -> Result<u64, String> {
     let mut count = 0;

@@ -127,6 +127,7 @@ fn an_instance_without_a_leader_answers_within_a_second_and_serves_when_there_is
         group.status(alone).is_ok_and(|group| group["active"] == "")
     })?;
     let local = group.site(alone).data.join("towline.sock");
+    let mut fastest = HANGS;
     for round in 0..3 {
         let began = Instant::now();
         let heard = match round {
@@ -135,11 +136,14 @@ fn an_instance_without_a_leader_answers_within_a_second_and_serves_when_there_is
         };
         let took = began.elapsed();
         require!(took < ANSWER + BUSY, "an answer after {took:?}");
+        fastest = fastest.min(took);
         println!("an answer after {took:?}");
         for part in ["amqp:connection:forced", "no quorum", "2 of 3 not connected"] {
             require!(heard.contains(part), "{heard:?}");
         }
     }
+    // A busy machine delays one of them, and not each.
+    require!(fastest < 2 * ANSWER, "the fastest answer after {fastest:?}");
     let site = group.site(alone);
     let said = site.runs(&["put", "Q", "lost", "--timeout", "5"], 0);
     let said = said.err().ok_or("a put was taken")?.to_string();

@@ -2,6 +2,7 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, Instant};
 
 use towline_e2e::daemon::{Daemon, Site, said};
 use towline_e2e::papers::{self, Papers};
@@ -120,6 +121,29 @@ fn many_guessers_get_their_answers_and_who_is_logged_in_is_served_meanwhile() ->
         require!(outcome.field(0).as_number() == Some(1), "not an auth failure: {outcome:?}");
         require!(peer.is_hung_up(towline_e2e::peer::PATIENCE), "the connection stays open");
     }
+    daemon.stop()
+}
+
+#[test]
+fn one_bad_client_behind_a_nat_does_not_slow_another_user_of_its_address() -> Try {
+    // More than are free for a name, fewer than are free for an address.
+    const WRONG: usize = 8;
+    let (_site, daemon) = with_users()?;
+    let guessed = (0..WRONG).map(|number| guess(&daemon, &format!("\0{USER}\0{number}")));
+    for mut peer in guessed.collect::<Try<Vec<Peer>>>()? {
+        let outcome = peer.expect(code::SASL_OUTCOME)?.performative;
+        require!(outcome.field(0).as_number() == Some(1), "not an auth failure: {outcome:?}");
+    }
+    let answer_after = |login: &str| -> Try<Duration> {
+        let began = Instant::now();
+        let outcome = guess(&daemon, login)?.expect(code::SASL_OUTCOME)?.performative;
+        require!(outcome.field(0).as_number() == Some(0), "not logged in: {outcome:?}");
+        Ok(began.elapsed())
+    };
+    let other = answer_after("\0bob\0b")?;
+    let guessed = answer_after(&format!("\0{USER}\0{PASSWORD}"))?;
+    require!(guessed >= Duration::from_secs(4), "a guessed name has its answer after {guessed:?}");
+    require!(other < guessed / 2, "another name of the address has its answer after {other:?}");
     daemon.stop()
 }
 

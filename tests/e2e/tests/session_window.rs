@@ -1,10 +1,11 @@
-//! A client that lets the session's window hold back what its links have credit for, and goes.
+//! A client that lets the session's window hold back what its links have credit for, and goes; and one
+//! that fills it in one go.
 
 use std::time::Duration;
 
 use towline_e2e::daemon::Site;
-use towline_e2e::peer::{Peer, attach_receiver};
-use towline_e2e::wire::{Value, amqp, code, described};
+use towline_e2e::peer::{Peer, attach_receiver, transfer};
+use towline_e2e::wire::{Value, amqp, code, described, message};
 use towline_e2e::{Try, require, wait};
 
 const MESSAGES: u32 = 200;
@@ -60,5 +61,21 @@ fn what_the_window_held_back_from_a_link_that_settles_in_advance_is_there_when_i
         let wanted: Vec<String> = (window..MESSAGES).map(|number| number.to_string()).collect();
         require!(left == wanted, "{queue}: of {MESSAGES} are left {left:?}");
     }
+    daemon.stop()
+}
+
+#[test]
+fn puts_that_come_together_are_answered_in_one_frame() -> Try {
+    const PUTS: u32 = 20;
+    let site = Site::open()?;
+    let daemon = site.start()?;
+    let mut peer = Peer::begun(daemon.address())?;
+    peer.attach_sender(0, "TOGETHER")?;
+    let body = message(false, b"x");
+    let puts = (0..PUTS).flat_map(|number| amqp(0, &transfer(0, number, false), &body));
+    peer.send(&puts.collect::<Vec<u8>>())?;
+    let answer = peer.expect(code::DISPOSITION)?.performative;
+    let range = [answer.field(1), answer.field(2)].map(Value::as_number);
+    require!(range == [Some(0), Some(u64::from(PUTS) - 1)], "not all at once: {answer:?}");
     daemon.stop()
 }

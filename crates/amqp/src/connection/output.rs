@@ -104,6 +104,9 @@ impl Output {
     /// Transfer frames of a delivery of so many bytes, at most.
     pub(crate) fn frames_max(&self, bytes: usize) -> u32 {
         let least = self.frame_bytes_max - TRANSFER_HEAD_BYTES_MAX;
+        if bytes < least {
+            return 1; // A division for each message would be felt.
+        }
         u32::try_from(1 + bytes / least).unwrap_or(u32::MAX)
     }
 

@@ -146,6 +146,11 @@ impl Lines {
         }
     }
 
+    /// Whether there is no link to look at, as nearly always.
+    pub(super) fn are_empty(&self) -> bool {
+        self.ready.0.is_empty() && self.due.is_empty() && self.large.0.is_empty()
+    }
+
     /// The link that stands first of those that are to be looked at.
     pub(super) fn next(&mut self) -> Option<LinkToken> {
         if let Some(token) = self.ready.first() {

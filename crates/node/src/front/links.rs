@@ -8,6 +8,7 @@ use towline_core::ConsumerId;
 
 use super::lines::{Lines, Place, Standing};
 use super::supply::{Settling, Supply};
+use crate::hash::FastHash;
 use crate::request::{LinkToken, ProducerId};
 
 /// What a link is for.
@@ -108,17 +109,19 @@ impl Links {
         self.links.get_mut(usize::try_from(token.0).ok()?)
     }
 
-    /// What a link is for.
-    pub(super) fn used_for(&self, token: LinkToken) -> Option<&LinkUse> {
-        Some(&self.links.get(usize::try_from(token.0).ok()?)?.used_for)
-    }
-
-    /// The supply of a consumer's link, to look at.
-    pub(super) fn supply(&self, token: LinkToken) -> Option<(LinkId, &Supply)> {
+    /// A consumer's link, to look at.
+    pub(super) fn consumer(&self, token: LinkToken) -> Option<(LinkId, Settling, &Supply)> {
         match self.links.get(usize::try_from(token.0).ok()?)? {
-            Link { id, used_for: LinkUse::Consumer { supply, .. } } => Some((*id, supply)),
+            Link { id, used_for: LinkUse::Consumer { settling, supply, .. } } => {
+                Some((*id, *settling, supply))
+            }
             _ => None,
         }
+    }
+
+    /// Its supply.
+    pub(super) fn supply(&self, token: LinkToken) -> Option<(LinkId, &Supply)> {
+        self.consumer(token).map(|(id, _, supply)| (id, supply))
     }
 
     /// The supply of a consumer's link, to change.
@@ -151,7 +154,7 @@ impl Links {
     /// Keeps `frames` for the deliveries of this link from now on.
     pub(super) fn keep(&mut self, token: LinkToken, frames: u32) {
         let Some(supply) = self.supply_mut(token) else { return };
-        let before = std::mem::replace(&mut supply.kept, frames);
+        let before = std::mem::replace(&mut supply.leaving.kept, frames);
         let Some((id, _)) = self.supply(token) else { return };
         self.move_reserved(id, before, frames);
     }
@@ -233,8 +236,8 @@ impl Links {
         if let LinkUse::Consumer { consumer, supply, .. } = &link.used_for {
             self.by_consumer.remove(consumer);
             self.lines.leave(id.session(), supply.standing);
-            self.left(supply.leaving_bytes());
-            self.move_reserved(id, supply.kept, 0);
+            self.left(supply.leaving.bytes());
+            self.move_reserved(id, supply.leaving.kept, 0);
             // What of it waited inside is gone as well.
             self.lines.window_moved(id.session());
         }
@@ -266,44 +269,5 @@ impl Links {
     pub(super) fn admin_replies(&mut self) -> Option<&mut Link> {
         let mut links = self.links.iter_mut().map(|(_, link)| link);
         links.find(|link| matches!(link.used_for, LinkUse::AdminReplies { .. }))
-    }
-}
-
-/// Ids are small and not chosen by the peer: a multiplication spreads them well enough.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct FastHash;
-
-#[derive(Debug, Default)]
-pub(super) struct FastHasher(u64);
-
-impl std::hash::BuildHasher for FastHash {
-    type Hasher = FastHasher;
-
-    fn build_hasher(&self) -> FastHasher {
-        FastHasher(0)
-    }
-}
-
-impl std::hash::Hasher for FastHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u64(u64::from(*byte));
-        }
-    }
-
-    fn write_u16(&mut self, value: u16) {
-        self.write_u64(u64::from(value));
-    }
-
-    fn write_u32(&mut self, value: u32) {
-        self.write_u64(u64::from(value));
-    }
-
-    fn write_u64(&mut self, value: u64) {
-        self.0 = (self.0.rotate_left(5) ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 }

@@ -9,6 +9,7 @@ mod deliver;
 mod dynamic;
 mod error;
 mod format;
+mod leaving;
 mod lines;
 mod links;
 mod message;
@@ -306,7 +307,7 @@ impl Front {
             // The peer hears of it at its next use of the unit: AMQP has no frame for it.
             Response::UnitRolledBack { .. } => {}
             Response::Admin(reply) => self.admin_answered(reply),
-            Response::Ending => self.close("the queue manager is ending"),
+            Response::Ending(farewell) => self.close(&farewell.to_string()),
             Response::Stopped => {
                 self.close("an administrator stopped the connection (STOP CONN)");
             }
@@ -321,9 +322,8 @@ impl Front {
     }
 
     fn take_events(&mut self, now: Time, requests: &mut Vec<Request>) {
-        while !self.entering
-            && let Some(event) = self.machine.next_event()
-        {
+        while !self.entering {
+            let Some(event) = self.machine.next_event() else { return };
             self.take_event(now, event, requests);
         }
     }

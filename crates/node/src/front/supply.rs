@@ -26,12 +26,13 @@
 
 use std::collections::VecDeque;
 
-use towline_amqp::Flow;
-use towline_core::{ConsumerId, Delivery, MessageSequence, Outcome};
+use towline_amqp::{Flow, LinkId};
+use towline_core::{ConsumerId, Delivery, Outcome};
 use towline_types::{Payload, Time, limits};
 
 use super::Front;
 use super::deliver::wire_bytes_max;
+use super::leaving::{Leaving, got};
 use super::lines::{Place, Standing};
 use super::links::LinkUse;
 use crate::request::{LinkToken, Request, Response};
@@ -68,13 +69,9 @@ pub(super) struct Supply {
     /// Number of our last word on credit: an answer to an earlier one means nothing any more.
     flow: u64,
     /// Settled in advance: what is being got, and what must not overtake it.
-    leaving: VecDeque<Leaving>,
-    leaving_bytes: usize,
+    pub(super) leaving: Leaving,
     /// What cannot be sent yet.
     held: VecDeque<Response>,
-    /// Frames of the session's window that are kept for what is leaving.
-    pub(super) kept: u32,
-    leaving_frames: u32,
     /// Where the link stands among those that wait.
     pub(super) standing: Standing,
 }
@@ -89,17 +86,6 @@ enum Verdict {
     Window,
     /// It would have to wait inside, where too much does already.
     Large,
-}
-
-/// A delivery that is settled in advance, on its way out of its queue.
-#[derive(Debug)]
-struct Leaving {
-    delivery: Box<Delivery>,
-    body: Payload,
-    /// Frames of the session's window that are kept for it.
-    frames: u32,
-    /// It may be sent: what a crash would bring back is gone from its queue for good.
-    ready: bool,
 }
 
 impl Supply {
@@ -121,22 +107,18 @@ impl Supply {
         self.sent + self.unsent
     }
 
-    /// The instance may go on before it has used up what it was granted.
+    /// The instance was not granted all that the peer wants.
+    fn wants_more(&self) -> bool {
+        self.granted < self.wanted()
+    }
+
+    /// It may go on before it has used up what it was granted.
     fn is_low(&self, ahead: u64) -> bool {
-        self.granted < self.wanted() && self.granted.saturating_sub(self.taken()) <= ahead / 2
+        self.granted.saturating_sub(self.taken()) <= ahead / 2
     }
 
-    fn waits(&self) -> bool {
+    pub(super) fn waits(&self) -> bool {
         !self.held.is_empty() || !self.leaving.is_empty()
-    }
-
-    pub(super) fn leaving_bytes(&self) -> usize {
-        self.leaving_bytes
-    }
-
-    /// What is got already could be sent.
-    fn is_ready(&self) -> bool {
-        self.leaving.front().is_some_and(|first| first.ready)
     }
 }
 
@@ -157,7 +139,7 @@ impl Front {
             Response::Deliver(delivery) => {
                 supply.held.is_empty()
                     && !self.links.lines.any_waits(id.session())
-                    && self.may_send(token, delivery)
+                    && self.verdict_on((token, id, supply), delivery) == Verdict::Goes
             }
             // Without credit nothing that waits here could use it up.
             _ => !supply.waits() || self.machine.allowance(id).credit == 0,
@@ -182,18 +164,15 @@ impl Front {
         }
     }
 
-    fn may_send(&self, token: LinkToken, delivery: &Delivery) -> bool {
-        self.verdict_on(token, delivery) == Verdict::Goes
-    }
-
     /// Whether a delivery could be on its way at once. One that is larger than all that is left of
     /// the window may begin when nothing else is on its way to it: it has to begin some time.
-    fn verdict_on(&self, token: LinkToken, delivery: &Delivery) -> Verdict {
-        let Some((id, supply)) = self.links.supply(token) else { return Verdict::Stays };
+    fn verdict_on(
+        &self,
+        (token, id, supply): (LinkToken, LinkId, &Supply),
+        delivery: &Delivery,
+    ) -> Verdict {
         let allowance = self.machine.allowance(id);
-        if allowance.credit as usize <= supply.leaving.len()
-            || supply.leaving.len() >= limits::LEAVING_MESSAGES_MAX
-            || supply.leaving_bytes >= limits::LEAVING_BYTES_MAX
+        if allowance.credit as usize <= supply.leaving.len() || supply.leaving.holds_back(delivery)
         {
             return Verdict::Stays;
         }
@@ -211,10 +190,7 @@ impl Front {
     }
 
     fn is_in_advance(&self, token: LinkToken) -> bool {
-        matches!(
-            self.links.used_for(token),
-            Some(LinkUse::Consumer { settling: Settling::InAdvance, .. })
-        )
+        matches!(self.links.consumer(token), Some((_, Settling::InAdvance, _)))
     }
 
     /// Whether one more body may wait in memory for the window of its session.
@@ -223,7 +199,7 @@ impl Front {
     }
 
     /// Transfer frames that a delivery takes, at most.
-    fn frames_of(&self, delivery: &Delivery) -> u32 {
+    pub(super) fn frames_of(&self, delivery: &Delivery) -> u32 {
         self.machine.frames_max(wire_bytes_max(delivery))
     }
 
@@ -231,6 +207,9 @@ impl Front {
     /// peer's window.
     pub fn next_held(&mut self, now: Time, requests: &mut Vec<Request>) -> Option<Response> {
         loop {
+            if self.links.lines.are_empty() {
+                return None;
+            }
             let large = self.links.lines.large();
             let token = match self.links.lines.next() {
                 Some(token) => token,
@@ -260,7 +239,7 @@ impl Front {
         self.send_leaving(now, token, requests);
         let (id, supply) = self.links.supply(token)?;
         let has_turn = matches!(supply.standing, Standing::Window(_));
-        let is_ready = supply.is_ready();
+        let is_ready = supply.leaving.is_ready();
         let mut verdict = self.verdict(token);
         let is_delivery = matches!(supply.held.front(), Some(Response::Deliver(_)));
         if verdict == Verdict::Goes
@@ -302,11 +281,11 @@ impl Front {
 
     fn verdict(&self, token: LinkToken) -> Verdict {
         let Some((id, supply)) = self.links.supply(token) else { return Verdict::Stays };
-        if supply.is_ready() && self.machine.allowance(id).credit > 0 {
+        if supply.leaving.is_ready() && self.machine.allowance(id).credit > 0 {
             return Verdict::Window;
         }
         match supply.held.front() {
-            Some(Response::Deliver(delivery)) => self.verdict_on(token, delivery),
+            Some(Response::Deliver(delivery)) => self.verdict_on((token, id, supply), delivery),
             Some(_) if supply.leaving.is_empty() => Verdict::Goes,
             Some(_) | None => Verdict::Stays,
         }
@@ -338,17 +317,13 @@ impl Front {
         requests: &mut Vec<Request>,
     ) {
         let Some(token) = self.links.of_consumer(delivery.consumer) else { return };
-        if !self.may_send(token, &delivery) {
+        let Some((id, settling, supply)) = self.links.consumer(token) else { return };
+        if self.verdict_on((token, id, supply), &delivery) != Verdict::Goes {
             // The peer took its credit back while the body was read. Nothing went before it since.
             return self.hold(token, Response::Deliver(delivery), true);
         }
-        let Some(LinkUse::Consumer { settling, supply, .. }) =
-            self.links.by_token(token).map(|link| &link.used_for)
-        else {
-            return;
-        };
         match settling {
-            Settling::InAdvance if delivery.persistent || !supply.leaving.is_empty() => {
+            Settling::InAdvance if delivery.persistent => {
                 self.begin_to_leave(token, delivery, body, requests);
             }
             Settling::InAdvance => {
@@ -360,94 +335,8 @@ impl Front {
         }
     }
 
-    /// A delivery that is settled in advance and must be got before it is sent, or stand behind such
-    /// ones.
-    fn begin_to_leave(
-        &mut self,
-        token: LinkToken,
-        delivery: Box<Delivery>,
-        body: Payload,
-        requests: &mut Vec<Request>,
-    ) {
-        let frames = self.frames_of(&delivery);
-        let Some(supply) = self.links.supply_mut(token) else { return };
-        if delivery.persistent {
-            requests.push(got(&delivery, token, true));
-        }
-        let (ready, bytes) = (!delivery.persistent, body.len());
-        supply.leaving_bytes += bytes;
-        supply.leaving_frames = supply.leaving_frames.saturating_add(frames);
-        supply.leaving.push_back(Leaving { delivery, body, frames, ready });
-        self.links.leaves(bytes);
-        self.keep_frames(token);
-    }
-
-    /// Keeps frames of the session's window for what is leaving, unless it has no credit any more:
-    /// the others shall not wait for it.
-    fn keep_frames(&mut self, token: LinkToken) {
-        let Some((id, supply)) = self.links.supply(token) else { return };
-        let frames = supply.leaving_frames;
-        let has_credit = frames > 0 && self.machine.allowance(id).credit > 0;
-        self.links.keep(token, if has_credit { frames } else { 0 });
-    }
-
-    /// A message that is settled in advance is gone from its queue for good. False: it is none.
-    pub(super) fn left(
-        &mut self,
-        now: Time,
-        token: LinkToken,
-        sequence: MessageSequence,
-        requests: &mut Vec<Request>,
-    ) -> bool {
-        let link = self.links.by_token(token).map(|link| &mut link.used_for);
-        let Some(LinkUse::Consumer { settling: Settling::InAdvance, supply, .. }) = link else {
-            return false;
-        };
-        let mut leaving = supply.leaving.iter_mut();
-        if let Some(found) = leaving.find(|leaving| leaving.delivery.sequence == sequence) {
-            found.ready = true;
-        }
-        self.send_leaving(now, token, requests);
-        let Some((id, supply)) = self.links.supply(token) else { return true };
-        let (is_ready, waits) = (supply.is_ready(), supply.waits());
-        if is_ready && self.machine.allowance(id).credit > 0 {
-            self.links.stand(token, Place::WindowFirst);
-        } else if waits {
-            self.links.wake(token);
-        }
-        if let Some(large) = self.links.lines.large() {
-            self.links.stand(large, Place::Ready);
-        }
-        true
-    }
-
-    fn send_leaving(&mut self, now: Time, token: LinkToken, requests: &mut Vec<Request>) {
-        loop {
-            let Some((id, supply)) = self.links.supply(token) else { return };
-            if !supply.is_ready() {
-                return;
-            }
-            let allowance = self.machine.allowance(id);
-            if allowance.credit == 0 || allowance.frames == 0 {
-                return self.keep_frames(token);
-            }
-            let Some(supply) = self.links.supply_mut(token) else { return };
-            let Some(Leaving { delivery, body, frames, .. }) = supply.leaving.pop_front() else {
-                return;
-            };
-            supply.leaving_bytes -= body.len();
-            supply.leaving_frames = supply.leaving_frames.saturating_sub(frames);
-            self.links.left(body.len());
-            self.keep_frames(token);
-            if !delivery.persistent {
-                requests.push(got(&delivery, token, false));
-            }
-            self.send_one(now, token, &delivery, body, true, requests);
-        }
-    }
-
     /// Sends a delivery for which there is credit, and lets the instance go on in time.
-    fn send_one(
+    pub(super) fn send_one(
         &mut self,
         now: Time,
         token: LinkToken,
@@ -456,15 +345,27 @@ impl Front {
         settled: bool,
         requests: &mut Vec<Request>,
     ) {
-        let ahead = self.dispatched_ahead();
         let Some(link) = self.links.by_token(token) else { return };
         let id = link.id;
         let LinkUse::Consumer { supply, .. } = &mut link.used_for else { return };
         supply.sent += 1;
-        if supply.is_low(ahead) {
-            requests.push(supply.word(delivery.consumer, ahead));
+        if supply.wants_more() {
+            self.grant_if_low(token, delivery.consumer, requests);
         }
         self.send(now, id, delivery, body, settled);
+    }
+
+    fn grant_if_low(
+        &mut self,
+        token: LinkToken,
+        consumer: ConsumerId,
+        requests: &mut Vec<Request>,
+    ) {
+        let ahead = self.dispatched_ahead();
+        let Some(supply) = self.links.supply_mut(token) else { return };
+        if supply.is_low(ahead) {
+            requests.push(supply.word(consumer, ahead));
+        }
     }
 
     /// By how many deliveries the instance may be ahead of each consumer of this connection.
@@ -556,12 +457,12 @@ impl Front {
     }
 }
 
-/// The get of a message that is settled in advance.
-fn got(delivery: &Delivery, link: LinkToken, reply_wanted: bool) -> Request {
-    settle(delivery, link, Outcome::Accepted, reply_wanted)
-}
-
-fn settle(delivery: &Delivery, link: LinkToken, outcome: Outcome, reply_wanted: bool) -> Request {
+pub(super) fn settle(
+    delivery: &Delivery,
+    link: LinkToken,
+    outcome: Outcome,
+    reply_wanted: bool,
+) -> Request {
     Request::Settle {
         consumer: delivery.consumer,
         sequence: delivery.sequence,

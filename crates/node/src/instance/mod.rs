@@ -26,10 +26,11 @@ pub use self::image::{ImagePlan, OldBody};
 use self::units::reusable;
 use crate::annotated::Annotated;
 use crate::damaged::{DamagedMessage, DamagedMessages};
+use crate::hash::FastHash;
 use crate::journal::Journal;
 use crate::live::LiveExtents;
 use crate::pending::Pending;
-use crate::request::{AdminReply, Request, Response};
+use crate::request::{AdminReply, Farewell, Request, Response};
 use crate::selection::Contents;
 
 /// Everything that can wake an instance.
@@ -86,8 +87,8 @@ pub enum Input<'a> {
     LogPressed(u64),
     /// The queue manager ends: no new units of work, no new links.
     Quiesce,
-    /// Tell all connections to go.
-    End,
+    /// Tell all connections to go, and why.
+    End(Farewell),
 }
 
 /// What an administrator asked for and the instance cannot do alone: do it, then step the instance
@@ -174,7 +175,7 @@ pub struct Instance {
     pub(crate) live: LiveExtents,
     contents: Contents,
     producers: Slab<Producer>,
-    consumers: HashMap<ConsumerId, Consumer>,
+    consumers: HashMap<ConsumerId, Consumer, FastHash>,
     pub(crate) connections: HashMap<ConnectionId, Connected>,
     containers: Containers,
     holdings: Holdings,
@@ -246,7 +247,7 @@ impl Instance {
             live,
             contents: Contents::default(),
             producers: Slab::new(),
-            consumers: HashMap::new(),
+            consumers: HashMap::default(),
             connections: HashMap::new(),
             containers: Containers::default(),
             holdings: Holdings::default(),
@@ -309,9 +310,9 @@ impl Instance {
             Input::ClockStepped(by_us) => self.rules.clock_stepped(by_us),
             Input::LogPressed(percent) => self.end_oldest_unit(now, percent, journal, out),
             Input::Quiesce => self.quiescing = true,
-            Input::End => {
+            Input::End(farewell) => {
                 for connection in self.connections.keys() {
-                    let (connection, response) = (*connection, Response::Ending);
+                    let (connection, response) = (*connection, Response::Ending(farewell));
                     out.routed.push(Routed { connection, response });
                 }
             }

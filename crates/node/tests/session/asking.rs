@@ -5,6 +5,7 @@ use towline_amqp::types::{
     DistributionMode, ExpiryPolicy, LinkTarget, Role, Source, Target, condition,
 };
 use towline_amqp::{AttachRequest, LinkId};
+use towline_node::Farewell;
 use towline_types::limits;
 
 use super::rig::{Client, Rig};
@@ -333,4 +334,21 @@ fn dynamic_queues_that_are_kept_are_bounded() {
     let last = made.pop().unwrap();
     assert!(made.iter().all(|queue| exists(&mut rig, queue)));
     assert!(!exists(&mut rig, &last), "it went with its link");
+}
+
+#[test]
+fn a_client_that_is_let_go_reads_whether_it_is_the_queue_manager_or_the_instance_that_ends() {
+    let said = [
+        (Farewell::Ending, "the queue manager is ending"),
+        (Farewell::NotActive, "this instance is not the active one any more: connect again"),
+    ];
+    for (farewell, begins) in said {
+        let mut rig = Rig::new();
+        let mut client = rig.connect();
+        rig.ends(&mut client, farewell);
+        let error = Rig::closing(&client).expect("a reason");
+        assert_eq!(error.condition, condition::CONNECTION_FORCED);
+        let text = error.description.as_deref().unwrap_or_default();
+        assert!(text.starts_with(begins), "{text}");
+    }
 }

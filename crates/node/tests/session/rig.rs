@@ -23,8 +23,8 @@ use towline_amqp::{
 };
 use towline_core::{Body, ConnectionId, Limits};
 use towline_node::{
-    Fetch, Front, FrontOptions, Input, Instance, Logins, Outbound, Request, Response, Restart,
-    SOLE_CONNECTION, front_of_chunks,
+    Farewell, Fetch, Front, FrontOptions, Input, Instance, Logins, Outbound, Request, Response,
+    Restart, SOLE_CONNECTION, front_of_chunks,
 };
 use towline_types::{Lsn, Payload, Time};
 
@@ -188,6 +188,13 @@ impl Rig {
         self.instance.oldest_of_units().is_some()
     }
 
+    /// All clients are let go.
+    pub(crate) fn ends(&mut self, client: &mut Client, farewell: Farewell) {
+        self.instance.step(self.now, Input::End(farewell), &self.log, &mut self.out);
+        self.settle_down();
+        self.exchange(client);
+    }
+
     pub(crate) fn units_status(&self) -> towline_admin::status::UnitsStatus {
         self.instance.units_status()
     }
@@ -289,7 +296,7 @@ impl Rig {
                 if *id != client.id {
                     return true;
                 }
-                responses.push(std::mem::replace(response, Response::Ending));
+                responses.push(std::mem::replace(response, Response::Ending(Farewell::Ending)));
                 false
             });
             for response in responses {

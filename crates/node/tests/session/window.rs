@@ -22,7 +22,7 @@ fn filled(count: usize, any_persistent: bool) -> Rig {
     for number in 0..count {
         let bytes = frames(number) as usize * 440 - 300;
         let text = message(&format!("text-{number}_{}", "x".repeat(bytes)));
-        let persistent = any_persistent && number / 4 % 2 == 0;
+        let persistent = any_persistent && (number / 4).is_multiple_of(2);
         let text = if persistent { text.durable() } else { text };
         rig.send(&mut client, sender, number as u64, text);
     }
@@ -79,6 +79,30 @@ fn what_credit_was_withdrawn_from_behind_a_closed_window_serves_another_consumer
 }
 
 #[test]
+fn what_stands_behind_a_get_is_on_its_queue_when_credit_is_withdrawn() {
+    let mut rig = Rig::new();
+    rig.define("Q");
+    let mut client = rig.connect();
+    let sender = rig.sender(&mut client, "Q");
+    for number in 0..6 {
+        let text = message(&format!("text-{number}_"));
+        let text = if number % 3 == 0 { text.durable() } else { text };
+        rig.send(&mut client, sender, number, text);
+    }
+    rig.hold_log();
+    let mut narrow = rig.narrow(1_000, &[true]);
+    narrow.grants(0, 6);
+    rig.narrow_steps(&mut narrow);
+    while rig.narrow_responds(&mut narrow) {}
+    rig.narrow_steps(&mut narrow); // 0 is being got, the others stand behind it.
+    assert!(narrow.settled.is_empty());
+    narrow.grants(0, 2);
+    rig.narrow_rests(&mut narrow);
+    assert_eq!(narrow.settled, [0, 1], "as far as credit goes, in their order");
+    assert_eq!(left(&mut rig), [2, 3, 4, 5], "another consumer has them at once");
+}
+
+#[test]
 fn a_closed_link_gives_its_part_of_the_window_to_the_others() {
     let mut rig = filled(20, true);
     rig.hold_log();
@@ -102,7 +126,8 @@ fn a_closed_link_gives_its_part_of_the_window_to_the_others() {
 fn run(seed: u64) {
     const MESSAGES: usize = 60;
     let dice = &mut Dice(seed | 1);
-    let mut rig = filled(MESSAGES, !dice.one_in(4));
+    let any_persistent = !dice.one_in(4);
+    let mut rig = filled(MESSAGES, any_persistent);
     let links: Vec<bool> = (0..=dice.roll(4)).map(|_| !dice.one_in(4)).collect();
     let windows = [0, 1, 3, 10, 40];
     let mut narrow = rig.narrow(windows[dice.index(5)], &links);
@@ -124,6 +149,20 @@ fn run(seed: u64) {
     let rested = dice.one_in(2);
     if rested {
         rig.narrow_rests(&mut narrow);
+    }
+    if rested && withdraws {
+        // Without credit, only what is got already stays with its link.
+        (0..links.len()).for_each(|link| narrow.grants(link, 0));
+        rig.narrow_rests(&mut narrow);
+        let left = left(&mut rig);
+        let gone = |number: &usize| narrow.settled.contains(number) || left.contains(number);
+        let is_got = |number: &usize| any_persistent && (number / 4).is_multiple_of(2);
+        let sent = narrow.unsettled.clone();
+        let locked: Vec<usize> = (0..MESSAGES)
+            .filter(|number| !gone(number) && !sent.contains(number) && !is_got(number))
+            .collect();
+        assert!(locked.is_empty(), "locked to a link without credit: {locked:?}");
+        return;
     }
     let takes = narrow.window() > 0 && (0..links.len()).any(|link| narrow.credit(link) > 0);
     let narrow = rig.narrow_breaks(narrow);

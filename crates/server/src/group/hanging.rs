@@ -14,6 +14,7 @@ use std::sync::Arc;
 use super::start::Opened;
 use crate::logging::log as say;
 use towline_admin::catalogue::SYSTEM_REFUSED;
+use towline_node::Farewell;
 
 /// Written, synced and removed, where the log is and beside it.
 const PROBE: &str = "disk-probe";
@@ -28,7 +29,7 @@ pub(super) fn wait_for_disk(
     let goodbye = std::thread::Builder::new().name("goodbye".into()).spawn(move || {
         // Its holder leaves when the log was given up.
         if let Some(door) = driver.door() {
-            door.end();
+            door.end(Farewell::NotActive);
         }
     });
     let probe = std::thread::Builder::new().name("disk-probe".into()).spawn(move || {

@@ -12,6 +12,7 @@ use towline_admin::catalogue::{
     QUIESCING,
 };
 use towline_group::{Role, Start};
+use towline_node::Farewell;
 
 use super::active::{self, Serving};
 use super::driver::{Driver, Over};
@@ -279,11 +280,10 @@ impl Attending<'_> {
                 serve_as_active(&mut self.tasks, config, opened, (&door, &self.view));
             }
             Event::Over(Over::LeadsNoMore | Over::PutBack) => {
-                // Who comes now is served by the re-executed program.
+                // New clients are served by the re-executed program; the others have their close if it handed over.
                 accepting.abort_all();
                 if let Some(door) = opened.driver.door() {
-                    // Unless it handed over, they were not told.
-                    door.end();
+                    door.end(Farewell::NotActive);
                 }
                 self.goodbye().await;
                 return Ok(Some(self.again()));
@@ -330,7 +330,7 @@ impl Attending<'_> {
         let handed = tokio::task::spawn_blocking(move || switch::hand_over(&hand_over, None)).await;
         if !matches!(handed, Ok(Ok(()))) {
             // No instance takes over: clients are told all the same.
-            door.end();
+            door.end(Farewell::Ending);
         }
         self.goodbye().await;
     }

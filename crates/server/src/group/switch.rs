@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use towline_admin::catalogue::{GROUP_SWITCH_FAILED, GROUP_SWITCHED};
 use towline_admin::status::{GroupStatus, InstanceState, InstanceStatus};
+use towline_node::Farewell;
 
 use super::driver::Driver;
 use super::{KIND_WISH, Where, peer_of};
@@ -188,7 +189,7 @@ pub(crate) fn hand_over(driver: &Driver, to: Option<&str>) -> Result<(), String>
     let door = driver.door().filter(|_| leads).ok_or("this instance is not active")?;
     let target = who_answers(driver, to)?;
     let name = driver.names().get(target).cloned().unwrap_or_default();
-    door.end();
+    door.end(Farewell::NotActive);
     let began = Instant::now();
     driver.wait_until(DRAIN_MAX, || door.look(|instance| instance.runs_pending()) == 0);
     // A batch that is closed while leadership is on its way would end it without an heir.

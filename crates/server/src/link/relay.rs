@@ -42,6 +42,10 @@ const WAIT_MAX: Duration = Duration::from_secs(10);
 /// How long a client waits, or stays with an instance that was active, while none is known: longer than
 /// an election takes, and short enough for a client that has other addresses to try.
 const NOBODY_MAX: Duration = Duration::from_millis(800);
+/// Within this a client of a group without an active instance has its answer.
+const ANSWER_MAX: Duration = Duration::from_secs(1);
+/// Login and close need the rest.
+const _: () = assert!(NOBODY_MAX.as_millis() + 200 <= ANSWER_MAX.as_millis());
 /// How long an instance that is active no more may be silent before its clients are let go: it tells
 /// them itself when it goes in order.
 const FAREWELL: Duration = Duration::from_millis(600);

@@ -35,8 +35,8 @@ use crate::outbox::Outbox;
 
 /// Encoded bytes that may wait for the socket before responses wait instead.
 const OUTPUT_BYTES_HIGH: usize = 1024 * 1024;
-/// Bytes taken from the front at once.
-const OUTPUT_BYTES_TAKEN: usize = 256 * 1024;
+/// Bytes taken from the front at once: all that a turn leaves there, so that it is one write.
+const OUTPUT_BYTES_TAKEN: usize = OUTPUT_BYTES_HIGH;
 /// Undurable bytes of one connection above which it is not read.
 const INCOMING_BYTES_HIGH: usize = 16 * 1024 * 1024;
 /// Pieces given to one vectored write (IOV_MAX is 1,024).
@@ -342,8 +342,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             if let Some(response) = response {
                 self.respond(now, response);
             }
+            // What came of it is taken when the turn ends: the outcomes of many puts are one frame then.
             progress = true;
-            self.take_output();
         }
         progress
     }

@@ -106,7 +106,7 @@ impl World {
             | Response::ConsumerClosed { .. }
             | Response::UnitRolledBack { .. }
             | Response::Admin(_)
-            | Response::Ending
+            | Response::Ending(_)
             | Response::Stopped => return Ok(None),
         }))
     }
