@@ -16,100 +16,101 @@ macro_rules! entries {
 
 entries! {
     STARTING = "TWL1001I" "Queue manager '{name}' version {version} is starting, data in {folder}.",
-        "The process began. Recovery of the log follows.";
+        "The process started. Recovery of the log follows.";
     READY = "TWL1002I" "Queue manager '{name}' is ready after {milliseconds} ms.",
-        "Recovery is complete and clients are served; in a group by this instance, or through it.";
-    LISTENING = "TWL1003I" "Listening on {address}.",
-        "A listener accepts clients at this address.";
+        "Recovery is complete. Clients are served; a replica relays them to the active instance.";
+    LISTENING = "TWL1003I" "Listening on {address}.", "Clients can connect to this address.";
     QUIESCING = "TWL1004I" "Queue manager '{name}' is quiescing.",
-        "The process was told to end (SIGTERM or SIGINT). Units of work in progress may end, then \
-         clients are told that their connections close. A second signal ends at once.";
+        "SIGTERM or SIGINT was received. Open units of work may end, then all connections are \
+         closed. A second signal ends the process at once.";
     ENDING_NOW = "TWL1005W" "Queue manager '{name}' is ending at once.",
-        "A second signal arrived, or quiescing took too long. Open units of work are rolled back; \
-         nothing that was acknowledged is lost.";
+        "A second signal arrived, or quiescing took too long. Open units of work are rolled \
+         back; nothing acknowledged is lost.";
     ENDED = "TWL1006I" "Queue manager '{name}' ended.",
         "The log is closed. The next start is quick.";
-    NOBODY_READS = "TWL1007W" "Nobody reads standard output: {line}.",
-        "The line that tells where clients may come could not be written. The message has it.";
+    NOBODY_READS = "TWL1007W" "Standard output is closed: {line}.",
+        "The ready line with the addresses for clients was not written. This message has it.";
     CONFIGURATION_REFUSED = "TWL1010E" "Configuration {file} is refused: {reason}",
-        "The queue manager does not start with a configuration that it does not understand. Mend \
-         the line that the text names.";
+        "The queue manager does not start with an invalid configuration. Correct the line that \
+         the text names.";
     FOLDER_IN_USE = "TWL1011E" "Data folder {folder} is in use by {process}.",
-        "Two processes must never share a data folder. End the other process, or choose another \
+        "Two processes must not share a data folder. Stop the other process, or choose another \
          folder with --data.";
     LISTEN_FAILED = "TWL1012E" "Cannot listen on {address}: {reason}.",
-        "Another program may hold the port. Choose another with --listen, or port 0 for any free \
-         one.";
+        "Another program may use the port. Choose another with --listen, or port 0 for any free \
+         port.";
     TLS_REFUSED = "TWL1013E" "TLS settings are refused: {reason}.",
-        "A certificate or key could not be read or does not fit. The files are named in a \
-         [[listener]] of the configuration.";
+        "A certificate or key cannot be read, or the two do not match. Correct the files that \
+         [[listener]] names in the configuration.";
     START_FAILED = "TWL1014E" "Queue manager '{name}' cannot start: {reason}.",
-        "The text says why. Nothing was changed in the data folder.";
+        "The data folder was not changed. Correct what the reason names and start again.";
     SYSTEM_REFUSED = "TWL1015E" "The operating system refused a thread or a signal: {reason}.",
-        "Most often a limit of the process is too low (ulimit -a), or the machine has no memory.";
+        "Most often a limit of the process is too low (ulimit -a), or memory is used up.";
     NEWER_FORMAT = "TWL1016E" "{file} has format version {found}, this program reads up to {known}.",
-        "The data folder was written by a later version of towline. Nothing was changed. Start it with \
+        "A later version of towline wrote the data folder. Nothing was changed. Start it with \
          that version or a later one, or restore a backup from before the upgrade into another \
          folder.";
     RESTORE_UNFINISHED = "TWL1017E" "A restore into {folder} was not finished.",
-        "What is there is not a whole log. Run 'towline restore' into the same data folder once more: \
-         it begins again.";
+        "The folder has no complete log. Run 'towline restore' into the same data folder once \
+         more: it starts over.";
     FATAL = "TWL1019E" "Queue manager '{name}' halts: {reason}.",
-        "A rule inside the product was broken, so it stopped before it could do harm. Keep the \
-         data folder and the log lines, start again, and report it.";
-    MESSAGES_LEFT_OUT = "TWL1030W" "{count} further messages {id} were left out.",
-        "A client can cause this message as often as it likes. Ten a minute are written, and then how \
-         many there were beside them.";
+        "An internal check failed, so the process stopped before it could do harm. Keep the data \
+         folder and the log lines, start again, and report it.";
+    MESSAGES_LEFT_OUT = "TWL1030W" "{count} further messages {id} were omitted.",
+        "A client can cause this message at any rate. Ten a minute are written, then the number \
+         of those omitted.";
     ENVIRONMENT_REFUSED = "TWL1031E" "The environment variable {name}={value} is refused: {reason}.",
         "A wrong level would silence every message, errors too, so the queue manager does not start. \
          Correct the variable or unset it.";
-    FEW_DESCRIPTORS = "TWL1032W" "With {limit} file descriptors {reachable} connections are served at \
-                                  most, not {wanted} (limits.connections_max).",
-        "The process has raised its limit as far as it may. Raise the hard limit to what is needed \
-         (LimitNOFILE of systemd, ulimit -Hn; 256 more than connections_max, and twice as many in a \
-         group), or lower limits.connections_max. Descriptors for the local socket are kept: the \
-         administrator gets in.";
-    OTHER_NAME = "TWL1033E" "Data folder {folder} is that of queue manager '{theirs}', not of '{ours}'.",
-        "A queue manager keeps its name with its data. Start it under that name, or choose another \
-         folder with --data. To rename it on purpose, remove the file 'name' in the data folder while \
-         it does not run.";
-    RELOADED = "TWL1034I" "Read again: {changed}.",
-        "SIGHUP was received, or `towline reload`. Users, administrators, certificates of listeners, \
-         backup.folders and logging.level count from now on, for connections that begin.";
-    RELOAD_FAILED = "TWL1035E" "What was read before stays in force: {reason}.",
-        "A file that was to be read again cannot be used. Correct it, and send SIGHUP or run \
-         `towline reload` once more.";
-    RELOAD_LATER = "TWL1036W" "The configuration file has other values in {tables}: they count after a \
-                               restart.",
+    FEW_DESCRIPTORS = "TWL1032W" "{limit} file descriptors allow at most {reachable} \
+                                  connections, not {wanted} (limits.connections_max).",
+        "The process has raised its soft limit as far as it may. Raise the hard limit \
+         (LimitNOFILE of systemd, ulimit -Hn) to connections_max + 256, in a group to twice \
+         that; or lower limits.connections_max. Descriptors for the local socket are reserved: \
+         the administrator can always connect.";
+    OTHER_NAME = "TWL1033E" "Data folder {folder} belongs to queue manager '{theirs}', not to \
+                             '{ours}'.",
+        "The name of a queue manager is stored with its data. Start it under that name, or \
+         choose another folder with --data. To rename it, stop it and remove the file 'name' in \
+         the data folder.";
+    RELOADED = "TWL1034I" "Reloaded: {changed}.",
+        "SIGHUP or `towline reload` was received. Users, administrators, listener certificates, \
+         backup.folders and logging.level now apply to new connections.";
+    RELOAD_FAILED = "TWL1035E" "Reload failed, old values stay: {reason}.",
+        "A file cannot be used. Correct it, then send SIGHUP or run `towline reload` once more.";
+    RELOAD_LATER = "TWL1036W" "New values in {tables} of the configuration file take effect \
+                               after a restart.",
         "Only [users] file and administrators, [backup] and [logging] can change while the queue \
          manager runs.";
-    CLOCK_STEPPED = "TWL1050W" "The clock of the machine was set by {seconds} s: {direction}.",
-        "Stamps, and what expires, follow it at once: set forward it may have let messages expire, set back \
-         it keeps them longer. Time-outs, ages of units of work and elections do not see it. Look \
-         after the time service of the machine.";
+    CLOCK_STEPPED = "TWL1050W" "The system clock was set by {seconds} s: {direction}.",
+        "Time stamps and expiry follow at once: a clock set forward may have expired messages \
+         early, one set back keeps them longer. Time-outs, ages of units of work and elections \
+         are not affected. Check the time service of the machine.";
     NO_USER_LEFT = "TWL1051W" "No user is left in {file}: no client can log in with a password.",
-        "The file was read again and has none, and it had some before. Connections that stand go on. The \
-         local socket in the data folder still lets the administrator in: put the users back \
-         ('towline user') and reload.";
-    STANDING_BY = "TWL1060I" "Queue manager '{name}' stands by: {holder} is active.",
-        "Several processes share the data folder. This one waits, with its listeners closed, until the \
-         active one ends, is killed, or is not heard of for longer than its lease.";
+        "The file had users before the reload and has none now. Open connections stay open. The \
+         administrator can still use the local socket in the data folder: add users ('towline \
+         user') and reload.";
+    STANDING_BY = "TWL1060I" "Queue manager '{name}' is a standby: {holder} is active.",
+        "Several processes share the data folder. This one waits, with its listeners closed, \
+         until the active one ends, is killed, or does not renew its lease.";
     TAKING_OVER = "TWL1061I" "Queue manager '{name}' takes over with epoch {epoch}: {reason}.",
-        "This process becomes the active one. What an earlier one may still do has no effect from here on.";
+        "This process becomes the active instance. Writes of an earlier one have no effect any \
+         more.";
     TAKEN_OVER = "TWL1062I" "Log folder {folder} is made from {old} in {time} ms: {links} links, {copies} \
                              copies of {bytes} bytes.",
-        "Each active instance has a log folder of its own. What the earlier one could still write was \
-         copied; the rest is linked, and takes no room.";
+        "Each active instance has a log folder of its own. Extents that the earlier one could \
+         still write were copied; the others are hard links and use no space.";
     LEASE_LOST = "TWL1063E" "The lease of epoch {epoch} is lost: {reason}. The process halts.",
-        "The process was stopped, or the file system was away, for longer than the lease; or another \
-         instance has taken over. Nothing was acknowledged since: what was acknowledged before is in the \
-         log of the next active instance. Start the process again: it stands by.";
+        "The process was paused, or the file system was away, for longer than the lease; or \
+         another instance has taken over. Nothing was acknowledged since; what was acknowledged \
+         before is in the log of the next active instance. Start the process again, as a \
+         standby.";
     NO_DEAD_LETTER_QUEUE = "TWL1070W" "The dead-letter queue '{name}' does not exist.",
-        "Messages that cannot stay where they are have no other queue to go to: they stay, or expire. \
-         Define it (DEFINE QLOCAL), or name another one (ALTER QMGR DEADQ, or queue_manager.deadq).";
+        "Messages that cannot be delivered have no queue to go to: they stay, or expire. Define \
+         it (DEFINE QLOCAL), or name another one (ALTER QMGR DEADQ, or queue_manager.deadq).";
     NO_MODEL = "TWL1071W" "Rule '{pattern}' of auto_define names model '{model}', which does not exist.",
-        "No queue is defined on its first use by this rule until the model is there: DEFINE QMODEL, or \
-         name another one in the configuration.";
+        "This rule defines no queue until the model exists: use DEFINE QMODEL, or name another \
+         model in the configuration.";
 
     RECOVERY_ENDED = "TWL2002I" "Recovery log read: {records} records, {bytes} bytes in {time} ms.",
         "All that was committed is back. The time does not include opening the listeners.";
