@@ -113,106 +113,110 @@ entries! {
          model in the configuration.";
 
     RECOVERY_ENDED = "TWL2002I" "Recovery log read: {records} records, {bytes} bytes in {time} ms.",
-        "All that was committed is back. The time does not include opening the listeners.";
-    TAIL_CUT = "TWL2003I" "The tail of the recovery log was mended: {finding}.",
-        "The process or the machine stopped while it was writing. Nobody had been told that this \
-         batch was durable, so nothing acknowledged is lost.";
+        "All committed work is restored. The time excludes opening the listeners.";
+    TAIL_CUT = "TWL2003I" "The torn tail of the recovery log was cut: {finding}.",
+        "The process or the machine stopped during a write. The batch was never acknowledged, so \
+         nothing acknowledged is lost.";
     LOG_DAMAGED = "TWL2004E" "The recovery log is damaged: {finding}.",
-        "Bytes before the tail are not what was written: the disk or somebody changed them. The \
-         queue manager does not start rather than skip messages. Run 'towline log verify', and \
-         restore the extent from a copy.";
+        "Bytes before the tail are not what was written: the disk or another program changed \
+         them. The queue manager does not start rather than skip messages. Run 'towline log \
+         verify', then follow the guide damaged-log.";
     LOG_FULL = "TWL2005E" "The recovery log is full: {bytes} bytes. Puts are refused.",
-        "Messages that wait in queues hold the log. Gets go on and make room; so does a larger \
-         log_bytes_max in the configuration.";
-    LOG_HAS_ROOM = "TWL2006I" "The recovery log has room again. Puts are accepted.",
-        "What filled the log is gone.";
+        "Messages in queues keep the log in use. Get messages, or raise log_bytes_max in the \
+         configuration.";
+    LOG_HAS_ROOM = "TWL2006I" "The recovery log has space. Puts are accepted again.",
+        "The cause of TWL2005E or TWL2007E is gone.";
     DISK_FULL = "TWL2007E" "The disk is full; the recovery log has {bytes} bytes. Puts are refused.",
-        "No extent can be added to the log. Nothing acknowledged is lost. Make room on the disk; \
-         the queue manager goes on by itself.";
+        "No extent can be added to the log. Nothing acknowledged is lost. Free disk space; the \
+         queue manager then accepts puts without a restart.";
     LOG_WRITE_FAILED = "TWL2008E" "Writing the recovery log failed: {reason}. The process halts.",
-        "After a failed write or sync it is unknown what is on the disk, so the queue manager stops \
+        "After a failed write or fsync it is unknown what is on the disk, so the process halts \
          and acknowledges nothing more. Check the disk, then start again.";
-    LOG_LOW = "TWL2012W" "The recovery log is nearly out of room: {bytes} bytes are in use.",
-        "TWL2005E or TWL2007E comes next, and puts are refused, if nothing is done: get the messages \
-         that wait, or give the log more room.";
-    HOUSEKEEPING_FAILED = "TWL2013E" "Room of the recovery log cannot be given back: {reason}.",
-        "An image could not be written or an extent not be reused. Nothing is lost, but the log \
-         grows. Most often the disk is full. It is tried again every second, and \
-         told again every ten minutes.";
+    LOG_LOW = "TWL2012W" "The recovery log is nearly full: {bytes} bytes are in use.",
+        "When it is full, puts are refused (TWL2005E, TWL2007E). Get messages, free disk space, \
+         or raise log_bytes_max.";
+    HOUSEKEEPING_FAILED = "TWL2013E" "Space of the recovery log cannot be reclaimed: {reason}.",
+        "A checkpoint image could not be written or an extent not be reused. Nothing is lost, \
+         but the log grows. Most often the disk is full. Retried every second, logged every ten \
+         minutes.";
     BODY_UNREADABLE = "TWL2014E" "A message cannot be read from the recovery log: {reason}.",
-        "Reading failed in a way that may pass, most often because the process has no file handles \
-         left. The message stays in its queue, and the client that was to get it is told.";
-    MENDED = "TWL2016W" "Found and put right while the recovery log was read: {finding}.",
-        "An older copy of what was damaged was used. Nothing acknowledged is lost, but the disk is \
-         not above suspicion.";
+        "The cause may pass; most often the process has no file descriptor left (ulimit -n, \
+         LimitNOFILE). The message stays in its queue, and its consumer gets an error.";
+    MENDED = "TWL2016W" "Repaired while reading the recovery log: {finding}.",
+        "An older copy replaced what was damaged. Nothing acknowledged is lost, but check the \
+         disk.";
 
-    PAGE_WRITE_FAILED = "TWL2017E" "Queues cannot be moved out of memory: {reason}.",
-        "What does not fit into index_bytes_max is kept on pages beside the recovery log, and one \
-         could not be written. Nothing is lost; memory grows with the depth of queues until it can. \
-         Most often the disk is full. It is tried again.";
+    PAGE_WRITE_FAILED = "TWL2017E" "Queues cannot be paged out of memory: {reason}.",
+        "What exceeds index_bytes_max is written to pages beside the recovery log, and one could \
+         not be written. Nothing is lost; memory grows with queue depth until one can. Most \
+         often the disk is full. Retried.";
     PAGE_DAMAGED = "TWL2018E" "A page of a queue is damaged: {reason}. The process halts.",
-        "The disk does not give back what was written. Nothing acknowledged is lost: the next start \
-         finds the messages in the recovery log, which takes as long as reading all of it.";
+        "The disk did not return what was written. Nothing acknowledged is lost: the next start \
+         rebuilds the queues from the whole recovery log, which takes longer.";
     REBUILDING = "TWL2019W" "Queues are rebuilt from the whole recovery log: {reason}.",
-        "Pages beside the log cannot be used. All messages are in the log itself; reading all of it \
-         takes longer than an ordinary start.";
+        "The pages beside the log cannot be used. All messages are in the log itself; reading \
+         all of it takes longer than an ordinary start.";
     IMAGE_TAKEN = "TWL2020I" "Image taken at {position}: {bytes} bytes and {pages} pages in {time} ms.",
-        "A restart begins from here.";
+        "A checkpoint image: a restart reads the log from this position on.";
     RECOVERY_GOES_ON = "TWL2021I" "Recovery log: {done} of {all} MiB read, {percent} %.",
-        "The start reads the log from the newest image on, or all of it when queues are rebuilt.";
+        "A start reads the log from the newest image on, or all of it to rebuild queues.";
     BACKUP_MADE = "TWL2022I" "Backup into {folder} up to {position}: {bytes} bytes in {time} ms.",
         "All that was committed up to this position can be restored from the folder.";
     BACKUP_FAILED = "TWL2023E" "Backup into {folder} failed: {reason}.",
-        "The queue manager goes on, and the backup that was there before can still be used.";
-    UNIT_ENDED_FOR_LOG = "TWL2030W" "A unit of work was rolled back: the recovery log is {percent} % full, and could not be reused from {position} on.",
-        "A large unit of work has its messages in the log before it commits. When the log is nearly \
-         full, the unit that began there first is rolled back, and its client is told (TWL5041E). \
-         Commit more often, or give the log more room.";
+        "The queue manager goes on, and the previous backup is still usable. Correct the cause \
+         and back up again.";
+    UNIT_ENDED_FOR_LOG = "TWL2030W" "A unit of work was rolled back: the recovery log is \
+                                     {percent} % full and was retained for it from {position} \
+                                     on.",
+        "A large unit of work has its messages in the log before it commits. When the log is \
+         nearly full, the oldest such unit is rolled back, and its client gets TWL5041E. Commit \
+         more often, or raise log_bytes_max.";
     LOG_LEFT_OVER = "TWL2040W" "Older extents were left in the recovery log: {finding}.",
-        "A call that was to give them back had failed. They are given back when no message in them \
-         lives; nothing is to be done. No message lives in the extents that are missing: TWL2060E or \
-         TWL2061W would have said so instead.";
-    LOG_EXTENT_REFUSED = "TWL2041E" "No further extent of the recovery log can be made: {reason}.",
-        "It is tried again five times a second. What is ready is used first, then puts are refused. \
-         Nothing acknowledged is lost. Look at the rights of the log folder and at the disk.";
+        "An earlier attempt to reclaim them failed. No action is needed: they are reclaimed when \
+         no queue has a message in them. The missing extents hold no message of a queue, or \
+         TWL2060E or TWL2061W would say so.";
+    LOG_EXTENT_REFUSED = "TWL2041E" "No extent can be added to the recovery log: {reason}.",
+        "Retried five times a second. Extents made in advance are used first, then puts are \
+         refused. Nothing acknowledged is lost. Check the permissions of the log folder, and the \
+         disk.";
     MESSAGE_SET_ASIDE = "TWL2050E" "A message of queue {queue} cannot be read and was moved to the dead-letter queue: {reason}.",
-        "The disk does not give back what was written. Consumers go on with the next message. The \
-         dead-letter queue has a note with the reason message-damaged; the content is there again \
-         when 'towline log repair' has taken it from a backup or another instance. See the guide \
-         damaged-log.";
+        "The disk did not return what was written. Consumers go on with the next message. The \
+         dead-letter queue has a note with the reason message-damaged; 'towline log repair' \
+         restores the content from a backup or another instance. See the guide damaged-log.";
     MESSAGE_STAYS_DAMAGED = "TWL2051E" "A message of queue {queue} cannot be read and stays where it is: {reason}.",
-        "The disk does not give back what was written, and there is no dead-letter queue that can \
-         take the message: name one (ALTER QMGR DEADQ) that exists, is PUT(ENABLED) and not full. \
-         Each consumer that comes to the message is closed with an error. See the guide damaged-log.";
+        "The disk did not return what was written, and no dead-letter queue can take the \
+         message: name one (ALTER QMGR DEADQ) that exists, is PUT(ENABLED) and not full. Each \
+         consumer that reaches the message is closed with an error. See the guide damaged-log.";
 
-    MESSAGES_MISSING = "TWL2060E" "Extents of the recovery log are missing, and {count} messages are in \
-                                   them: {extents}.",
-        "The number behind each extent is that of its messages, or parts of large ones. The files were \
-         removed by hand, or the file system lost them. The queue manager does not start rather than \
-         lose messages. Put the files back; or run 'towline log repair --from' a backup of this instance; \
-         in a group, 'towline instance replace' has the log copied anew. To give these messages up, \
-         start with --without-missing-extents until each one was set aside: notes on the dead-letter \
-         queue do not count. See the guide damaged-log.";
+    MESSAGES_MISSING = "TWL2060E" "Extents of the recovery log with {count} messages are \
+                                   missing: {extents}.",
+        "The number after each extent counts its messages, or parts of large ones. The files \
+         were deleted, or the file system lost them. The queue manager does not start rather \
+         than lose messages. Put the files back, or run 'towline log repair --from' a backup of \
+         this instance; in a group, 'towline instance replace' has the log copied anew. To give \
+         these messages up, start with --without-missing-extents until each was set aside; notes \
+         on the dead-letter queue do not count. See the guide damaged-log.";
     MESSAGES_GIVEN_UP = "TWL2061W" "Started without {count} messages, whose extents of the recovery log \
                                     are missing: {extents}.",
-        "--without-missing-extents was given. When the turn of such a message comes it is set aside as \
-         damaged (TWL2050E, TWL2051E). Start without the option when all of them were: it is refused \
-         before that.";
+        "--without-missing-extents was given. Each such message is set aside as damaged when a \
+         consumer reaches it (TWL2050E, TWL2051E). Until all of them are, a start without the \
+         option is refused.";
 
-    DAMAGED_DROPPED = "TWL2062W" "{count} of the messages that were removed from queue '{queue}' are \
-                                  damaged ones.",
-        "CLEAR QLOCAL or DELETE QLOCAL PURGE removed messages whose content cannot be read, or notes of \
-         such messages (message-damaged). 'towline log repair' does not bring them back any more; a \
-         backup from before has them. What lies on pages, or was not read since the start, is not counted.";
+    DAMAGED_DROPPED = "TWL2062W" "{count} of the messages removed from queue '{queue}' were \
+                                  damaged.",
+        "CLEAR QLOCAL or DELETE QLOCAL PURGE removed messages whose content cannot be read, or \
+         notes of such messages (message-damaged). 'towline log repair' cannot restore them any \
+         more; a backup from before can. Messages on pages, or not read since the start, are not \
+         counted.";
     BACKUP_WITH_DAMAGE = "TWL2070W" "Backup into {folder} has {count} damaged batches, as the recovery log has: {first}.",
-        "The messages in them that are damaged cannot be restored from it; all else can. 'towline \
-         backup' ends with 1, and lists them, as 'towline backup verify' and 'towline restore' do. \
-         Repair the log ('towline log repair' from an older backup or another instance), or get or \
-         clear those messages; the next backup then has the batches whole.";
+        "The damaged messages in them cannot be restored from it; all others can. 'towline \
+         backup' ends with 1 and lists them, as 'towline backup verify' and 'towline restore' \
+         do. Repair the log ('towline log repair' from an older backup or another instance), or \
+         get or clear those messages; the next backup is then complete.";
     MESSAGE_BROWSED_DAMAGED = "TWL2071W" "A message of queue {queue} cannot be read and was browsed: {reason}.",
-        "The disk does not give back what was written. The browser was shown a note in its place (with \
-         the property DamagedAt), and the message stays where it is: it is set aside when a consumer \
-         comes to it (TWL2050E, TWL2051E). See the guide damaged-log.";
+        "The disk did not return what was written. The browser got a note instead (with the \
+         property DamagedAt), and the message stays: it is set aside when a consumer reaches it \
+         (TWL2050E, TWL2051E). See the guide damaged-log.";
 
     LOGIN_REFUSED = "TWL3003W" "Login from {address} as '{user}' with {mechanism} was refused.",
         "Wrong password, unknown user, or not welcome here without one. The client cannot see which \
