@@ -219,192 +219,222 @@ entries! {
          (TWL2050E, TWL2051E). See the guide damaged-log.";
 
     LOGIN_REFUSED = "TWL3003W" "Login from {address} as '{user}' with {mechanism} was refused.",
-        "Wrong password, unknown user, or not welcome here without one. The client cannot see which \
-         of them. After three of them for one name from one address, answers to it come later and later.";
+        "Wrong password, unknown user, or a user is required. The client is not told which. \
+         After three failures of one name from one address, its answers are delayed more and \
+         more.";
     TOO_MANY_CONNECTIONS = "TWL3005W" "A connection from {address} was refused: {limit} is reached.",
-        "The limit stands in [limits] of the configuration; that of the local socket is 64 and \
-         cannot be set, that of descriptors is told at the start (TWL1032W). A connection that has \
-         not logged in waits before it is refused.";
+        "The limit is set in [limits] of the configuration. That of the local socket is fixed \
+         (64); that of file descriptors is in TWL1032W. A connection that has not logged in \
+         waits before it is refused.";
     TLS_FAILED = "TWL3008W" "TLS with {address} failed: {reason}.",
-        "The handshake did not succeed, or the stream broke.";
+        "The handshake failed, or the connection broke.";
     ACCEPT_FAILED = "TWL3009W" "A connection cannot be served: {reason}.",
         "Most often the process has no file descriptor left: raise its limit (ulimit -n, \
          LimitNOFILE).";
     LISTENER_CERTIFICATE_EXPIRES = "TWL3020W" "The certificate of listener {address} expires in {days} \
                                                days, at {time}.",
-        "From then on clients refuse it. Put a new one in its place: the file is looked at every few \
-         seconds, and counts for the connections that begin. Told each day.";
-    LISTENER_CERTIFICATE_EXPIRED = "TWL3021E" "The certificate of listener {address} has expired, at \
+        "Clients refuse an expired certificate. Replace the file: it is checked every few \
+         seconds and applies to new connections. Repeated daily.";
+    LISTENER_CERTIFICATE_EXPIRED = "TWL3021E" "The certificate of listener {address} expired at \
                                                {time}.",
-        "Clients refuse it. Put a new one in its place: no restart is needed. Told each day.";
+        "Clients refuse it. Replace the file; no restart is needed. Repeated daily.";
     LISTENER_CERTIFICATE_READ = "TWL3022I" "Listener {address} has a new certificate, valid until \
                                             {time}.",
-        "The files of the listener had changed. The new ones count for the connections that begin.";
+        "The files of the listener changed. The new ones apply to new connections.";
     LISTENER_CERTIFICATE_UNREADABLE = "TWL3023E" "Listener {address} keeps its certificate: {reason}.",
-        "The files of the listener have changed and cannot be used. Those that were read before stay \
-         in force.";
+        "The files of the listener changed and cannot be used. The previous ones stay in use. \
+         Correct the files.";
     LOCAL_REFUSED = "TWL3024W" "User id {uid} was refused on the local socket.",
-        "Only the user that runs the queue manager, root and the members of users.local_group may \
-         use it. The mode of the file let in more.";
+        "Only the user that runs the queue manager, root and the members of users.local_group \
+         may use it. The mode of the socket file allows more users.";
     LOGIN_GAVE_WAY = "TWL3025W" "A connection from {address} that had not logged in was closed: others \
                                  wait.",
-        "More connections are about to log in than limits.logins_pending_per_address_max or \
-         limits.logins_pending_max allow, and this one said nothing for a while.";
+        "Too many connections are about to log in (limits.logins_pending_per_address_max, \
+         limits.logins_pending_max), and this one was silent.";
 
     LINK_UP = "TWL4101I" "Link to instance '{instance}' at {address} is up; it runs version {version}.",
-        "What the group agrees on can be sent to it.";
+        "Votes and log batches can be sent to it.";
     LINK_DOWN = "TWL4102W" "Link to instance '{instance}' is down: {reason}.",
-        "The instance ended, or the network to it is cut. It is dialled again, at most every second.";
+        "The instance ended, or the network to it is cut. Reconnecting is tried at most once a \
+         second.";
     LINK_UNREACHABLE = "TWL4103W" "Instance '{instance}' cannot be reached at {address}: {reason}.",
-        "Told once for each reason; it goes on being dialled. If the instance runs, compare address, \
-         group and certificates on both sides with 'towline group check'.";
-    LINK_REFUSED = "TWL4104W" "A connection of {address} to the port of the links was refused: {reason}.",
-        "Only instances of the group, with a valid certificate of their own name, may come in there, \
-         and only if what must be equal in a group is: names of queue manager, group and instances, \
-         log.extent_bytes. The reason has both values; change the one that is wrong. A log that has \
-         wrong extents must be made anew, on an instance that has nothing that the others lack. Told \
+        "Logged once for each reason; connecting is retried. If the instance runs, compare \
+         address, group and certificates on both sides with 'towline group check'.";
+    LINK_REFUSED = "TWL4104W" "A link connection from {address} was refused: {reason}.",
+        "Only instances of the group may connect, each with a valid certificate of its own name, \
+         and with the same names of queue manager, group and instances and the same \
+         log.extent_bytes. The reason has both values; correct the wrong one. A log with wrong \
+         extents must be made anew, on an instance that has nothing that the others lack. Logged \
          once a minute for each address and reason.";
     GROUP_CERTIFICATE_READ = "TWL4105I" "New certificates of the group are in use, valid until {time}.",
-        "The files changed. Connections that stand keep what they began with.";
+        "The files changed. Open connections keep the old ones.";
     GROUP_CERTIFICATE_EXPIRES = "TWL4106W" "The certificate of this instance expires in {days} days, at {time}.",
-        "Replace the files that [group] names before then; no restart is needed. Told every day.";
+        "Replace the files that [group] names before then; no restart is needed. Repeated daily.";
     GROUP_CERTIFICATE_EXPIRED = "TWL4107E" "The certificate of this instance expired at {time}.",
         "The other instances refuse new connections with it. Replace the files that [group] names; no \
          restart is needed.";
-    GROUP_CERTIFICATE_UNREADABLE = "TWL4108W" "Certificates of the group changed and cannot be used: {reason}.",
-        "Those that were read before stay in use. Told once for each reason; the files are looked at \
-         every few seconds.";
-    RELAY_ENDED = "TWL4110W" "A client from {address} was let go: {reason}.",
-        "It came to an instance that is not active, and could not be brought to the active one: it was \
-         closed with amqp:connection:forced, so that it tries again or elsewhere. Told once a minute for \
+    GROUP_CERTIFICATE_UNREADABLE = "TWL4108W" "New certificates of the group cannot be used: \
+                                               {reason}.",
+        "The previous ones stay in use. Correct the files: they are checked every few seconds. \
+         Logged once for each reason.";
+    RELAY_ENDED = "TWL4110W" "Client {address} was disconnected: {reason}.",
+        "It was connected to a replica, which could not relay it to the active instance. It was \
+         closed with amqp:connection:forced, so that it connects again. Logged once a minute for \
          each reason.";
-    RELAY_REFUSED = "TWL4111W" "A client from {address} that instance '{instance}' relayed was refused: {reason}.",
-        "The instances of a group must have the same listeners in their configurations.";
-    LINK_DIFFERS = "TWL4120W" "Instance '{instance}' has another configuration than this one: {differences}.",
-        "They work together all the same, but what clients are granted changes with the active \
-         instance. Told once for each difference.";
+    RELAY_REFUSED = "TWL4111W" "Client {address}, relayed by instance '{instance}', was refused: \
+                                {reason}.",
+        "Give all instances of a group the same listeners in their configurations.";
+    LINK_DIFFERS = "TWL4120W" "Instance '{instance}' has a different configuration: \
+                               {differences}.",
+        "The instances work together, but what clients may do changes with the active instance. \
+         Make them equal. Logged once for each difference.";
     GROUP_NO_ACTIVE = "TWL4121W" "No instance is active: {reason}.",
-        "Clients are turned away (amqp:connection:forced) until two of three instances see each other \
-         and may vote. Told once for each time that nobody was active for longer than \
+        "Clients are refused (amqp:connection:forced) until two of three instances are connected \
+         and may vote. Logged once, when no instance was active for longer than \
          heartbeat_timeout_ms and an election.";
-    GROUP_ACTIVE_AGAIN = "TWL4122I" "An instance is active again.",
-        "After TWL4121W.";
+    GROUP_ACTIVE_AGAIN = "TWL4122I" "An instance is active again.", "Follows TWL4121W.";
 
     GROUP_REPLICA = "TWL4201I" "Instance '{instance}' of queue manager '{name}' is a replica.",
-        "It applies what the group commits and brings clients to the active instance.";
+        "It applies what the group commits and relays clients to the active instance.";
     GROUP_LED_BY = "TWL4202I" "Instance '{instance}' is active, term {term}.",
-        "This instance follows it. `towline status` shows the group.";
-    GROUP_ACTIVE = "TWL4203I" "This instance is active, term {term}; opening the door took {microseconds} us.",
-        "It was elected, all that the group committed is applied, and it serves clients.";
-    GROUP_LOST = "TWL4204W" "This instance is not active any more; the group is in term {term}.",
-        "Another one was elected, or this one did not hear a majority for the heartbeat time-out. The \
-         process re-executes itself as a replica: nothing that was not committed survives in its memory.";
-    GROUP_SWITCHED = "TWL4205I" "The active part was handed to '{instance}' in {milliseconds} ms.",
-        "As an administrator asked for, or because this instance ends.";
-    GROUP_SWITCH_FAILED = "TWL4206W" "The active part was not handed over: {reason}.",
-        "An administrator asked for it on another instance, which is told by time-out.";
+        "It is a replica of it. `towline status` shows the group.";
+    GROUP_ACTIVE = "TWL4203I" "This instance is active, term {term}; it was ready after \
+                               {microseconds} us.",
+        "It was elected, has applied all that the group committed, and serves clients.";
+    GROUP_LOST = "TWL4204W" "This instance is no longer active; the group is in term {term}.",
+        "Another one was elected, or this one did not hear from a majority for \
+         heartbeat_timeout_ms. The process re-executes itself as a replica: nothing uncommitted \
+         stays in its memory.";
+    GROUP_SWITCHED = "TWL4205I" "The switch to instance '{instance}' took {milliseconds} ms.",
+        "An administrator asked for it, or this instance is ending.";
+    GROUP_SWITCH_FAILED = "TWL4206W" "The active instance was not switched: {reason}.",
+        "An administrator asked for it on another instance; whose command times out.";
     GROUP_INSTANCE_CAME = "TWL4207I" "Connected with instance '{instance}', version {version}.",
-        "What is sent to it goes over this connection.";
+        "Votes and log batches for it use this connection.";
     GROUP_INSTANCE_WENT = "TWL4208W" "The connection from instance '{instance}' ended.",
-        "Its process ended, or the network broke. It is tried again all the time.";
-    GROUP_REFUSED_LOG = "TWL4209E" "The log does not take what the group decided: {reason}.",
-        "The process ends. If it does so again after a start, the disk or the log is damaged: set the \
-         log aside with `towline instance replace` and have it rebuilt from the others.";
+        "Its process ended, or the network broke. Reconnecting is tried until it succeeds.";
+    GROUP_REFUSED_LOG = "TWL4209E" "The log cannot take what the group decided: {reason}.",
+        "The process ends. If it ends so again after a start, the disk or the log is damaged: \
+         set the log aside with `towline instance replace`; it is then rebuilt from the others.";
     GROUP_CANNOT_APPLY = "TWL4210E" "What the group committed cannot be applied: {reason}.",
-        "The process ends. All instances must understand what the active one writes: see which \
-         versions run, and the damage that the text names.";
-    GROUP_CANNOT_BEGIN_AGAIN = "TWL4211E" "The program cannot be executed again: {reason}.",
-        "The process ends instead. Whoever watches it should start it.";
+        "The process ends. Every instance must understand what the active one writes: compare \
+         their versions, and look for the damage that the reason names.";
+    GROUP_CANNOT_BEGIN_AGAIN = "TWL4211E" "The program cannot re-execute itself: {reason}.",
+        "The process ends instead. Its supervisor should start it.";
     GROUP_COPY_GIVEN = "TWL4212I" "Instance '{instance}' got a copy of the log, {bytes} bytes.",
-        "It lagged too far behind, or had no log.";
-    GROUP_COPY_TAKEN = "TWL4213I" "A copy from instance '{instance}' is in place, up to {lsn}.",
+        "Its log was missing, or lagged too far behind.";
+    GROUP_COPY_TAKEN = "TWL4213I" "The copy from instance '{instance}' is complete, up to {lsn}.",
         "This instance re-executes itself with it and catches up from there.";
     GROUP_COPY_FAILED = "TWL4214W" "A copy between this instance and '{instance}' failed: {reason}.",
-        "It is tried again, after a pause that grows from 1 to 30 seconds. The log of the instance that \
-         wants it is as it was.";
+        "Retried after a pause that grows from 1 to 30 seconds. The log of the receiving \
+         instance is unchanged.";
 
-    GROUP_DISK_FULL = "TWL4215E" "The log of this instance has no room for what the group decided.",
-        "It re-executes itself every two seconds until there is room; the others go on without it. Make room \
-         on its disk, or raise log_bytes_max.";
+    GROUP_DISK_FULL = "TWL4215E" "The log of this instance has no space for what the group \
+                                  decided.",
+        "It re-executes itself every two seconds until there is space; the others go on without \
+         it. Free disk space, or raise log_bytes_max.";
 
-    GROUP_COPY_COMES = "TWL4216I" "A copy of the log is on its way from instance '{instance}': {bytes} of {all} bytes, {percent} %.",
-        "Told every five seconds. The log that is here stays until the copy is whole.";
-    GROUP_HOLD_ENDED = "TWL4217W" "The log is not held back for instance '{instance}' any more: {reason}.",
-        "An instance that is brought a copy is kept what it needs to catch up, until it is in sync. It may \
-         need another copy now.";
+    GROUP_COPY_COMES = "TWL4216I" "Copying the log from instance '{instance}': {bytes} of {all} \
+                                   bytes, {percent} %.",
+        "Logged every five seconds. The present log stays until the copy is complete.";
+    GROUP_HOLD_ENDED = "TWL4217W" "The log is no longer retained for instance '{instance}': \
+                                   {reason}.",
+        "For an instance that gets a copy, the log is retained until it is in sync. It may need \
+         another copy now.";
 
-    GROUP_LOG_FORGOT = "TWL4220W" "This instance gives no vote: it was started with {what}. Its log ends with batch {last}; batch {noted} was known to be committed.",
-        "Something that it acknowledged may be gone: the log was replaced, restored or put back from an \
-         older copy. It follows the active instance and votes again when it has caught up. If the group \
-         elects no active instance meanwhile, start the others; see \"The group does not elect an \
-         active instance\" in the guide on Native HA.";
+    GROUP_LOG_FORGOT = "TWL4220W" "This instance does not vote: it was started with {what}. Its \
+                                   log ends with batch {last}; batch {noted} was known to be \
+                                   committed.",
+        "Batches that it acknowledged may be missing: the log was replaced, restored or put back \
+         from an older copy. It follows the active instance and votes when it has caught up. If \
+         the group elects no active instance meanwhile, start the others; see \"The group does \
+         not elect an active instance\" in the guide on Native HA.";
 
-    GROUP_BATCH_REPAIRED = "TWL4221W" "A damaged batch of the recovery log was repaired: {file}, offset {offset} ({lsn}), with what instance '{instance}' has.",
-        "The disk of this instance does not give back what was written. Nothing is lost, and clients \
-         noticed nothing but a short wait. Look at the disk: what happened once will happen again.";
-    GROUP_BATCH_REFUSED = "TWL4222W" "What instance '{instance}' gave for the damaged log at {lsn} was not used: {reason}.",
-        "Nothing was written. The next instance is asked. Its log may be damaged too, or what is left \
-         here is too little to prove that it is the same.";
+    GROUP_BATCH_REPAIRED = "TWL4221W" "A damaged batch of the recovery log was repaired: {file}, \
+                                       offset {offset} ({lsn}), from instance '{instance}'.",
+        "The disk of this instance did not return what was written. Nothing is lost; clients \
+         noticed only a short delay. Check the disk: this can happen again.";
+    GROUP_BATCH_REFUSED = "TWL4222W" "Data of instance '{instance}' for the damaged log at {lsn} \
+                                      was not used: {reason}.",
+        "Nothing was written. The next instance is asked. Its log may be damaged too, or too \
+         little is left here to prove that both are the same.";
     GROUP_BATCH_LACKING = "TWL4223W" "Damage of the recovery log at {lsn} could not be repaired from the other instances: {reason}.",
-        "A message in it is set aside (TWL2050E). When an instance that has it is there again, \
-         reading the message, also from the dead-letter queue, repairs it; otherwise \
-         'towline log repair' does. See the guide damaged-log.";
-    GROUP_BATCH_GIVEN = "TWL4224I" "Instance '{instance}' was given the part of the log at {lsn}, which is damaged there.",
-        "It repairs its log with it. Look at its disk.";
-    GROUP_TERM_UNKNOWN = "TWL4230W" "This instance may have forgotten the newest term that it took part in, and takes part in nothing until it has heard from {instances}.",
-        "Its hard state (group-state) is lost, older than its log, or was kept for another log. With the \
-         leader of an older term it could acknowledge what the group has not committed; so all other \
-         instances must say their terms first, each on a new connection. Start those that are named, \
-         or mend the network. If one of them is gone for good, see \"The group does not elect an active \
-         instance\" in the guide on Native HA: towline instance force-vote ends the wait.";
-    GROUP_TERM_KNOWN = "TWL4231I" "All other instances have said their terms: this one takes part again, in term {term}.",
+        "Its messages are set aside (TWL2050E). When an instance that has them is connected, \
+         reading the message, also from the dead-letter queue, repairs it; otherwise run \
+         'towline log repair'. See the guide damaged-log.";
+    GROUP_BATCH_GIVEN = "TWL4224I" "Instance '{instance}' got the part of the log at {lsn}, \
+                                    which is damaged there.",
+        "It repairs its log with it. Check its disk.";
+    GROUP_TERM_UNKNOWN = "TWL4230W" "This instance may not know the newest term that it took \
+                                     part in, and takes no part until it has heard from \
+                                     {instances}.",
+        "Its hard state (group-state) is lost, older than its log, or belongs to another log. \
+         With the leader of an older term it could acknowledge what the group has not committed; \
+         so all other instances must report their terms first, each on a new connection. Start \
+         the ones named, or repair the network. If one is lost for good, see \"The group does \
+         not elect an active instance\" in the guide on Native HA: towline instance force-vote \
+         ends the wait.";
+    GROUP_TERM_KNOWN = "TWL4231I" "All other instances reported their terms: this one takes part \
+                                   again, in term {term}.",
         "It catches up, and votes when it has.";
 
-    GROUP_PUT_BACK = "TWL4250W" "The data folder of this instance is older than it was, or another process has a copy of it: instance '{instance}' has heard promises that are not known here. This instance gives no vote and acknowledges nothing until it has heard from all others and has caught up.",
-        "A snapshot of its volume was put back, or a clone of its machine runs. It re-executes itself by \
-         itself, blank, and gets what it lacks from the active instance. If there is a clone, end it: \
-         an instance needs a data folder of its own, which may be empty.";
-    GROUP_CLONED = "TWL4251W" "A process that says it is instance '{instance}' is refused: another one is connected.",
-        "It may be a clone of the machine, or a copy of its folder was started beside it. It takes no \
-         part, says so with TWL4103W, and tries again. End one of both. The other one goes on, and \
-         catches up first if the one that ended had taken part since the copy was made.";
+    GROUP_PUT_BACK = "TWL4250W" "The data folder of this instance is older than it was, or \
+                                 another process has a copy of it: instance '{instance}' has \
+                                 heard promises that are not known here. This instance neither \
+                                 votes nor acknowledges until it has heard from all others and \
+                                 has caught up.",
+        "A snapshot of its volume was restored, or a clone of its machine runs. It re-executes \
+         itself as if its disk were empty, and gets what it lacks from the active instance. If \
+         there is a clone, stop it: each instance needs a data folder of its own, which may be \
+         empty.";
+    GROUP_CLONED = "TWL4251W" "A second process with the name of instance '{instance}' is \
+                               refused: one is connected.",
+        "It may be a clone of the machine, or was started with a copy of the folder. It takes no \
+         part, logs TWL4103W, and retries. Stop one of the two. The other one goes on, and \
+         catches up first if the stopped one had taken part since the copy was made.";
 
     FLOATING_HELD = "TWL4301I" "The address {address} is on {interface} of this machine.",
-        "This instance is active, and its neighbours are told. The address goes when the instance is \
-         not active any more, or when the process does not renew it (lease_s).";
-    FLOATING_DROPPED = "TWL4302I" "The address {address} was taken from {interface} of this machine.",
-        "This instance ends and is not active any more.";
-    FLOATING_FOUND = "TWL4303I" "The address {address} was found on {interface} and taken away.",
-        "The process before this one was active, and began again or was killed. Another instance may \
-         hold the address now.";
-    FLOATING_NOT_HELD = "TWL4304E" "The address {address} cannot be put on {interface}: {reason}.",
-        "The queue manager serves clients all the same, but not at this address. The process needs \
-         CAP_NET_ADMIN and CAP_NET_RAW: see docs/guides/floating-ip.md. It is tried again and again.";
-    FLOATING_NOT_DROPPED = "TWL4305E" "The address {address} cannot be taken from {interface}: {reason}.",
-        "Two machines may have it until its lease ends (lease_s). By hand: `towline group address \
-         --drop`, or `ip address del`.";
-    FLOATING_UNANNOUNCED = "TWL4306W" "That {address} is on {interface} cannot be announced: {reason}.",
-        "Neighbours find out when they ask again, which can take a minute. Announcing needs \
+        "This instance is active and has announced the address to its neighbours. The address is \
+         removed when the instance is no longer active, or the process does not renew it \
+         (lease_s).";
+    FLOATING_DROPPED = "TWL4302I" "The address {address} was removed from {interface}.",
+        "This instance is ending, or is no longer active.";
+    FLOATING_FOUND = "TWL4303I" "The address {address} was found on {interface} and removed.",
+        "The previous process was active, and re-executed itself or was killed. Another instance \
+         may have the address now.";
+    FLOATING_NOT_HELD = "TWL4304E" "Address {address} cannot be added to {interface}: {reason}.",
+        "The queue manager serves clients, but not at this address. The process needs \
+         CAP_NET_ADMIN and CAP_NET_RAW: see docs/guides/floating-ip.md. Retried.";
+    FLOATING_NOT_DROPPED = "TWL4305E" "Address {address} cannot be removed from {interface}: \
+                                       {reason}.",
+        "Two machines may have it until its lease ends (lease_s). To remove it now: `towline \
+         group address --drop`, or `ip address del`.";
+    FLOATING_UNANNOUNCED = "TWL4306W" "Address {address} on {interface} cannot be announced: \
+                                       {reason}.",
+        "Neighbours learn it when they ask again, which can take a minute. Announcing needs \
          CAP_NET_RAW and an interface that is up.";
-    PREFERRED_HANDS_OVER = "TWL4310I" "The active part goes to '{instance}', which is preferred and in sync.",
+    PREFERRED_HANDS_OVER = "TWL4310I" "Switching to instance '{instance}', which is preferred \
+                                       and in sync.",
         "See preferred_location in docs/reference/config.md.";
-    PREFERRED_HELD_OFF = "TWL4311W" "The active part does not go to '{instance}', although it is preferred.",
-        "It was active less than a minute the last time, or did not take over. It is not tried again \
-         until it was active for a minute: when it is well, `towline switch --to` it.";
+    PREFERRED_HELD_OFF = "TWL4311W" "No switch to instance '{instance}', although it is \
+                                     preferred.",
+        "The last time it was active for less than a minute, or did not take over. The switch is \
+         not tried again until it was: when it is well, `towline switch --to` it.";
 
     GROUP_DISK_OVERDUE = "TWL4320E" "The disk has not answered for {milliseconds} ms: {file}.",
-        "Longer than HeartbeatTimeout. An active instance gives up the active part; a replica neither \
-         stands nor votes. An active one re-executes itself when the disk answers. Look at the disk.";
-    GROUP_DISK_ANSWERS = "TWL4321I" "The disk answers again; it had not for {milliseconds} ms.",
+        "Longer than HeartbeatTimeout. An active instance steps down, and re-executes itself \
+         when the disk answers; a replica neither campaigns nor votes. Check the disk.";
+    GROUP_DISK_ANSWERS = "TWL4321I" "The disk answers again, after {milliseconds} ms.",
         "This instance takes part in the group again.";
-    GROUP_FULL_HANDS_OVER = "TWL4322W" "The log of this instance is full: the active part goes to '{instance}', which has room.",
-        "Make room on its disk, or raise log_bytes_max: the group has one log less to go to.";
-    GROUP_ALL_FULL = "TWL4323E" "The log is full, and no other instance that is in sync has room.",
-        "Puts are refused until there is room, here or elsewhere. See the guide on full disks.";
+    GROUP_FULL_HANDS_OVER = "TWL4322W" "The log of this instance is full: switching to \
+                                        '{instance}', which has space.",
+        "Free disk space, or raise log_bytes_max: the group has one instance less to switch to.";
+    GROUP_ALL_FULL = "TWL4323E" "The log is full here and on every other instance in sync.",
+        "Puts are refused until one of them has space. See the guide on full disks.";
     GROUP_AWAITED = "TWL4324I" "Queue manager '{name}' waits until {count} of {all} instances of group '{group}' are connected and one is active.",
-        "All of them for a new group, and for an instance with an empty disk or one that may have forgotten \
-         its newest term: it takes part when it has heard from the others. Clients are not served before. \
-         TWL1002I and `ready` follow when they are, by this instance or through it.";
+        "All are needed for a new group, and for an instance with an empty disk or one that may \
+         not know its newest term. Clients are not served before. TWL1002I and `ready` follow \
+         when this instance or the active one serves them.";
 
     UNKNOWN_QUEUE = "TWL5010E" "{reason}.",
         "There is no object of that name, or no model of it for a rule of auto_define. Names are compared \
