@@ -437,42 +437,59 @@ entries! {
          when this instance or the active one serves them.";
 
     UNKNOWN_QUEUE = "TWL5010E" "{reason}.",
-        "There is no object of that name, or no model of it for a rule of auto_define. Names are compared \
-         as they are written: clients send them so, MQSC folds those without quotes to upper case.";
+        "No object has this name, or no model exists for a rule of auto_define. Case matters: \
+         clients send names as written, MQSC folds names without quotes to upper case.";
     BAD_NAME = "TWL5011E" "{reason}.", "Names have 1 to 255 bytes and no control characters.";
-    BAD_ALIAS = "TWL5012E" "{reason}.", "The TARGET of an alias must be a local queue.";
-    PUT_INHIBITED = "TWL5013E" "{reason}.", "The queue, or the alias to it, has PUT(DISABLED).";
-    GET_INHIBITED = "TWL5014E" "{reason}.", "The queue, or the alias to it, has GET(DISABLED).";
-    QUEUE_FULL = "TWL5015E" "{reason}.", "The queue holds MAXDEPTH messages.";
+    BAD_ALIAS = "TWL5012E" "{reason}.",
+        "The TARGET of an alias must be a local queue. Correct it with ALTER QALIAS.";
+    PUT_INHIBITED = "TWL5013E" "{reason}.",
+        "The queue, or the alias to it, has PUT(DISABLED). ALTER it to PUT(ENABLED).";
+    GET_INHIBITED = "TWL5014E" "{reason}.",
+        "The queue, or the alias to it, has GET(DISABLED). ALTER it to GET(ENABLED).";
+    QUEUE_FULL = "TWL5015E" "{reason}.",
+        "The queue holds MAXDEPTH messages. Get some, or raise MAXDEPTH.";
     MESSAGE_TOO_LONG = "TWL5016E" "{reason}.",
-        "The message is longer than MAXMSGL of the queue or of the queue manager.";
+        "The message is longer than MAXMSGL of the queue or of the queue manager. Raise it, or \
+         send less.";
     QUEUE_IN_USE = "TWL5017E" "{reason}.",
-        "The queue is NOSHARE, opened for exclusive input, or another connection's temporary one.";
-    UNIT_TOO_MANY_MESSAGES = "TWL5018E" "{reason}.", "A unit of work passed MAXUMSGS.";
-    UNIT_TOO_LARGE = "TWL5019E" "{reason}.", "A unit of work passed its limit of bytes.";
-    UNIT_TOO_OLD = "TWL5020E" "{reason}.", "A unit of work passed its limit of age.";
+        "The queue is NOSHARE, open for exclusive input, or a temporary queue of another \
+         connection.";
+    UNIT_TOO_MANY_MESSAGES = "TWL5018E" "{reason}.",
+        "A unit of work exceeded MAXUMSGS. Commit more often, or raise it.";
+    UNIT_TOO_LARGE = "TWL5019E" "{reason}.",
+        "A unit of work exceeded unit_bytes_max. Commit more often, or raise it.";
+    UNIT_TOO_OLD = "TWL5020E" "{reason}.",
+        "A unit of work was open for longer than unit_age_max_s. Commit earlier, or raise it.";
     UNKNOWN_UNIT = "TWL5021E" "{reason}.",
-        "The unit of work has ended, or was never this connection's.";
-    TOO_MANY_UNITS = "TWL5022E" "{reason}.", "One connection opened too many units of work.";
-    ALREADY_EXISTS = "TWL5023E" "{reason}.", "DEFINE without REPLACE found the object.";
-    WRONG_TYPE = "TWL5024E" "{reason}.", "The object exists, but is of another type.";
-    OBJECT_OPEN = "TWL5025E" "{reason}.", "DISPLAY QSTATUS shows how often it is open.";
-    NOT_EMPTY = "TWL5026E" "{reason}.", "DELETE does not throw messages away unless told so.";
-    UNCOMMITTED = "TWL5027E" "{reason}.", "DISPLAY QSTATUS shows how many in UNCOM.";
+        "The unit of work has ended, or belongs to another connection.";
+    TOO_MANY_UNITS = "TWL5022E" "{reason}.",
+        "One connection opened too many units of work. Commit or roll back some.";
+    ALREADY_EXISTS = "TWL5023E" "{reason}.",
+        "DEFINE without REPLACE found the object. Use ALTER, or DEFINE with REPLACE.";
+    WRONG_TYPE = "TWL5024E" "{reason}.",
+        "The object exists, but has another type. DISPLAY QUEUE shows it.";
+    OBJECT_OPEN = "TWL5025E" "{reason}.",
+        "DISPLAY QSTATUS TYPE(HANDLE) shows the connections that have it open; STOP CONN closes \
+         one.";
+    NOT_EMPTY = "TWL5026E" "{reason}.", "DELETE does not remove messages without PURGE.";
+    UNCOMMITTED = "TWL5027E" "{reason}.", "DISPLAY QSTATUS shows the number in UNCOM.";
     BAD_ATTRIBUTE = "TWL5028E" "{reason}.", "The value is outside its range.";
     MEMORY_FULL = "TWL5029E" "{reason}.",
-        "Non-persistent messages live in memory, and it has a limit.";
+        "Non-persistent messages and open units of work are in memory, up to memory_bytes_max.";
     LOG_FULL_REFUSED = "TWL5030E" "{reason}.", "See TWL2005E and TWL2007E.";
-    ENDING_REFUSED = "TWL5031E" "{reason}.", "The queue manager was told to end.";
-    NOT_AUTHORIZED = "TWL5032E" "{reason}.", "The user may not do this.";
-    OBJECT_DELETED = "TWL5033E" "{reason}.", "The object went away while it was open.";
+    ENDING_REFUSED = "TWL5031E" "{reason}.",
+        "The queue manager is ending. Connect again when it runs.";
+    NOT_AUTHORIZED = "TWL5032E" "{reason}.",
+        "The user may not do this. Administrators are named in [users] of the configuration.";
+    OBJECT_DELETED = "TWL5033E" "{reason}.", "The object was deleted while it was open.";
     UNIT_DOOMED = "TWL5040E" "{reason}.",
-        "A put or a get inside the unit was refused, so that committing the rest would halve it.";
+        "A put or a get in the unit was refused; committing the rest would halve it. Correct the \
+         cause and repeat the whole unit.";
     UNIT_HELD_LOG = "TWL5041E" "{reason}.", "See TWL2030W.";
     MESSAGE_UNREADABLE = "TWL5050E" "{reason}.",
-        "What the recovery log has of this message is not what was written. The link is closed, so \
-         that nobody takes the queue for shorter than it is. The guide damaged-log says how to get \
-         the message back.";
+        "The recovery log does not return what was written for this message. The link is closed, \
+         so that no client takes the queue for shorter than it is. The guide damaged-log says \
+         how to restore the message.";
 
     QUEUE_CREATED = "TWL8006I" "Queue '{name}' created.", "DEFINE was carried out and logged.";
     QUEUE_DELETED = "TWL8007I" "Queue '{name}' deleted.", "DELETE was carried out and logged.";
@@ -481,26 +498,26 @@ entries! {
         "ALTER QMGR was carried out and logged.";
     QUEUE_CLEARED = "TWL8010I" "Queue '{name}' cleared.",
         "All messages of the queue were removed.";
-    CONNECTION_STOPPED = "TWL8011I" "Connection {number} is told to close.",
+    CONNECTION_STOPPED = "TWL8011I" "Connection {number} is closing.",
         "STOP CONN was carried out. Open units of work of the connection are rolled back; messages \
          that it did not settle go back to their queues. Its client may connect again.";
     MESSAGES_MOVED = "TWL8012I" "{count} messages moved from '{queue}' to '{queue}', {left} are left.",
-        "MOVE QLOCAL was carried out and logged. What is left when there is more than one command may \
-         move, or when the other queue takes no more: repeat it. Messages that a consumer has, or \
-         that an open unit of work got, stay and are not counted.";
+        "MOVE QLOCAL was carried out and logged. Messages are left when there are more than one \
+         command may move, or when the other queue is full: repeat it. Messages that a consumer \
+         has, or that an open unit of work got, stay and are not counted.";
     CONNECTION_UNKNOWN = "TWL8146E" "Connection {number} does not exist.",
-        "STOP CONN was given the number of no connection, or of one that has ended. DISPLAY CONN(*) \
-         shows those that are there.";
+        "STOP CONN was given a number that no open connection has. DISPLAY CONN(*) shows those \
+         that do.";
     NOT_FOUND = "TWL8147E" "Object '{name}' does not exist.",
-        "DISPLAY was given a full name that no such object has. Names are case-sensitive: one in \
-         lower case must stand in quotes.";
+        "DISPLAY was given a full name that no such object has. Names are case-sensitive: put \
+         one in lower case in quotes.";
     NOTHING_MATCHES = "TWL8148I" "No object matches.",
-        "DISPLAY was given a generic name or WHERE, and nothing fits.";
+        "DISPLAY was given a generic name or WHERE, and no object fits.";
     SHOW_CONNECTION = "TWL8276I" "Display connection details.", "DISPLAY CONN.";
     SHOW_HANDLE = "TWL8277I" "Display handle details.",
         "DISPLAY QSTATUS or CONN with TYPE(HANDLE): a queue that a connection has open.";
     SYNTAX_ERROR = "TWL8405E" "Line {line}, column {column}: {reason}",
-        "The command was not understood and nothing was done. See docs/reference/mqsc.md.";
+        "The command was not understood and not carried out. See docs/reference/mqsc.md.";
     SHOW_QUEUE_MANAGER = "TWL8408I" "Display queue manager details.", "DISPLAY QMGR.";
     SHOW_QUEUE = "TWL8409I" "Display queue details.", "DISPLAY QUEUE, QLOCAL, QALIAS, QMODEL.";
     SUMMARY = "TWL8417I" "{read} commands read, {syntax} with a syntax error, {failed} failed.",
@@ -508,6 +525,6 @@ entries! {
     TOO_MANY_ROWS = "TWL8418W" "Only the first {count} are shown.",
         "More objects match. Name fewer of them, or add WHERE.";
     SCRIPT_TOO_LONG = "TWL8419E" "The script is longer than {bytes} bytes.",
-        "Nothing was done. Send it in parts.";
+        "No command was carried out. Send it in parts.";
     SHOW_QUEUE_STATUS = "TWL8450I" "Display queue status details.", "DISPLAY QSTATUS.";
 }
