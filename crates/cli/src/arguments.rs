@@ -484,7 +484,7 @@ impl Log {
 /// The name of a queue; whether there is such a one, the queue manager knows.
 fn queue_name(text: &str) -> Result<String, String> {
     match text.strip_prefix("queue://").unwrap_or(text) {
-        "" => Err("the name of the queue is empty".into()),
+        "" => Err("the queue name is empty".into()),
         _ => Ok(text.to_owned()),
     }
 }
@@ -493,7 +493,7 @@ fn queue_name(text: &str) -> Result<String, String> {
 fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.0..=31_536_000.0).contains(&seconds) => Ok(seconds),
-        Ok(_) | Err(_) => Err("seconds from 0 to 31536000 were expected".into()),
+        Ok(_) | Err(_) => Err("expected seconds from 0 to 31536000".into()),
     }
 }
 
@@ -501,7 +501,7 @@ fn seconds(text: &str) -> Result<f64, String> {
 fn interval(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.1..=3_600.0).contains(&seconds) => Ok(seconds),
-        Ok(_) | Err(_) => Err("seconds from 0.1 to 3600 were expected".into()),
+        Ok(_) | Err(_) => Err("expected seconds from 0.1 to 3600".into()),
     }
 }
 

@@ -163,7 +163,8 @@ fn another_user_of_the_machine_does_not_administer_unless_the_group_says_so() ->
         }
         let (done, words) = as_nobody(&site, &program, &["status"])?;
         require!(done == administers, "{config}: {words}");
-        let explained = words.contains("the socket is for the user that runs the queue manager");
+        let explained =
+            words.contains("only the user that runs the queue manager, root, and the members");
         require!(explained == (!administers && mode.is_none()), "{config}, {mode:?}: {words}");
         let to = folder.path().join("planted");
         let to = to.to_string_lossy();

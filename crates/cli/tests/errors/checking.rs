@@ -137,7 +137,7 @@ fn each_thing_that_a_start_refuses_is_refused() {
              private_key = \"PAPERS/b-key.pem\"\n",
             "TWL1013E",
         ),
-        (&GROUP.replace("instance = \"a\"", "instance = \"d\""), "is no group.member"),
+        (&GROUP.replace("instance = \"a\"", "instance = \"d\""), "is not a [[group.member]]"),
         (&GROUP.replace("a.pem", "b.pem").replace("a-key", "b-key"), "certificate"),
     ] {
         let words = bed.refusal(config, &[]);
