@@ -130,7 +130,7 @@ fn each_thing_that_a_start_refuses_is_refused() {
         (&users, "TWL1010E"),
         (&gone, "gone"),
         ("[users]\nlocal_group = \"no-such-group\"\n", "this machine has no such group"),
-        ("[[listener]]\naddress = \"5672\"\n", "is a port alone"),
+        ("[[listener]]\naddress = \"5672\"\n", "is only a port"),
         ("[[listener]]\naddress = \"127.0.0.1:1\"\nmechanisms = [\"PLAIN\"]\n", "listener"),
         (
             "[[listener]]\naddress = \"127.0.0.1:1\"\ncertificate = \"PAPERS/a.pem\"\n\

@@ -37,9 +37,9 @@ fn where_no_queue_manager_runs_the_way_to_one_is_told() {
 #[test]
 fn a_place_to_listen_at_is_refused_with_one_that_is_right() {
     for (address, expected) in [
-        ("5673", "say 127.0.0.1:5673"),
+        ("5673", "use 127.0.0.1:5673"),
         ("127.0.0.1", "it has no port"),
-        ("broker.example:5672", "in numbers"),
+        ("broker.example:5672", "not a numeric IP address"),
     ] {
         let said = said(&["run", "QM1", "--listen", address], 2);
         assert!(said.contains(expected), "{said}");

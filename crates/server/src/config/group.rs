@@ -155,7 +155,7 @@ impl GroupConfig {
         name("group.name", &self.name)?;
         if self.member.len() != MEMBERS {
             return Err(format!(
-                "group.member stands {} times: a group has {MEMBERS} instances, this one included",
+                "[[group.member]] is given {} times; a group has {MEMBERS} instances, this one included",
                 self.member.len()
             ));
         }
@@ -167,10 +167,10 @@ impl GroupConfig {
             }
             let before = self.member.get(..at).unwrap_or_default();
             if before.iter().any(|other| other.name == member.name) {
-                return Err(format!("group.member.name = '{}' stands twice", member.name));
+                return Err(format!("group.member.name = '{}' is given twice", member.name));
             }
             if before.iter().any(|other| other.address == member.address) {
-                return Err(format!("group.member.address = '{}' stands twice", member.address));
+                return Err(format!("group.member.address = '{}' is given twice", member.address));
             }
         }
         self.own()?;
@@ -264,8 +264,8 @@ mod tests {
             (text("instance = \"d\"", THREE), "which of 'a', 'b', 'c' runs with this file"),
             (text("instance = \"\"", THREE), "which of 'a', 'b', 'c' runs with this file"),
             (text("", THREE).replace("instance = \"a\"\n", ""), "missing field `instance`"),
-            (text("", &[("a", "h:1"), ("a", "h:2"), ("c", "h:3")]), "stands twice"),
-            (text("", &[("a", "h:1"), ("b", "h:1"), ("c", "h:3")]), "stands twice"),
+            (text("", &[("a", "h:1"), ("a", "h:2"), ("c", "h:3")]), "is given twice"),
+            (text("", &[("a", "h:1"), ("b", "h:1"), ("c", "h:3")]), "is given twice"),
             (text("", &[("a", "h"), ("b", "h:2"), ("c", "h:3")]), "must be host:port"),
             (text("", &[("a", "h:0"), ("b", "h:2"), ("c", "h:3")]), "must be host:port"),
             (text("", &[("a b", "h:1"), ("b", "h:2"), ("c", "h:3")]), "letters, digits"),
