@@ -108,8 +108,8 @@ pub fn messages_page() -> String {
     let mut page = String::from(
         "<!-- Made from crates/admin/src/catalogue by a test: UPDATE_REFERENCE=1 cargo test -p \
          towline-admin. Do not edit. -->\n# Messages\n\nEvery message has an id that never \
-         changes its meaning. Its last letter says how bad it is: `I` information, `W` odd, but it \
-         goes on, `E` a human must act. `{...}` stands for what is filled in.\n\n| id | text | \
+         changes its meaning. Its last letter is its severity: `I` information, `W` warning, \
+         `E` error: action is needed. `{...}` is filled in.\n\n| id | text | \
          what it means, what to do |\n|---|---|---|\n",
     );
     for entry in catalogue::ALL {

@@ -123,7 +123,7 @@ fn an_active_that_was_stopped_wakes_and_ends_without_a_word() -> Try {
     active.pause()?;
     let took = taken_over(&mut standby, began)?;
     println!("SIGSTOP to the first put of the standby: {} ms", took.as_millis());
-    let ran_out = sites[1].log().contains("the lease of the active instance has run out");
+    let ran_out = sites[1].log().contains("the lease of the active instance has expired");
     require!(ran_out, "taken over for another reason: {}", sites[1].log());
     put(&standby, "MEANWHILE", &["one", "two"])?;
     active.wake()?;
