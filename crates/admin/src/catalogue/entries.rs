@@ -125,7 +125,7 @@ entries! {
         "Messages in queues keep the log in use. Get messages, or raise log_bytes_max in the \
          configuration.";
     LOG_HAS_ROOM = "TWL2006I" "The recovery log has space. Puts are accepted again.",
-        "The cause of TWL2005E or TWL2007E is gone.";
+        "The cause of TWL2005E or TWL2007E has ended.";
     DISK_FULL = "TWL2007E" "The disk is full; the recovery log has {bytes} bytes. Puts are refused.",
         "No extent can be added to the log. Nothing acknowledged is lost. Free disk space; the \
          queue manager then accepts puts without a restart.";
@@ -219,7 +219,7 @@ entries! {
          (TWL2050E, TWL2051E). See the guide damaged-log.";
 
     LOGIN_REFUSED = "TWL3003W" "Login from {address} as '{user}' with {mechanism} was refused.",
-        "Wrong password, unknown user, or a user is required. The client is not told which. \
+        "Wrong password, unknown user, or a user is required. The client gets no reason. \
          After three failures of one name from one address, its answers are delayed more and \
          more.";
     TOO_MANY_CONNECTIONS = "TWL3005W" "A connection from {address} was refused: {limit} is reached.",
@@ -308,7 +308,7 @@ entries! {
     GROUP_SWITCHED = "TWL4205I" "The switch to instance '{instance}' took {milliseconds} ms.",
         "An administrator asked for it, or this instance is ending.";
     GROUP_SWITCH_FAILED = "TWL4206W" "The active instance was not switched: {reason}.",
-        "An administrator asked for it on another instance; whose command times out.";
+        "An administrator asked for it on another instance; that command times out.";
     GROUP_INSTANCE_CAME = "TWL4207I" "Connected with instance '{instance}', version {version}.",
         "Votes and log batches for it use this connection.";
     GROUP_INSTANCE_WENT = "TWL4208W" "The connection from instance '{instance}' ended.",
