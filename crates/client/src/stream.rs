@@ -263,6 +263,18 @@ mod tests {
     }
 
     #[test]
+    fn the_command_that_starts_a_queue_manager_has_the_name_that_its_data_folder_belongs_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = Place::Local(folder.path().join("towline.sock"));
+        let data = folder.path().display();
+        for (name, typed) in [("QM1\n", ""), ("", ""), ("ORDERS\n", "ORDERS ")] {
+            std::fs::write(folder.path().join("name"), name).unwrap();
+            let why = refused(&place, &Options::default());
+            assert!(why.contains(&format!("`towline run {typed}--data {data}`")), "{why}");
+        }
+    }
+
+    #[test]
     fn a_server_that_does_not_answer_in_time_is_told_with_the_time() {
         let error = io::Error::from(ErrorKind::WouldBlock);
         let why = unreachable_for(&error, Duration::from_secs(5));
