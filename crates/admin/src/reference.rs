@@ -34,17 +34,17 @@ DEFINE QLOCAL(ORDERS) MAXDEPTH(100000) BOTHRESH(5) BOQNAME('orders.bad')
 DISPLAY QUEUE(*) WHERE(CURDEPTH GT 0)
 ```
 
-- A line that starts with `*` is a comment. `+` at the end of a line goes on at the first character
-  of the next line that is not blank, `-` at its first column. `;` also ends a command.
-- Words and names are taken in upper case unless they stand in single quotes; a quote in quotes is
+- A line that starts with `*` is a comment. `+` at the end of a line continues it at the first
+  non-blank character of the next line, `-` at its first column. `;` also ends a command.
+- Words and names are folded to upper case unless they are in single quotes; a quote in quotes is
   doubled. Queue names are case-sensitive: `ORDERS` and `'orders'` are two queues.
 - `DISPLAY` takes a name, a generic name (`ORD*`, `*`), and `WHERE(attribute operator value)` with
   `LT GT EQ NE LE GE` (order), `LK NL` (like, not like a generic name), `CT EX` (contains, does not
   contain). For one object it shows all attributes, for a generic name the names; `ALL` shows all,
   naming attributes shows these.
-- `DEFINE` takes `REPLACE` (change it if it exists; its messages stay) and `LIKE(name)` (copy what
-  is not said).
-- What IBM MQ knows and Towline does not is refused with a message that says so.
+- `DEFINE` takes `REPLACE` (change it if it exists; its messages stay) and `LIKE(name)` (copy the
+  other attributes).
+- What IBM MQ has and Towline does not is refused, and the message says which it is.
 ";
 
 fn section(page: &mut String, entry: &ObjectEntry) {
@@ -108,8 +108,8 @@ pub fn messages_page() -> String {
     let mut page = String::from(
         "<!-- Made from crates/admin/src/catalogue by a test: UPDATE_REFERENCE=1 cargo test -p \
          towline-admin. Do not edit. -->\n# Messages\n\nEvery message has an id that never \
-         changes its meaning. Its last letter says how bad it is: `I` information, `W` odd, but it \
-         goes on, `E` a human must act. `{...}` stands for what is filled in.\n\n| id | text | \
+         changes its meaning. Its last letter is its severity: `I` information, `W` warning, \
+         `E` error: action is needed. `{...}` is filled in.\n\n| id | text | \
          what it means, what to do |\n|---|---|---|\n",
     );
     for entry in catalogue::ALL {

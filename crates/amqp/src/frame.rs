@@ -97,9 +97,8 @@ impl fmt::Display for FrameError {
             FrameError::DataOffset(words) => write!(out, "data offset of {words} words"),
             FrameError::Kind(kind) => write!(out, "frame of type {kind}"),
             // A record of TLS: an alert or a hello (RFC 8446, 5.1).
-            FrameError::Protocol([0x15 | 0x16, 0x03, ..]) => {
-                out.write_str("the other side speaks TLS here: amqps:// and not amqp://")
-            }
+            FrameError::Protocol([0x15 | 0x16, 0x03, ..]) => out
+                .write_str("this port of the other side uses TLS: use amqps:// instead of amqp://"),
             FrameError::Protocol(header) => {
                 write!(out, "not AMQP 1.0: its first bytes are {}", header.escape_ascii())
             }

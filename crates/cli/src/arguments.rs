@@ -17,7 +17,7 @@ const EXIT_CODES: &str =
     "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no message, 4 cannot connect.";
 
 const DISKTEST_EXIT_CODES: &str = "Exit codes: 0 fit, 1 cannot run, 2 wrong usage, 3 the disk is \
-                                   not fit: it lies about sync, or its locks fail.";
+                                   not fit: it lies about fsync, or its locks fail.";
 
 /// A transactional queue manager: AMQP 1.0 in, a recovery log under it.
 #[derive(Debug, Parser)]
@@ -29,48 +29,48 @@ pub(crate) struct Towline {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Start a queue manager and serve until it is told to end
+    /// Start a queue manager and serve clients until it is stopped
     Run(Run),
-    /// Administer a queue manager in MQSC: from a file, from standard input, or interactively
+    /// Run MQSC commands: from a file, from standard input, or interactively
     Mqsc(Mqsc),
     /// Put messages
     Put(Put),
-    /// Get messages: they are removed from the queue
+    /// Get messages and remove them from the queue
     Get(Get),
-    /// Look at messages: they stay in the queue
+    /// Show messages and leave them in the queue
     Browse(Browse),
-    /// Move messages from one queue to another, whole and in units of work
+    /// Move complete messages from one queue to another, in units of work
     Move(Move),
-    /// Show what a queue manager is doing
+    /// Show the status of a queue manager
     Status(Status),
-    /// Make another instance of a group the active one
+    /// Make another instance of a group active
     Switch(Switch),
-    /// Stop a queue manager, or an instance of a group, and wait until it ended
+    /// Stop a queue manager, or an instance of a group, and wait for its end
     Stop(Stop),
-    /// Restart the instances of a group one after the other, clients being served all the time; with
-    /// a new program in place this is the upgrade
+    /// Restart the instances of a group one after the other while clients are served; to upgrade,
+    /// install the new program first
     RollingRestart(RollingRestart),
-    /// Care for one instance of a group
+    /// Repair one instance of a group
     Instance {
         #[command(subcommand)]
         command: Instance,
     },
-    /// Take an image of a running queue manager now: a restart begins from it
+    /// Take a checkpoint image of a running queue manager: a restart reads the log from there
     Image(Image),
-    /// Have a running queue manager read users, certificates and log level again, as SIGHUP does
+    /// Reload users, certificates and log level of a running queue manager, as SIGHUP does
     Reload(Reload),
-    /// Copy a queue manager, running or not, into a folder; or check such a copy
+    /// Back up a queue manager, running or stopped; or check a backup
     Backup(Backup),
-    /// Bring a queue manager back from a backup, into an empty data folder
+    /// Restore a queue manager from a backup into an empty data folder
     Restore(Restore),
-    /// Look at a recovery log while no queue manager uses it
+    /// Inspect or repair the recovery log of a stopped queue manager
     Log {
         #[command(subcommand)]
         command: Log,
     },
-    /// Drive any AMQP 1.0 broker with a load, and measure
+    /// Put load on any AMQP 1.0 broker, and measure
     Load(LoadArgs),
-    /// Measure a disk as the recovery log uses it, and look whether it can be trusted
+    /// Measure a disk as the recovery log uses it, and check whether it can be trusted
     #[command(after_help = DISKTEST_EXIT_CODES)]
     Disktest(DiskArgs),
     /// Another process of the disk tester
@@ -79,16 +79,16 @@ pub(crate) enum Command {
         #[command(subcommand)]
         part: DiskPart,
     },
-    /// Prepare a group of three instances, or try one on this machine
+    /// Prepare a group of three instances, or run one on this machine to try it
     Group {
         #[command(subcommand)]
         command: Group,
     },
-    /// Say what a message means and what to do about it
+    /// Explain a message and what to do about it
     Explain(Explain),
-    /// Make a line of a users file: who may log in with a name and a password
+    /// Create or replace a user with a password in a users file
     User(User),
-    /// Print the completions of a shell
+    /// Print the completion script of a shell
     Completions {
         /// Which shell
         #[arg(value_enum)]
@@ -96,7 +96,7 @@ pub(crate) enum Command {
     },
     /// Print the manual page, or write those of all commands into a folder
     Man {
-        /// A folder, made when it is not there
+        /// Folder for the pages, created if missing
         folder: Option<PathBuf>,
     },
 }
@@ -104,8 +104,8 @@ pub(crate) enum Command {
 /// How to find a queue manager and how to answer.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Reach {
-    /// Data folder of a queue manager on this machine, its local socket is in it [default: without
-    /// --url TOWLINE_URL, else TOWLINE_DATA, else ./data/QM1]
+    /// Data folder of a queue manager on this machine [default: without --url TOWLINE_URL, else
+    /// TOWLINE_DATA, else ./data/QM1]
     #[arg(long, value_name = "DIR", conflicts_with = "url")]
     pub(crate) data: Option<PathBuf>,
     /// Address of a queue manager: amqp://[user@]host[:port] or amqps://...
@@ -117,16 +117,16 @@ pub(crate) struct Reach {
     /// SASL mechanism [default: scram with a user, anonymous without]
     #[arg(long, value_enum, ignore_case = true)]
     pub(crate) sasl: Option<Mechanism>,
-    /// Certificates to trust with amqps://, a PEM file
+    /// Trusted certificates for amqps://, a PEM file
     #[arg(long, value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
-    /// Our own certificate chain, a PEM file
+    /// Client certificate chain, a PEM file
     #[arg(long, value_name = "FILE", requires = "key")]
     pub(crate) cert: Option<PathBuf>,
-    /// The key of our certificate, a PEM file
+    /// Key of the client certificate, a PEM file
     #[arg(long, value_name = "FILE", requires = "cert")]
     pub(crate) key: Option<PathBuf>,
-    /// How long an answer is waited for
+    /// Time-out for an answer
     #[arg(long, value_name = "SECONDS", default_value_t = 30.0,
           value_parser = seconds, allow_negative_numbers = true)]
     pub(crate) timeout: f64,
@@ -140,7 +140,7 @@ pub(crate) struct Reload {
     /// Data folder of the queue manager, or of one instance of a group
     #[arg(long, value_name = "DIR", default_value = "./data/QM1", env = "TOWLINE_DATA")]
     pub(crate) data: PathBuf,
-    /// Give up after so many seconds
+    /// Time-out in seconds
     #[arg(long, value_name = "SECONDS", default_value = "30",
           value_parser = seconds, allow_negative_numbers = true)]
     pub(crate) timeout: f64,
@@ -163,14 +163,15 @@ pub(crate) struct Backup {
     /// Data folder of the queue manager
     #[arg(long, value_name = "DIR", default_value = "./data/QM1", env = "TOWLINE_DATA")]
     pub(crate) data: PathBuf,
-    /// Folder of the backup: a new or empty one, or one that has a backup, to which only what is new is
-    /// added
+    /// Folder of the backup: missing or empty for a full one, or with a backup, to which only new
+    /// data is added
     #[arg(long, value_name = "FOLDER", required = true)]
     pub(crate) to: Option<PathBuf>,
     /// Copy everything again
     #[arg(long)]
     pub(crate) full: bool,
-    /// How many backups back a restore can go: so many images are kept, with the log from the oldest on
+    /// Number of checkpoint images to keep, with the log from the oldest on: how many backups back
+    /// a restore can go
     #[arg(long, value_name = "N", default_value_t = 2,
           value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) keep_images: u16,
@@ -181,7 +182,7 @@ pub(crate) struct Backup {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BackupCommand {
-    /// Check every byte of a backup; 0 when it can be restored
+    /// Check every byte of a backup; exit code 0 if it can be restored
     Verify {
         /// Folder of the backup
         folder: PathBuf,
@@ -193,13 +194,13 @@ pub(crate) struct Restore {
     /// Folder of the backup
     #[arg(long, value_name = "FOLDER")]
     pub(crate) from: PathBuf,
-    /// Data folder to be made: missing or empty, or left by an interrupted restore
+    /// Data folder to create: missing, empty, or left by an interrupted restore
     #[arg(long, value_name = "DIR")]
     pub(crate) data: PathBuf,
-    /// Only up to the last commit that ends at or before this position: <a:b:c:d>, 0x... or a number
+    /// Restore up to the last commit at or before this position: <a:b:c:d>, 0x... or a number
     #[arg(long, value_name = "LSN", conflicts_with = "to_time")]
     pub(crate) to_lsn: Option<String>,
-    /// Only up to what was committed at or before this time, to about a second: 2026-11-22T01:00:00Z
+    /// Restore what was committed at or before this time, to about a second: 2026-11-22T01:00:00Z
     #[arg(long, value_name = "TIME")]
     pub(crate) to_time: Option<String>,
     /// Answer in JSON
@@ -220,39 +221,40 @@ pub(crate) struct Run {
     /// Name of the queue manager
     #[arg(default_value = "QM1")]
     pub(crate) name: String,
-    /// Folder of its data, made when it is not there [default: TOWLINE_DATA, else ./data/NAME]
+    /// Data folder, created if missing [default: TOWLINE_DATA, else ./data/NAME]
     #[arg(long, value_name = "DIR", env = "TOWLINE_DATA", hide_env = true)]
     pub(crate) data: Option<PathBuf>,
-    /// Where clients come in; port 0 picks a free one
+    /// Address and port for clients; port 0 picks a free one
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:5672",
           value_parser = towline_server::config::listen_address)]
     pub(crate) listen: SocketAddr,
-    /// Accept clients of other machines at the --listen address without TLS: their messages can be read
-    /// and forged on the way. Users are still needed
+    /// Accept clients of other machines at the --listen address without TLS: their messages can be
+    /// read and forged on the way. Users are still needed
     #[arg(long)]
     pub(crate) allow_plaintext: bool,
     /// Configuration, a TOML file
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Define queues of such names on their first use; * at the end stands for anything
+    /// Define queues with such names on first use; * at the end matches anything
     #[arg(long, value_name = "PATTERN")]
     pub(crate) auto_define: Option<String>,
-    /// Share the data folder with other processes (strmqm -x): one is active, the others stand by and take
-    /// over. All of them need this option and the same configuration; see 'towline disktest --locks'
+    /// Share the data folder with other processes (strmqm -x): one is active, the others are
+    /// standbys that take over. All need this option and the same configuration; see 'towline
+    /// disktest --locks'
     #[arg(long)]
     pub(crate) standby: bool,
-    /// Start although extents of the log with live messages are missing (TWL2060E): those messages are
-    /// set aside as damaged when their turn comes
+    /// Start although log extents with live messages are missing (TWL2060E): these messages are set
+    /// aside as damaged when a consumer reaches them
     #[arg(long)]
     pub(crate) without_missing_extents: bool,
-    /// Only look whether a start would be refused: configuration, users, certificates, names, data
-    /// folder; writes nothing
+    /// Only check whether it would start: configuration, users, certificates, names, data folder;
+    /// writes nothing
     #[arg(long)]
     pub(crate) check: bool,
     /// Answer in JSON
     #[arg(long, requires = "check")]
     pub(crate) json: bool,
-    /// Microseconds added to each sync of the log, for experiments
+    /// Microseconds added to each fsync of the log, for experiments
     #[arg(long, value_name = "N", default_value_t = 0, hide = true)]
     pub(crate) log_sync_delay_us: u64,
 }
@@ -280,7 +282,7 @@ pub(crate) struct Put {
     /// Put the content of a file as one message; may be given more than once
     #[arg(short, long, value_name = "FILE")]
     pub(crate) file: Vec<PathBuf>,
-    /// Put each line of the files or of standard input as a message of its own
+    /// Put each line of the files or of standard input as one message
     #[arg(long)]
     pub(crate) lines: bool,
     /// Application property; true, false and numbers keep their type, 'text' in quotes is text
@@ -292,25 +294,25 @@ pub(crate) struct Put {
     /// Message id
     #[arg(long, value_name = "ID")]
     pub(crate) message_id: Option<String>,
-    /// Where an answer is to go
+    /// Queue for the reply
     #[arg(long, value_name = "QUEUE")]
     pub(crate) reply_to: Option<String>,
     /// Subject
     #[arg(long)]
     pub(crate) subject: Option<String>,
-    /// Priority, 9 is first [default: as the queue says]
+    /// Priority, 9 is first [default: DEFPRTY of the queue]
     #[arg(long, value_parser = clap::value_parser!(u8).range(0..=9))]
     pub(crate) priority: Option<u8>,
-    /// Seconds that the message lives [default: for ever]
+    /// Seconds until the message expires [default: never]
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub(crate) ttl: Option<f64>,
     /// The message survives a restart (this is the default)
     #[arg(long, conflicts_with = "non_persistent")]
     pub(crate) persistent: bool,
-    /// The message lives in memory only
+    /// The message is in memory only and is lost on restart
     #[arg(long)]
     pub(crate) non_persistent: bool,
-    /// Put everything so many times
+    /// Put everything N times
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) count: u64,
     /// Commit each N messages as a unit of work
@@ -326,23 +328,23 @@ pub(crate) struct Take {
     /// Queue: NAME or queue://NAME
     #[arg(value_parser = queue_name)]
     pub(crate) queue: String,
-    /// Wait so long for each message
+    /// Time to wait for each message
     #[arg(long, value_name = "SECONDS", default_value_t = 0.0,
           value_parser = seconds, allow_negative_numbers = true)]
     pub(crate) wait: f64,
-    /// Only messages that a JMS selector lets through
+    /// Only messages that match a JMS selector
     #[arg(long)]
     pub(crate) selector: Option<String>,
     /// Only messages with this correlation id
     #[arg(long, value_name = "ID")]
     pub(crate) correlation_id: Option<String>,
-    /// Write each body to a file of its own in a folder
+    /// Write each body to its own file in a folder
     #[arg(short, long, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
     /// Show header and properties too
     #[arg(short, long)]
     pub(crate) verbose: bool,
-    /// Go on for ever
+    /// Continue until interrupted
     #[arg(long, conflicts_with = "wait")]
     pub(crate) follow: bool,
     #[command(flatten)]
@@ -353,10 +355,10 @@ pub(crate) struct Take {
 pub(crate) struct Get {
     #[command(flatten)]
     pub(crate) take: Take,
-    /// Get so many messages at most
+    /// Get at most N messages
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with_all = ["all", "follow"])]
     pub(crate) count: u64,
-    /// Get all that there are
+    /// Get all messages
     #[arg(long)]
     pub(crate) all: bool,
     /// Commit each N messages as a unit of work
@@ -368,7 +370,7 @@ pub(crate) struct Get {
 pub(crate) struct Browse {
     #[command(flatten)]
     pub(crate) take: Take,
-    /// Look at so many messages at most [default: all]
+    /// Show at most N messages [default: all]
     #[arg(long, value_name = "N")]
     pub(crate) count: Option<u64>,
 }
@@ -381,10 +383,10 @@ pub(crate) struct Move {
     /// Queue to put on: NAME or queue://NAME
     #[arg(value_parser = queue_name)]
     pub(crate) target: String,
-    /// Move so many messages at most [default: all that there are]
+    /// Move at most N messages [default: all]
     #[arg(long, value_name = "N")]
     pub(crate) count: Option<u64>,
-    /// Only messages that a JMS selector lets through
+    /// Only messages that match a JMS selector
     #[arg(long)]
     pub(crate) selector: Option<String>,
     /// Commit each N messages as a unit of work
@@ -397,7 +399,7 @@ pub(crate) struct Move {
 
 #[derive(Args, Debug)]
 pub(crate) struct Status {
-    /// Show it again every so many seconds (1 when none are said), until q or Ctrl-C
+    /// Refresh every SECONDS (1 if not given), until q or Ctrl-C
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1",
           value_parser = interval, allow_negative_numbers = true)]
     pub(crate) watch: Option<f64>,
@@ -407,7 +409,7 @@ pub(crate) struct Status {
 
 #[derive(Args, Debug)]
 pub(crate) struct Explain {
-    /// Id of the message, as TWL1012E; 1012 is enough
+    /// Id of the message, such as TWL1012E; 1012 is enough
     pub(crate) id: String,
     /// Answer in JSON
     #[arg(long)]
@@ -418,14 +420,15 @@ pub(crate) struct Explain {
 pub(crate) struct User {
     /// Name of the user
     pub(crate) name: String,
-    /// Users file in which the line is added, or replaces the one of that name [default: print it]
+    /// Users file that gets the line, in which it replaces the user of that name [default: print
+    /// it]
     #[arg(long, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
     /// File whose first line is the password (else TOWLINE_PASSWORD, else a prompt, else the first
     /// line of standard input)
     #[arg(long, value_name = "FILE")]
     pub(crate) password_file: Option<PathBuf>,
-    /// How often the password is hashed
+    /// Hash iterations of the password
     #[arg(long, value_name = "N")]
     pub(crate) iterations: Option<u32>,
     /// Answer in JSON
@@ -446,12 +449,12 @@ pub(crate) enum Log {
         #[arg(long, value_name = "LSN")]
         to: Option<String>,
     },
-    /// Check every batch, the images and the pages of the newest one; 0 when all are sound
+    /// Check every batch, the images and the pages of the newest one; exit code 0 if all are sound
     Verify {
         #[command(flatten)]
         place: LogPlace,
     },
-    /// Bring back what is damaged, from a backup or another instance; 0 when nothing is left
+    /// Restore what is damaged from a backup or another instance; exit code 0 if nothing is left
     Repair {
         #[command(flatten)]
         place: LogPlace,
@@ -484,7 +487,7 @@ impl Log {
 /// The name of a queue; whether there is such a one, the queue manager knows.
 fn queue_name(text: &str) -> Result<String, String> {
     match text.strip_prefix("queue://").unwrap_or(text) {
-        "" => Err("the name of the queue is empty".into()),
+        "" => Err("the queue name is empty".into()),
         _ => Ok(text.to_owned()),
     }
 }
@@ -493,7 +496,7 @@ fn queue_name(text: &str) -> Result<String, String> {
 fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.0..=31_536_000.0).contains(&seconds) => Ok(seconds),
-        Ok(_) | Err(_) => Err("seconds from 0 to 31536000 were expected".into()),
+        Ok(_) | Err(_) => Err("expected seconds from 0 to 31536000".into()),
     }
 }
 
@@ -501,7 +504,7 @@ fn seconds(text: &str) -> Result<f64, String> {
 fn interval(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.1..=3_600.0).contains(&seconds) => Ok(seconds),
-        Ok(_) | Err(_) => Err("seconds from 0.1 to 3600 were expected".into()),
+        Ok(_) | Err(_) => Err("expected seconds from 0.1 to 3600".into()),
     }
 }
 

@@ -65,8 +65,7 @@ fn as_text(reply: &BackupReply) -> Result<(), Failure> {
         return Ok(());
     }
     show::line(&format!(
-        "The backup is complete but for these {} damaged batches: the log of the queue manager has \
-         them so. See docs/guides/damaged-log.md.",
+        "The backup is complete except for these {} damaged batches, which are damaged in the log too. See docs/guides/damaged-log.md.",
         damaged.len()
     ))
 }
@@ -94,7 +93,7 @@ fn of_running(
                 Ok(reply) => return Ok(reply),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
-                    return Err(Failure::failed("the request was given up"));
+                    return Err(Failure::failed("the request ended without an answer"));
                 }
             }
             if let Some((done, all)) = read_progress(&request.to) {

@@ -22,8 +22,8 @@ pub(crate) fn run(arguments: &Explain) -> Result<(), Failure> {
     }
     let kind = match entry.severity() {
         Severity::Information => "information",
-        Severity::Warning => "warning: it goes on",
-        Severity::Error => "error: somebody must act",
+        Severity::Warning => "warning",
+        Severity::Error => "error: action is needed",
     };
     show::line(&format!("{} ({kind})", entry.id))?;
     show::line(&wrapped(entry.template))?;
@@ -34,7 +34,7 @@ pub(crate) fn run(arguments: &Explain) -> Result<(), Failure> {
 fn unknown(typed: &str, near: &[&Entry]) -> Failure {
     let ids: Vec<&str> = near.iter().map(|entry| entry.id).collect();
     Failure::Failed(match ids.as_slice() {
-        [] => format!("'{typed}' is no id of a message: they look like TWL1012E"),
+        [] => format!("'{typed}' is not a message id; ids look like TWL1012E"),
         ids => format!("there is no message {typed}; the nearest are {}", ids.join(", ")),
     })
 }

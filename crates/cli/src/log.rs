@@ -57,7 +57,7 @@ fn dump(place: &LogPlace, from: Option<&str>, to: Option<&str>) -> Result<(), Fa
 
 /// `<a:b:c:d>`, `0x...` or a plain number.
 pub(crate) fn position(text: &str) -> Result<Lsn, Failure> {
-    let wrong = || Failure::Usage(format!("{text}: <a:b:c:d>, 0x... or a number was expected"));
+    let wrong = || Failure::Usage(format!("{text}: expected <a:b:c:d>, 0x... or a number"));
     if let Some(words) = text.strip_prefix('<').and_then(|rest| rest.strip_suffix('>')) {
         let words: Result<Vec<u16>, _> = words.split(':').map(str::parse::<u16>).collect();
         let words = words.ok().filter(|words| words.len() == 4).ok_or_else(wrong)?;
@@ -92,7 +92,7 @@ fn as_text(item: &Item<'_>) -> String {
 /// What is left of a damaged batch.
 fn casualties(found: Casualties) -> String {
     let Casualties { bodies, whole, incomplete } = found;
-    let more = if incomplete { "; not all of it can be told" } else { "" };
+    let more = if incomplete { "; not all of it can be read" } else { "" };
     format!("  of its bodies {bodies} are damaged, {whole} are whole{more}")
 }
 
@@ -204,7 +204,7 @@ fn verify(place: &LogPlace) -> Result<(), Failure> {
     // The log itself does not say which messages live: that is known when it is read as a start does.
     let lacking = match report.is_sound() && pages.is_sound() && report.last.is_some() {
         true => lacking::look(&place.data),
-        false => Err("what was found keeps the log from being read as a start does".to_owned()),
+        false => Err("the damage found prevents reading the log as a start does".to_owned()),
     };
     let none_lacks = lacking.as_ref().is_ok_and(Lacking::is_empty) || lacking.is_err();
     let sound = report.is_sound() && pages.is_sound() && none_lacks;
@@ -256,7 +256,7 @@ fn summary(
     match lacking {
         Ok(lacking) => missing_extents(lacking)?,
         Err(why) if report.last.is_some() => {
-            show::line(&format!("Not checked, whether messages lie in missing extents: {why}"))?;
+            show::line(&format!("Not checked: messages in missing extents ({why})"))?;
         }
         Err(_) => {}
     }
@@ -266,7 +266,7 @@ fn summary(
     }
     show::line(&format!("{images} images; the newest one has {} pages", checked.pages))?;
     if !sound {
-        show::line("'towline log repair' can bring it back from a backup or another instance.")?;
+        show::line("'towline log repair' can restore it from a backup or another instance.")?;
     }
     if report.batches_damaged > 0 {
         let VerifyReport { batches_damaged, bodies_damaged, bodies_unknown, .. } = report;
@@ -286,8 +286,8 @@ fn missing_extents(lacking: &Lacking) -> Result<(), Failure> {
     let notes = lacking.notes();
     if notes > 0 {
         show::line(&format!(
-            "{notes} messages that were set aside wait for extents that are missing: {}; with \
-             'towline log repair' their notes are the messages again",
+            "{notes} messages that were set aside need extents that are missing: {}; 'towline log \
+             repair' restores them from their notes",
             lacking.of_notes()
         ))?;
     }

@@ -33,7 +33,7 @@ pub(crate) fn run(arguments: &Move) -> Result<(), Failure> {
     let (source, target) = (plain(&arguments.source), plain(&arguments.target));
     let behind = queue_behind(&mut client, source);
     if behind == queue_behind(&mut client, target) {
-        let what = format!("{source} and {target} are one queue: nothing was moved");
+        let what = format!("{source} and {target} are the same queue; nothing was moved");
         return Err(Failure::Usage(what));
     }
     let before = get::set_aside(&mut client, &behind);

@@ -115,7 +115,7 @@ fn milliseconds(seconds: f64) -> Result<u32, Failure> {
 /// `NAME=VALUE`.
 fn property(text: &str) -> Result<(String, Property), Failure> {
     let Some((name, value)) = text.split_once('=').filter(|(name, _)| !name.is_empty()) else {
-        return Err(Failure::Usage(format!("--property {text}: NAME=VALUE was expected")));
+        return Err(Failure::Usage(format!("--property {text}: expected NAME=VALUE")));
     };
     let quoted = value.strip_prefix('\'').and_then(|value| value.strip_suffix('\''));
     let value = match (quoted, value) {
@@ -170,7 +170,8 @@ impl Putter<'_> {
     fn lines(&mut self, arguments: &Put) -> Result<(), Failure> {
         if arguments.file.is_empty() || arguments.file.iter().any(|file| is_standard_input(file)) {
             if arguments.count != 1 {
-                let message = "--count with --lines needs files: standard input comes once";
+                let message =
+                    "--count with --lines needs --file: standard input can be read only once";
                 return Err(Failure::Usage(message.into()));
             }
             return self.lines_of_input();

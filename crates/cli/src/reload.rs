@@ -46,13 +46,13 @@ pub(crate) fn run(arguments: &Reload) -> Result<(), Failure> {
 
 fn as_text(reloaded: &Reloaded) -> Result<(), Failure> {
     for what in &reloaded.changed {
-        show::line(&format!("read again: {what}"))?;
+        show::line(&format!("reloaded: {what}"))?;
     }
     for warning in &reloaded.warnings {
         show::line(warning)?;
     }
     for why in &reloaded.failed {
-        show::line(&format!("! what was read before stays in force: {why}"))?;
+        show::line(&format!("! reload failed, old values stay: {why}"))?;
     }
     if reloaded.changed.is_empty() && reloaded.failed.is_empty() {
         show::line("nothing has changed")?;

@@ -56,7 +56,7 @@ fn as_text(restored: &Restored, name: Option<&str>, data: &Path) -> Result<(), F
     }
     if !restored.damaged.is_empty() {
         show::line(
-            "All else is there. Messages that cannot be read are set aside when their turn comes: \
+            "All else is there. Messages that cannot be read are set aside when a consumer reaches them: \
              see docs/guides/damaged-log.md.",
         )?;
     }
@@ -64,7 +64,7 @@ fn as_text(restored: &Restored, name: Option<&str>, data: &Path) -> Result<(), F
     match name {
         Some(name) => show::line(&format!("Start it with: towline run {name} --data {data}")),
         None => show::line(&format!(
-            "The backup does not say of which queue manager it is: the first start names it. Start \
+            "The backup lacks the name of the queue manager: the first start sets it. Start \
              it under its own name with: towline run NAME --data {data}"
         )),
     }
@@ -72,7 +72,7 @@ fn as_text(restored: &Restored, name: Option<&str>, data: &Path) -> Result<(), F
 
 /// A time as RFC 3339 writes it, such as `2026-11-22T01:00:00Z` or with `+01:00` at the end.
 fn moment(text: &str) -> Result<Time, Failure> {
-    let wrong = || Failure::Usage(format!("{text}: a time like 2026-11-22T01:00:00Z was expected"));
+    let wrong = || Failure::Usage(format!("{text}: expected a time such as 2026-11-22T01:00:00Z"));
     parse(text).ok_or_else(wrong)
 }
 

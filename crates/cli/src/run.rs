@@ -17,7 +17,7 @@ pub(crate) fn run(arguments: &Run) -> Result<(), Failure> {
         Some(data) => data.clone(),
         // A name becomes part of a path here, so it must not lead anywhere else.
         None if name.contains('/') || name == "." || name == ".." => {
-            return Err(Failure::Usage(format!("{name}: such a name needs --data DIR")));
+            return Err(Failure::Usage(format!("the name {name} needs --data DIR")));
         }
         None => PathBuf::from("./data").join(name),
     };
@@ -58,7 +58,7 @@ fn report(seen: &[Checked], json: bool) -> Result<(), Failure> {
         }
         let not = if would_start { "" } else { "not " };
         show::line(&format!(
-            "It would {not}start. Ports and the whole of the log were not looked at."
+            "It would {not}start. Ports and the content of the log were not checked."
         ))?;
     }
     if would_start { Ok(()) } else { Err(Failure::Silent) }

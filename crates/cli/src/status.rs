@@ -65,8 +65,8 @@ fn look(reach: &Reach, prepared: &mut Option<Prepared>) -> Result<String, Failur
 /// instance with this folder.
 fn another(folder: &Path, answered: &str) -> Failure {
     Failure::CannotConnect(format!(
-        "the instance in {} does not say how it is (yet); '{answered}' answered, which is active: try \
-         again, or ask with --url for the active one",
+        "the instance in {} does not report its status (yet); the active instance '{answered}' did: \
+         try again, or use --url for the active one",
         folder.display()
     ))
 }

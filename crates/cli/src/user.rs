@@ -54,7 +54,7 @@ fn asked_twice(name: &str) -> Result<String, Failure> {
     let password = reach::prompt(&format!("Password of {name}"))?;
     let again = reach::prompt("Once more")?;
     if password != again {
-        return Err(Failure::Usage("the two passwords are not the same".into()));
+        return Err(Failure::Usage("the two passwords differ".into()));
     }
     Ok(password)
 }
@@ -72,7 +72,7 @@ fn keep(file: &Path, name: &str, line: &str) -> std::io::Result<()> {
     let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside);
     let mut new = made.map_err(|error| {
         let hint = match error.kind() {
-            std::io::ErrorKind::AlreadyExists => " (does another `towline user` run?)",
+            std::io::ErrorKind::AlreadyExists => " (is another `towline user` running?)",
             std::io::ErrorKind::NotFound => " (the folder does not exist)",
             _ => "",
         };
@@ -140,7 +140,7 @@ mod tests {
         assert!(why.contains("the folder does not exist") && !why.contains("another"), "{why}");
         std::fs::write(folder.path().join("users.new"), "").unwrap();
         let why = keep(&folder.path().join("users"), "a", "a:1").unwrap_err().to_string();
-        assert!(why.contains("does another `towline user` run?"), "{why}");
+        assert!(why.contains("is another `towline user` running?"), "{why}");
     }
 
     #[test]

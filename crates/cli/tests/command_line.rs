@@ -366,7 +366,7 @@ fn a_slip_in_the_environment_or_in_the_name_is_refused_at_the_start() {
     let refused = refused.code(1);
     let words = String::from_utf8_lossy(&refused.get_output().stderr).into_owned();
     let says = "TWL1033E: Data folder ";
-    let names = "is that of queue manager 'QMT', not of 'OTHER'.";
+    let names = "belongs to queue manager 'QMT', not to 'OTHER'.";
     assert!(words.contains(says) && words.contains(names), "{words}");
 }
 

@@ -199,5 +199,5 @@ fn a_lost_log_is_set_aside_only_of_an_instance_that_does_not_run_and_has_a_group
     assert!(std::fs::read_dir(aside).unwrap().count() > 1, "the log is in it");
     assert!(!data.join("log").exists());
     let (code, said) = replace(&group, &["--yes"]);
-    assert!(code == Some(1) && said.contains("there is nothing to set aside"), "{said}");
+    assert!(code == Some(1) && said.contains("has no log to set aside"), "{said}");
 }

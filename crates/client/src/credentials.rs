@@ -17,7 +17,9 @@ const SALT_BYTES: usize = 16;
 pub fn user_line(name: &str, password: &str, iterations: Option<u32>) -> Result<String, String> {
     let blank = name.trim() != name || name.is_empty() || name.starts_with('#');
     if blank || name.chars().any(|each| each == ':' || each.is_control()) {
-        return Err(format!("{name:?} cannot be a user's name: no ':', no blank at an end, no #"));
+        return Err(format!(
+            "{name:?} is not a valid user name: no ':', no # first, no blank at an end"
+        ));
     }
     if password.is_empty() {
         return Err("the password is empty".into());

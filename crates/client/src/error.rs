@@ -52,7 +52,7 @@ impl fmt::Display for Error {
             Error::NoAnswer { what, after } => {
                 write!(out, "no answer to {what} within {} s", after.as_secs())
             }
-            Error::Unexpected(what) => write!(out, "the server broke the protocol: {what}"),
+            Error::Unexpected(what) => write!(out, "the server violated the protocol: {what}"),
             Error::Io(error) => write!(out, "{error}"),
         }
     }
@@ -78,7 +78,7 @@ impl Error {
             Some(error) => {
                 (error.condition.as_str().to_owned(), error.description.as_deref().unwrap_or(""))
             }
-            None => ("no reason given".to_owned(), ""),
+            None => ("the server gave no reason".to_owned(), ""),
         };
         Error::Refused { condition, description: description.to_owned() }
     }

@@ -124,6 +124,6 @@ impl Link {
 fn given_back(how: &str) -> Error {
     Error::Refused {
         condition: how.into(),
-        description: "the server gave the message back without taking it".into(),
+        description: "the server did not accept the message".into(),
     }
 }

@@ -41,14 +41,14 @@ impl Place {
         };
         let rest = rest.strip_suffix('/').unwrap_or(rest);
         if let Some(found) = rest.chars().find(|each| "/?#".contains(*each)) {
-            return Err(format!("'{found}' does not belong in an address"));
+            return Err(format!("'{found}' is not allowed in an address"));
         }
         let (user, authority) = match rest.rsplit_once('@') {
             Some((user, authority)) => (Some(user), authority),
             None => (None, rest),
         };
         if user.is_some_and(|user| user.contains(':')) {
-            return Err("a password does not belong in an address; use --password-file, \
+            return Err("a password is not allowed in an address; use --password-file, \
                         TOWLINE_PASSWORD or the prompt"
                 .into());
         }
@@ -61,7 +61,7 @@ impl Place {
 
 fn host_and_port(authority: &str) -> Result<(&str, Option<u16>), String> {
     let (host, port) = if let Some(rest) = authority.strip_prefix('[') {
-        let (host, behind) = rest.split_once(']').ok_or("'[' without its ']'")?;
+        let (host, behind) = rest.split_once(']').ok_or("'[' without ']'")?;
         match behind.strip_prefix(':') {
             Some(port) => (host, Some(port)),
             None if behind.is_empty() => (host, None),
@@ -74,7 +74,7 @@ fn host_and_port(authority: &str) -> Result<(&str, Option<u16>), String> {
         }
     };
     if host.is_empty() {
-        return Err("the address names no host".into());
+        return Err("the address has no host".into());
     }
     match port {
         None => Ok((host, None)),
@@ -142,8 +142,8 @@ mod tests {
             ("amqp://h:x", "not a port"),
             ("amqp://h:0", "not a port"),
             ("amqp://h:70000", "not a port"),
-            ("amqp://u:p@h", "password does not belong"),
-            ("amqp://h/q", "does not belong"),
+            ("amqp://u:p@h", "password is not allowed"),
+            ("amqp://h/q", "'/' is not allowed"),
             ("amqp://u%4@h", "hexadecimal"),
             ("amqp://[::1", "']'"),
         ];

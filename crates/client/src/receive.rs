@@ -209,7 +209,7 @@ impl Client {
     pub fn confirm(&mut self, receiver: &Receiver) -> Result<(), Error> {
         let link = receiver.link;
         let waits = move |client: &Client| client.unconfirmed.iter().any(|id| id.link == link);
-        self.wait("that the messages are gone for good", |client| {
+        self.wait("the settlement of the messages", |client| {
             !waits(client) || client.links.get(&link).is_none_or(|link| link.ended.is_some())
         })?;
         if waits(self) { self.check(link) } else { Ok(()) }

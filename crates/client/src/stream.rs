@@ -103,18 +103,34 @@ fn nobody_there(socket: &Path, error: &io::Error) -> String {
     match error.kind() {
         // The second: what a killed queue manager left.
         ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
-            let folder = folder.display();
+            let tried = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
             format!(
-                "no queue manager runs with its data in {folder}; start one with `towline run \
-                 --data {folder}`, or name the one that runs: --data or TOWLINE_DATA its folder, \
-                 --url or TOWLINE_URL its address"
+                "no queue manager is running in data folder {}; start it with `towline run {}--data \
+                 {}`, or name another: its data folder with --data or TOWLINE_DATA, or its address \
+                 with --url or TOWLINE_URL",
+                tried.display(),
+                name_of(folder),
+                folder.display()
             )
         }
         ErrorKind::PermissionDenied => format!(
-            "{error}: the socket is for the user that runs the queue manager, and for the members of \
-             users.local_group"
+            "{error}: only the user that runs the queue manager, root, and the members of \
+             users.local_group may use this socket"
         ),
         _ => error.to_string(),
+    }
+}
+
+/// The name that the data folder belongs to and a blank, where `towline run` needs it.
+fn name_of(folder: &Path) -> String {
+    /// Written by the server; a longer one is not a name.
+    const NAME_BYTES_MAX: u64 = 256;
+    let mut name = String::new();
+    let read = std::fs::File::open(folder.join("name"))
+        .and_then(|file| file.take(NAME_BYTES_MAX).read_to_string(&mut name));
+    match (read, name.trim_end()) {
+        (Err(_), _) | (Ok(_), "" | "QM1") => String::new(),
+        (Ok(_), name) => format!("{name} "),
     }
 }
 
@@ -123,32 +139,32 @@ fn unreachable_for(error: &io::Error, timeout: Duration) -> String {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     match (error.kind(), inner) {
         (_, Some(rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType))) => {
-            "the server does not speak TLS there: amqp:// and not amqps://".into()
+            "this port of the server does not use TLS: use amqp:// instead of amqps://".into()
         }
         (ErrorKind::WouldBlock | ErrorKind::TimedOut, _) => {
             format!("no answer within {} s; {NO_ACTIVE}", timeout.as_secs_f64())
         }
         (ErrorKind::ConnectionRefused, _) => {
-            format!("{error}: no queue manager listens at this address")
+            format!("{error}: no queue manager is listening at this address")
         }
         (_, _) => error.to_string(),
     }
 }
 
 /// An instance of a group lets clients wait while none is active.
-pub(crate) const NO_ACTIVE: &str = "in a group there may be no active instance: `towline status \
-                                    --data` with the folder of one of its instances says so";
+pub(crate) const NO_ACTIVE: &str = "a group may have no active instance: see `towline status \
+                                    --data DIR` with the data folder of an instance";
 
 /// Why our own certificate cannot be shown.
 fn own_certificate(file: &Path, is_old: bool, error: &rustls::Error) -> String {
     let file = file.display();
     if is_old {
         return format!(
-            "our own certificate {file} is of X.509 version 1, and 3 is needed: sign it with \
+            "the client certificate {file} has X.509 version 1, and 3 is needed: sign it with \
              extensions (openssl x509 -req -extfile)"
         );
     }
-    format!("our own certificate {file}, or its key, cannot be used: {error}")
+    format!("the client certificate {file}, or its key, cannot be used: {error}")
 }
 
 /// Whether a certificate says no version, which means 1 (RFC 5280, 4.1.2.1). `openssl x509 -req` makes
@@ -170,7 +186,7 @@ fn is_of_version_1(der: &[u8]) -> bool {
 /// The first address of a host that answers.
 fn tcp(host: &str, port: u16, timeout: Duration) -> Result<TcpStream, String> {
     let addresses = (host, port).to_socket_addrs().map_err(|error| error.to_string())?;
-    let mut reason = String::from("the name has no address");
+    let mut reason = String::from("the host name has no address");
     for address in addresses {
         match TcpStream::connect_timeout(&address, timeout) {
             Ok(socket) => {
@@ -186,7 +202,7 @@ fn tcp(host: &str, port: u16, timeout: Duration) -> Result<TcpStream, String> {
 /// TLS over a socket, with the handshake done.
 fn secured(mut socket: TcpStream, host: &str, options: &Options) -> Result<Stream, String> {
     let Some(authorities) = &options.certificate_authorities else {
-        return Err("amqps:// needs the certificates to trust: --ca FILE".into());
+        return Err("amqps:// needs the trusted certificates: --ca FILE".into());
     };
     let mut roots = RootCertStore::empty();
     for certificate in certificates(authorities)? {
@@ -238,10 +254,23 @@ mod tests {
         let place = Place::Local(socket.clone());
         for _ in ["never started", "killed"] {
             let why = refused(&place, &Options::default());
-            let named = format!("with its data in {};", folder.path().display());
-            assert!(why.contains(&named) && why.contains("`towline run"), "{why}");
+            let named = format!("running in data folder {};", folder.path().display());
+            let typed = format!("`towline run --data {}`", folder.path().display());
+            assert!(why.contains(&named) && why.contains(&typed), "{why}");
             assert!(why.contains("--url") && !why.contains("os error"), "{why}");
             drop(std::os::unix::net::UnixListener::bind(&socket));
+        }
+    }
+
+    #[test]
+    fn the_command_that_starts_a_queue_manager_has_the_name_that_its_data_folder_belongs_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = Place::Local(folder.path().join("towline.sock"));
+        let data = folder.path().display();
+        for (name, typed) in [("QM1\n", ""), ("", ""), ("ORDERS\n", "ORDERS ")] {
+            std::fs::write(folder.path().join("name"), name).unwrap();
+            let why = refused(&place, &Options::default());
+            assert!(why.contains(&format!("`towline run {typed}--data {data}`")), "{why}");
         }
     }
 
@@ -249,7 +278,10 @@ mod tests {
     fn a_server_that_does_not_answer_in_time_is_told_with_the_time() {
         let error = io::Error::from(ErrorKind::WouldBlock);
         let why = unreachable_for(&error, Duration::from_secs(5));
-        assert!(why.starts_with("no answer within 5 s; in a group"), "{why}");
+        assert!(
+            why.starts_with("no answer within 5 s; a group may have no active instance"),
+            "{why}"
+        );
     }
 
     #[test]

@@ -107,10 +107,13 @@ impl fmt::Display for Refusal {
                 self.write_unknown(out)
             }
             R::BadName(name) => {
-                write!(out, "'{name}' is not a name: 1 to 255 characters, no control characters")
+                write!(
+                    out,
+                    "'{name}' is not a valid name: 1 to 255 characters, no control characters"
+                )
             }
             R::BadAlias(name) => {
-                write!(out, "alias '{name}' does not lead to a local queue; check its TARGET")
+                write!(out, "the TARGET of alias '{name}' is not a local queue; correct it")
             }
             R::PutInhibited(name) => write_inhibited(out, "put", "PUT", name),
             R::GetInhibited(name) => write_inhibited(out, "get", "GET", name),
@@ -155,7 +158,7 @@ impl fmt::Display for Refusal {
             ),
             R::LogFull => write!(
                 out,
-                "the recovery log has no room for new messages; get some, or give it more disk"
+                "the recovery log has no space for new messages; get some, free disk space, or raise log_bytes_max"
             ),
             R::Ending => write!(out, "the queue manager is ending"),
             R::NotAuthorized(what) => write!(out, "not authorized: {what}"),
@@ -239,7 +242,7 @@ impl Refusal {
             Refusal::UnitHeldLog { percent } => write!(
                 out,
                 "unit of work was rolled back because the recovery log is {percent} % full; \
-                 commit more often, or give the log more room"
+                 commit more often, or raise log_bytes_max"
             ),
             Refusal::TooManyUnits { units_max } => {
                 write!(out, "more than {units_max} units of work open on this connection")

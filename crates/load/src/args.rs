@@ -53,7 +53,7 @@ pub enum Mechanism {
     None,
 }
 
-/// Drives any AMQP 1.0 broker with a load and says how fast, how late and how complete it was.
+/// Puts load on any AMQP 1.0 broker and measures rate, latency and completeness.
 #[derive(Args, Clone, Debug)]
 pub struct LoadArgs {
     /// What the clients do
@@ -78,10 +78,10 @@ pub struct LoadArgs {
     /// Connect again after a loss, also with one URL
     #[arg(long)]
     pub reconnect: bool,
-    /// Ask instances that relay to say where the active one is, and go there
+    /// Ask a replica for the address of the active instance, and connect there
     #[arg(long)]
     pub redirect: bool,
-    /// A connection on which nothing came for so many seconds is lost; brokers send signs of life
+    /// Seconds without a frame after which a connection is lost; brokers send heartbeats
     #[arg(long, value_name = "SECONDS", default_value_t = 120.0)]
     pub idle_timeout: f64,
 
@@ -94,7 +94,7 @@ pub struct LoadArgs {
     /// Consumers of stream
     #[arg(long, default_value_t = 1)]
     pub consumers: u32,
-    /// Threads that the connections are spread over
+    /// Threads for the connections
     #[arg(long, default_value_t = 1)]
     pub threads: u32,
     /// Idle connections held beside the load
@@ -120,20 +120,20 @@ pub struct LoadArgs {
     /// Body size in bytes, at least 32
     #[arg(long, default_value_t = 2048, value_name = "BYTES")]
     pub size: u32,
-    /// How well bodies compress
+    /// Compressibility of the bodies
     #[arg(long, value_enum, default_value = "random")]
     pub entropy: Entropy,
     /// Durable messages (the default)
     #[arg(long, conflicts_with = "non_persistent")]
     pub persistent: bool,
-    /// Messages that need not survive
+    /// Non-durable messages
     #[arg(long)]
     pub non_persistent: bool,
     /// Unsettled messages of a producer, and credit of a consumer
     #[arg(long, default_value_t = 256, value_name = "N")]
     pub window: u32,
-    /// Requester: credit that stands between gets, as with ordinary clients; 0 asks for a message
-    /// only when it is wanted. 1 unless rated: a resting client would keep what others wait for
+    /// Requester: credit kept between gets, as ordinary clients do; 0 requests each message when it
+    /// is needed. Default 1, with --rate 0: an idle client would keep messages that others wait for
     #[arg(long, value_name = "0|1")]
     pub prefetch: Option<u32>,
     /// Transaction: messages in a unit of work
@@ -152,14 +152,14 @@ pub struct LoadArgs {
     /// Seconds of the same load before measuring starts
     #[arg(long, default_value_t = 0.0)]
     pub warmup: f64,
-    /// Get: end when nothing came for this many seconds
+    /// Get: end after this many seconds without a message
     #[arg(long, value_name = "SECONDS")]
     pub until_empty: Option<f64>,
 
-    /// Get what is left on the queues at the end, and count it as received
+    /// Get the messages left on the queues at the end, and count them as received
     #[arg(long)]
     pub verify_drain: bool,
-    /// Do not fail because of messages that came twice
+    /// Do not fail because of duplicate messages
     #[arg(long)]
     pub allow_duplicates: bool,
 
@@ -172,7 +172,7 @@ pub struct LoadArgs {
     /// Write one line per second
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
-    /// Write when each client's puts were confirmed, and its connection was lost and opened
+    /// Write the times of confirmed puts, and of lost and opened connections, of each client
     #[arg(long, value_name = "FILE")]
     pub events: Option<PathBuf>,
     /// No progress and no table

@@ -101,7 +101,7 @@ impl Desk {
     /// Something happened to a client.
     pub(crate) fn event(&mut self, client: u32, what: What) {
         if !self.events.note(self.now, client, what) {
-            self.remark("there is no room for all events".into());
+            self.remark("not all events could be kept".into());
         }
     }
 

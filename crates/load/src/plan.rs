@@ -238,13 +238,13 @@ fn idle_timeout(value: f64) -> Result<Duration, String> {
 
 fn interval(rate: f64, drivers: usize) -> Result<Duration, String> {
     if drivers == 0 {
-        return Err("--rate: no client of this mode begins anything by itself".into());
+        return Err("--rate: clients of this mode only respond".into());
     }
     #[expect(clippy::cast_precision_loss, reason = "at most 60,000 clients")]
     let interval = Duration::try_from_secs_f64(drivers as f64 / rate);
     match interval {
         Ok(interval) if rate > 0.0 && !interval.is_zero() => Ok(interval),
-        _ => Err(format!("--rate {rate} is not a rate")),
+        _ => Err(format!("--rate {rate}: expected a number above 0")),
     }
 }
 
@@ -256,7 +256,7 @@ fn queue_names(named: &[String], number: Option<u32>) -> Result<Vec<Arc<str>>, S
     let [pattern] = named else { return Err("--queues needs one --queue pattern".into()) };
     within("--queues", number, 1, CLIENTS_MAX)?;
     if !pattern.contains("%d") {
-        return Err(format!("--queue {pattern}: --queues needs a %d in it"));
+        return Err(format!("--queue {pattern}: --queues needs %d in the name"));
     }
     Ok((0..number).map(|i| Arc::from(pattern.replace("%d", &i.to_string()))).collect())
 }

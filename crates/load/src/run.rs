@@ -238,7 +238,7 @@ impl Driver<'_> {
         match self.finished.recv_timeout(LOOK) {
             Err(RecvTimeoutError::Timeout) => {}
             Ok(_) | Err(RecvTimeoutError::Disconnected) => {
-                return Err("a worker ended before its time".into());
+                return Err("a worker thread ended early".into());
             }
         }
         self.board.failure().map_or(Ok(()), Err)

@@ -33,7 +33,7 @@ impl Url {
         let rest = rest.strip_suffix('/').unwrap_or(rest);
         let (user, place) = match rest.rsplit_once('@') {
             Some((user, _)) if user.contains(':') => {
-                return Err("a password does not belong in an address: use --password-file".into());
+                return Err("a password is not allowed in an address: use --password-file".into());
             }
             Some((user, place)) => (Some(user.to_owned()), place),
             None => (None, rest),

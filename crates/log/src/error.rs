@@ -183,7 +183,7 @@ impl Damage {
         match self {
             Damage::Batch => "a batch before the tail is damaged",
             Damage::Chain => "a batch does not continue the one before it",
-            Damage::Unreadable => "the disk does not give these bytes back",
+            Damage::Unreadable => "the disk cannot read these bytes",
             Damage::ExtentHeader => "the extent's header is damaged",
             Damage::ExtentSequence => {
                 "the file holds another extent than its name says (old copy?)"
@@ -192,19 +192,19 @@ impl Damage {
             Damage::ExtentMissing(_) => "an extent between others is missing",
             Damage::ImageExtentMissing(_) => "the extent that the image needs first is missing",
             Damage::OldestMissing(_) => "an extent before the oldest one is missing",
-            Damage::NoExtents(_) => "there was a log here, and all of its extents are gone",
-            Damage::LeftOver(_) => "older extents that no image needs were left behind a gap",
+            Damage::NoExtents(_) => "the log existed, but all of its extents are missing",
+            Damage::LeftOver(_) => "older extents that no image needs are left before a gap",
             Damage::EndsBeforeImage => "the log ends before its newest image (old copy?)",
             Damage::ImageMissing => {
                 "the log's beginning is gone and no whole image covers it: put the image files \
                  back; or restore a backup, or in a group run 'towline instance replace'"
             }
             Damage::Image => "the image is damaged",
-            Damage::ImageUnreadable => "the disk does not give the image back",
+            Damage::ImageUnreadable => "the disk cannot read the image",
             Damage::Page => "a page is damaged or missing",
-            Damage::PagesOverlap => "two pages are said to be at one place",
-            Damage::Records => "the records of a whole batch do not add up",
-            Damage::TornTail => "the last write before a crash was torn and is cut off",
+            Damage::PagesOverlap => "two pages have the same position",
+            Damage::Records => "the records of an intact batch are inconsistent",
+            Damage::TornTail => "the last write before a crash is torn and is cut",
         }
     }
 }
@@ -251,11 +251,15 @@ impl fmt::Display for LogError {
                 "a restore into {folder} was not finished; run 'towline restore' once more"
             ),
             LogError::OtherLog { file } => write!(out, "{file} belongs to another log"),
-            LogError::Full => write!(out, "the log has no room left, its reserve included"),
+            LogError::Full => write!(out, "the log has no space left, not even its reserve"),
             LogError::Failed => write!(out, "the log failed earlier and accepts nothing more"),
             LogError::Stopped => write!(out, "the log was shut down"),
-            LogError::Following => write!(out, "the log of a replica takes no work of its own"),
-            LogError::Leading => write!(out, "the log of a leader takes no batches of others"),
+            LogError::Following => {
+                write!(out, "the log of a replica accepts only batches of the leader")
+            }
+            LogError::Leading => {
+                write!(out, "the log of a leader accepts no batches of other instances")
+            }
             LogError::OutOfPlace { index, lsn, what } => {
                 write!(out, "batch {index} at {lsn} does not fit this log: {what}")
             }
@@ -342,13 +346,13 @@ impl LogError {
 fn advice(kind: io::ErrorKind) -> Option<&'static str> {
     match kind {
         io::ErrorKind::PermissionDenied => Some(
-            "give the user of this process the right to read and write the folder and its files",
+            "give the user of this process read and write permission for the folder and its files",
         ),
         io::ErrorKind::ReadOnlyFilesystem => {
             Some("the file system is mounted read-only: mount it for writing")
         }
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            Some("make room on the file system")
+            Some("free space on the file system")
         }
         _ => None,
     }

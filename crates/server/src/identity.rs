@@ -218,7 +218,7 @@ fn mechanisms(listener: &ListenerConfig, users: &Users) -> Result<Vec<Mechanism>
         ];
         let offered: Vec<_> = some.iter().filter(|(fits, _)| *fits).map(|(_, one)| *one).collect();
         if offered.is_empty() {
-            return Err(format!("nobody could log in: {}", no_users(users)));
+            return Err(format!("no client could log in: {}", no_users(users)));
         }
         return Ok(offered);
     };
@@ -233,12 +233,12 @@ fn mechanisms(listener: &ListenerConfig, users: &Users) -> Result<Vec<Mechanism>
             }
             Mechanism::External if !certificates => {
                 return Err(
-                    "EXTERNAL needs client_authorities, whose certificates are taken".into()
+                    "EXTERNAL needs client_authorities, which sign the client certificates".into(),
                 );
             }
             Mechanism::Plain | Mechanism::ScramSha256 if users.is_empty() => {
                 let name = one.as_str();
-                return Err(format!("{name} could let nobody in: {}", no_users(users)));
+                return Err(format!("no client could log in with {name}: {}", no_users(users)));
             }
             Mechanism::Plain if !plain_is_safe && !listener.allow_plaintext => {
                 return Err("PLAIN needs TLS off loopback".into());

@@ -99,7 +99,7 @@ impl std::fmt::Display for StartError {
                  with an empty folder, or set the log aside with `towline instance replace`"
             ),
             StartError::OtherName { theirs, ours } => {
-                write!(out, "it is that of queue manager '{theirs}', not of '{ours}'")
+                write!(out, "it belongs to queue manager '{theirs}', not to '{ours}'")
             }
             StartError::Lacking(lacking) => write!(out, "{lacking}"),
             StartError::Restart(error) => write!(out, "{error}"),

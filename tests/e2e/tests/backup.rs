@@ -357,7 +357,7 @@ fn a_full_disk_under_the_backup_is_told_and_leaves_the_one_before() -> Try {
     fill(&daemon, 400)?;
     let (to, data) = (backup.to_string_lossy(), site.data.to_string_lossy());
     let words = said(&runs(&["backup", "--to", &to, "--data", &data], 1)?);
-    require!(words.contains("make room"), "it is not told what to do: {words}");
+    require!(words.contains("free space"), "it is not told what to do: {words}");
     require!(site.log().contains("TWL2023E"), "the daemon's log does not tell");
     verify(&backup, 0)?;
     lossy.with_disk(|disk| disk.set_bytes_max(256 * MIB));

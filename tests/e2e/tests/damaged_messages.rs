@@ -235,7 +235,7 @@ fn a_backup_beside_a_damaged_message_is_made_and_everything_that_reads_it_says_s
     damage(&site, HIT)?;
     let daemon = site.start()?;
     let told = site.runs(&["backup", "--to", &backup], 1)?;
-    for words in ["! extent-", DAMAGED, "complete but for these 1"] {
+    for words in ["! extent-", DAMAGED, "complete except for these 1"] {
         require!(told.contains(words), "no {words} in {told}");
     }
     require!(site.log().contains("TWL2070W"), "{}", site.log());
@@ -425,7 +425,7 @@ fn notes_of_a_missing_extent_are_messages_again_when_it_is_repaired() -> Try {
     site.arguments.pop();
 
     let verified = site.runs(&["log", "verify"], 0)?;
-    for words in [&name, &format!("{aside} messages that were set aside wait"), "is sound"] {
+    for words in [&name, &format!("{aside} messages that were set aside need"), "is sound"] {
         require!(verified.contains(words), "no {words} in {verified}");
     }
     let told = site.runs(&["log", "verify", "--json"], 0)?;

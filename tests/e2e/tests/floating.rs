@@ -374,7 +374,7 @@ fn an_announcement_wins_over_a_dead_machine_that_still_has_the_address() -> Try 
             .into_iter()
             .collect::<Try<Vec<_>>>()?;
         require!(words[0].contains(": here"), "{words:?}");
-        require!(words[1].contains("taken away"), "{words:?}");
+        require!(words[1].contains("removed"), "{words:?}");
         require!(words[2].contains("was not here"), "{words:?}");
         group.until_only_on(second)?;
 

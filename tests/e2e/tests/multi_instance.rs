@@ -123,7 +123,7 @@ fn an_active_that_was_stopped_wakes_and_ends_without_a_word() -> Try {
     active.pause()?;
     let took = taken_over(&mut standby, began)?;
     println!("SIGSTOP to the first put of the standby: {} ms", took.as_millis());
-    let ran_out = sites[1].log().contains("the lease of the active instance has run out");
+    let ran_out = sites[1].log().contains("the lease of the active instance has expired");
     require!(ran_out, "taken over for another reason: {}", sites[1].log());
     put(&standby, "MEANWHILE", &["one", "two"])?;
     active.wake()?;
@@ -184,7 +184,7 @@ fn of_two_standbys_one_takes_over_and_the_other_goes_on_standing_by() -> Try {
     let (one, other) = (sites[1].start_standby()?, sites[2].start_standby()?);
     put(&active, "Q", &["one"])?;
     active.kill()?;
-    let said = "stands by";
+    let said = "is a standby";
     let took_over = |site: &Site| site.log().contains("TWL1002I");
     wait::until_true("one that took over", LIMIT, || took_over(&sites[1]) || took_over(&sites[2]))?;
     let one_won = took_over(&sites[1]);

@@ -62,9 +62,9 @@ pub const VERBS: &[VerbEntry] = &[
         verb: Verb::Move,
         name: "MOVE",
         synonyms: &[],
-        doc: "Moves the messages of a local queue that nobody has locked to another: TOQLOCAL(name). \
-              TYPE(MOVE), the default: the other one must be empty; TYPE(ADD): behind what it has. \
-              At most 10,000 at a time; the reply says how many are left.",
+        doc: "Moves the messages of a local queue that are not locked to another: TOQLOCAL(name). \
+              TYPE(MOVE), the default, needs an empty target; TYPE(ADD) adds behind its messages. \
+              One command moves at most 10,000; the reply says how many are left.",
     },
     VerbEntry {
         verb: Verb::Stop,
@@ -72,7 +72,7 @@ pub const VERBS: &[VerbEntry] = &[
         synonyms: &[],
         doc: "Closes a connection: CONN(number) as DISPLAY CONN shows it. A client that does not answer \
               the close has 5 seconds, then its socket is closed. Its open units of work are \
-              rolled back, and what it did not settle goes back to the queues.",
+              rolled back, and unsettled messages go back to their queues.",
     },
     VerbEntry {
         verb: Verb::End,
@@ -106,7 +106,7 @@ pub const OBJECTS: &[ObjectEntry] = &[
         name: "QMODEL",
         synonyms: &["QM"],
         verbs: DEFINABLE,
-        doc: "A pattern for dynamic queues and for queues that auto_define makes.",
+        doc: "A template for dynamic queues and for queues that auto_define creates.",
     },
     ObjectEntry {
         object: Object::Queue,
@@ -127,14 +127,14 @@ pub const OBJECTS: &[ObjectEntry] = &[
         name: "QSTATUS",
         synonyms: &["QS"],
         verbs: &[Verb::Display],
-        doc: "What happens in a local queue. TYPE(HANDLE): which connections have it open.",
+        doc: "Status of a local queue. TYPE(HANDLE): the connections that have it open.",
     },
     ObjectEntry {
         object: Object::Connection,
         name: "CONN",
         synonyms: &[],
         verbs: &[Verb::Display, Verb::Stop],
-        doc: "Clients that are connected. TYPE(HANDLE): which queues they have open.",
+        doc: "Connections of clients. TYPE(HANDLE): the queues that they have open.",
     },
     ObjectEntry {
         object: Object::Handle,
@@ -177,10 +177,10 @@ pub const ATTRIBUTES: &[Attribute] = &[
     shown(Id::AlteredDate, "ALTDATE", STAMP, QUEUES, "Date of the last change, UTC."),
     shown(Id::AlteredTime, "ALTTIME", STAMP, QUEUES, "Time of the last change, UTC."),
     set(Id::BackoutQueue, "BOQNAME", Kind::Name, "", LOCAL_MODEL,
-        "Where messages go that were backed out BOTHRESH times; empty = the dead-letter queue."),
+        "Queue for messages backed out BOTHRESH times; empty = the dead-letter queue."),
     set(Id::BackoutThreshold, "BOTHRESH",
         Kind::Number { min: 0, max: BACKOUT_THRESHOLD_MAX, unit: "" }, "0", LOCAL_MODEL,
-        "After so many backouts the server moves a message to BOQNAME; 0 = never."),
+        "Number of backouts after which a message is moved to BOQNAME; 0 = never."),
     shown(Id::CreatedDate, "CRDATE", STAMP, LOCAL, "Date of the definition, UTC."),
     shown(Id::CreatedTime, "CRTIME", STAMP, LOCAL, "Time of the definition, UTC."),
     Attribute {
@@ -188,54 +188,54 @@ pub const ATTRIBUTES: &[Attribute] = &[
         ..shown(Id::Depth, "CURDEPTH", COUNT, LOCAL, "Messages in the queue.")
     },
     set(Id::DefaultPersistence, "DEFPSIST", Kind::Choice(&["YES", "NO"]), "NO", QUEUES,
-        "Whether a message is persistent when its producer does not say."),
+        "Whether a message is persistent if its producer does not set it."),
     set(Id::DefaultPriority, "DEFPRTY", Kind::Number { min: 0, max: 9, unit: "" }, "4", QUEUES,
-        "Priority of a message when its producer does not say."),
+        "Priority of a message if its producer does not set it."),
     set(Id::DefaultInput, "DEFSOPT", Kind::Choice(&["SHARED", "EXCL"]), "SHARED", LOCAL_MODEL,
-        "How a consumer opens the queue when it does not say: with others, or alone."),
+        "How a consumer opens the queue by default: shared, or exclusively."),
     Attribute {
         shown_on: LOCAL,
         ..set(Id::DefinitionType, "DEFTYPE",
             Kind::Choice(&["TEMPDYN", "PERMDYN", "PREDEFINED"]), "TEMPDYN", &[Object::Model],
-            "QMODEL: whether queues made from it go with their connection (TEMPDYN) or stay \
+            "QMODEL: whether its dynamic queues end with their connection (TEMPDYN) or stay \
              (PERMDYN). QLOCAL: how it was made.")
     },
     set(Id::Description, "DESCR", Kind::Text { characters_max: DESCRIPTION_CHARACTERS_MAX }, "",
         &[Object::Local, Object::Alias, Object::Model, Object::QueueManager],
-        "What it is for."),
+        "Description."),
     set(Id::Get, "GET", INHIBIT, "ENABLED", QUEUES, "Whether messages may be got."),
     Attribute {
         shown_on: &[Object::Local, Object::QueueStatus],
-        ..shown(Id::Consumers, "IPPROCS", COUNT, LOCAL, "How often it is open for input.")
+        ..shown(Id::Consumers, "IPPROCS", COUNT, LOCAL, "Number of opens for input.")
     },
     set(Id::DepthMax, "MAXDEPTH",
         Kind::Number { min: 0, max: limits::QUEUE_DEPTH_MAX, unit: "messages" }, "999999999",
-        LOCAL_MODEL, "How many messages it may hold."),
+        LOCAL_MODEL, "Maximum number of messages."),
     set(Id::MessageBytesMax, "MAXMSGL",
         Kind::Number { min: 0, max: limits::MESSAGE_BYTES_MAX, unit: "bytes" }, "104857600",
         &[Object::Local, Object::Model, Object::QueueManager],
-        "Longest body, and what is around it beyond 64 KiB; of a queue and its queue manager the \
-         smaller counts."),
+        "Maximum body, plus header and properties beyond 64 KiB; the smaller value of queue and \
+         queue manager applies."),
     set(Id::Sequence, "MSGDLVSQ", Kind::Choice(&["PRIORITY", "FIFO"]), "PRIORITY", LOCAL_MODEL,
         "Whether messages of higher priority are delivered first."),
     Attribute {
         shown_on: &[Object::Local, Object::QueueStatus],
-        ..shown(Id::Producers, "OPPROCS", COUNT, LOCAL, "How often it is open for output.")
+        ..shown(Id::Producers, "OPPROCS", COUNT, LOCAL, "Number of opens for output.")
     },
     set(Id::Put, "PUT", INHIBIT, "ENABLED", QUEUES, "Whether messages may be put."),
     set(Id::Share, "SHARE", Kind::Flag, "SHARE", LOCAL_MODEL,
-        "Whether more than one consumer may have it open."),
+        "Whether several consumers may open it."),
     Attribute {
         synonyms: &["TARGQ"],
         ..set(Id::Target, "TARGET", Kind::Name, "", &[Object::Alias],
-            "The local queue that the alias stands for.")
+            "The local queue of the alias.")
     },
     shown(Id::QueueManagerName, "QMNAME", SHOWN_TEXT, QUEUE_MANAGER, "Name of the queue manager."),
     set(Id::DeadLetterQueue, "DEADQ", Kind::Name, "", QUEUE_MANAGER,
         "The dead-letter queue; empty = none."),
     set(Id::UnitMessagesMax, "MAXUMSGS",
         Kind::Number { min: 1, max: UNIT_MESSAGES_MAX, unit: "messages" }, "10000", QUEUE_MANAGER,
-        "Messages put and got in one unit of work."),
+        "Maximum messages put and got in one unit of work."),
     shown(Id::Version, "VERSION", SHOWN_TEXT, QUEUE_MANAGER, "Version of Towline."),
     shown(Id::LastGetDate, "LGETDATE", STAMP, STATUS, "Date of the last get since start, UTC."),
     shown(Id::LastGetTime, "LGETTIME", STAMP, STATUS, "Time of the last get since start, UTC."),
@@ -246,15 +246,15 @@ pub const ATTRIBUTES: &[Attribute] = &[
     shown(Id::Uncommitted, "UNCOM", COUNT, STATUS,
         "Puts and gets that are not committed or settled yet."),
     shown(Id::Puts, "PUTS", COUNT, STATUS,
-        "Messages put since the queue was defined; a restart goes on counting."),
+        "Messages put since the queue was defined; kept over a restart."),
     shown(Id::Gets, "GETS", COUNT, STATUS,
-        "Messages got since the queue was defined; a restart goes on counting."),
+        "Messages got since the queue was defined; kept over a restart."),
     shown(Id::Damaged, "DAMAGED", COUNT, STATUS,
-        "Messages of the queue that could not be read since start (not of IBM MQ)."),
+        "Messages found unreadable since start (not in IBM MQ)."),
     shown(Id::Container, "APPLTAG", SHOWN_TEXT, CONNECTION_HANDLE,
-        "Container id that the client gave."),
+        "Container id of the client."),
     shown(Id::Address, "CONNAME", SHOWN_TEXT, CONNECTION_HANDLE,
-        "Address that the client comes from."),
+        "Address of the client."),
     shown(Id::Sessions, "SESSIONS", COUNT, CONNECTION, "Sessions that are open."),
     shown(Id::Links, "LINKS", COUNT, CONNECTION, "Links that are attached."),
     shown(Id::Units, "UNITS", COUNT, CONNECTION, "Units of work that are open."),

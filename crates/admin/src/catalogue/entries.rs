@@ -16,431 +16,483 @@ macro_rules! entries {
 
 entries! {
     STARTING = "TWL1001I" "Queue manager '{name}' version {version} is starting, data in {folder}.",
-        "The process began. Recovery of the log follows.";
+        "The process started. Recovery of the log follows.";
     READY = "TWL1002I" "Queue manager '{name}' is ready after {milliseconds} ms.",
-        "Recovery is complete and clients are served; in a group by this instance, or through it.";
-    LISTENING = "TWL1003I" "Listening on {address}.",
-        "A listener accepts clients at this address.";
+        "Recovery is complete. Clients are served; a replica relays them to the active instance.";
+    LISTENING = "TWL1003I" "Listening on {address}.", "Clients can connect to this address.";
     QUIESCING = "TWL1004I" "Queue manager '{name}' is quiescing.",
-        "The process was told to end (SIGTERM or SIGINT). Units of work in progress may end, then \
-         clients are told that their connections close. A second signal ends at once.";
+        "SIGTERM or SIGINT was received. Open units of work may end, then all connections are \
+         closed. A second signal ends the process at once.";
     ENDING_NOW = "TWL1005W" "Queue manager '{name}' is ending at once.",
-        "A second signal arrived, or quiescing took too long. Open units of work are rolled back; \
-         nothing that was acknowledged is lost.";
+        "A second signal arrived, or quiescing took too long. Open units of work are rolled \
+         back; nothing acknowledged is lost.";
     ENDED = "TWL1006I" "Queue manager '{name}' ended.",
         "The log is closed. The next start is quick.";
-    NOBODY_READS = "TWL1007W" "Nobody reads standard output: {line}.",
-        "The line that tells where clients may come could not be written. The message has it.";
+    NOBODY_READS = "TWL1007W" "Standard output is closed: {line}.",
+        "The ready line with the addresses for clients was not written. This message has it.";
     CONFIGURATION_REFUSED = "TWL1010E" "Configuration {file} is refused: {reason}",
-        "The queue manager does not start with a configuration that it does not understand. Mend \
-         the line that the text names.";
+        "The queue manager does not start with an invalid configuration. Correct the line that \
+         the text names.";
     FOLDER_IN_USE = "TWL1011E" "Data folder {folder} is in use by {process}.",
-        "Two processes must never share a data folder. End the other process, or choose another \
+        "Two processes must not share a data folder. Stop the other process, or choose another \
          folder with --data.";
     LISTEN_FAILED = "TWL1012E" "Cannot listen on {address}: {reason}.",
-        "Another program may hold the port. Choose another with --listen, or port 0 for any free \
-         one.";
+        "Another program may use the port. Choose another with --listen, or port 0 for any free \
+         port.";
     TLS_REFUSED = "TWL1013E" "TLS settings are refused: {reason}.",
-        "A certificate or key could not be read or does not fit. The files are named in a \
-         [[listener]] of the configuration.";
+        "A certificate or key cannot be read, or the two do not match. Correct the files that \
+         [[listener]] names in the configuration.";
     START_FAILED = "TWL1014E" "Queue manager '{name}' cannot start: {reason}.",
-        "The text says why. Nothing was changed in the data folder.";
+        "The data folder was not changed. Correct what the reason names and start again.";
     SYSTEM_REFUSED = "TWL1015E" "The operating system refused a thread or a signal: {reason}.",
-        "Most often a limit of the process is too low (ulimit -a), or the machine has no memory.";
+        "Most often a limit of the process is too low (ulimit -a), or memory is used up.";
     NEWER_FORMAT = "TWL1016E" "{file} has format version {found}, this program reads up to {known}.",
-        "The data folder was written by a later version of towline. Nothing was changed. Start it with \
+        "A later version of towline wrote the data folder. Nothing was changed. Start it with \
          that version or a later one, or restore a backup from before the upgrade into another \
          folder.";
     RESTORE_UNFINISHED = "TWL1017E" "A restore into {folder} was not finished.",
-        "What is there is not a whole log. Run 'towline restore' into the same data folder once more: \
-         it begins again.";
+        "The folder has no complete log. Run 'towline restore' into the same data folder once \
+         more: it starts over.";
     FATAL = "TWL1019E" "Queue manager '{name}' halts: {reason}.",
-        "A rule inside the product was broken, so it stopped before it could do harm. Keep the \
-         data folder and the log lines, start again, and report it.";
-    MESSAGES_LEFT_OUT = "TWL1030W" "{count} further messages {id} were left out.",
-        "A client can cause this message as often as it likes. Ten a minute are written, and then how \
-         many there were beside them.";
+        "An internal check failed, so the process stopped before it could do harm. Keep the data \
+         folder and the log lines, start again, and report it.";
+    MESSAGES_LEFT_OUT = "TWL1030W" "{count} further messages {id} were omitted.",
+        "A client can cause this message at any rate. Ten a minute are written, then the number \
+         of those omitted.";
     ENVIRONMENT_REFUSED = "TWL1031E" "The environment variable {name}={value} is refused: {reason}.",
         "A wrong level would silence every message, errors too, so the queue manager does not start. \
          Correct the variable or unset it.";
-    FEW_DESCRIPTORS = "TWL1032W" "With {limit} file descriptors {reachable} connections are served at \
-                                  most, not {wanted} (limits.connections_max).",
-        "The process has raised its limit as far as it may. Raise the hard limit to what is needed \
-         (LimitNOFILE of systemd, ulimit -Hn; 256 more than connections_max, and twice as many in a \
-         group), or lower limits.connections_max. Descriptors for the local socket are kept: the \
-         administrator gets in.";
-    OTHER_NAME = "TWL1033E" "Data folder {folder} is that of queue manager '{theirs}', not of '{ours}'.",
-        "A queue manager keeps its name with its data. Start it under that name, or choose another \
-         folder with --data. To rename it on purpose, remove the file 'name' in the data folder while \
-         it does not run.";
-    RELOADED = "TWL1034I" "Read again: {changed}.",
-        "SIGHUP was received, or `towline reload`. Users, administrators, certificates of listeners, \
-         backup.folders and logging.level count from now on, for connections that begin.";
-    RELOAD_FAILED = "TWL1035E" "What was read before stays in force: {reason}.",
-        "A file that was to be read again cannot be used. Correct it, and send SIGHUP or run \
-         `towline reload` once more.";
-    RELOAD_LATER = "TWL1036W" "The configuration file has other values in {tables}: they count after a \
-                               restart.",
+    FEW_DESCRIPTORS = "TWL1032W" "{limit} file descriptors allow at most {reachable} \
+                                  connections, not {wanted} (limits.connections_max).",
+        "The process has raised its soft limit as far as it may. Raise the hard limit \
+         (LimitNOFILE of systemd, ulimit -Hn) to connections_max + 256, in a group to twice \
+         that; or lower limits.connections_max. Descriptors for the local socket are reserved: \
+         the administrator can always connect.";
+    OTHER_NAME = "TWL1033E" "Data folder {folder} belongs to queue manager '{theirs}', not to \
+                             '{ours}'.",
+        "The name of a queue manager is stored with its data. Start it under that name, or \
+         choose another folder with --data. To rename it, stop it and remove the file 'name' in \
+         the data folder.";
+    RELOADED = "TWL1034I" "Reloaded: {changed}.",
+        "SIGHUP or `towline reload` was received. Users, administrators, listener certificates, \
+         backup.folders and logging.level now apply to new connections.";
+    RELOAD_FAILED = "TWL1035E" "Reload failed, old values stay: {reason}.",
+        "A file cannot be used. Correct it, then send SIGHUP or run `towline reload` once more.";
+    RELOAD_LATER = "TWL1036W" "New values in {tables} of the configuration file take effect \
+                               after a restart.",
         "Only [users] file and administrators, [backup] and [logging] can change while the queue \
          manager runs.";
-    CLOCK_STEPPED = "TWL1050W" "The clock of the machine was set by {seconds} s: {direction}.",
-        "Stamps, and what expires, follow it at once: set forward it may have let messages expire, set back \
-         it keeps them longer. Time-outs, ages of units of work and elections do not see it. Look \
-         after the time service of the machine.";
+    CLOCK_STEPPED = "TWL1050W" "The system clock was set by {seconds} s: {direction}.",
+        "Time stamps and expiry follow at once: a clock set forward may have expired messages \
+         early, one set back keeps them longer. Time-outs, ages of units of work and elections \
+         are not affected. Check the time service of the machine.";
     NO_USER_LEFT = "TWL1051W" "No user is left in {file}: no client can log in with a password.",
-        "The file was read again and has none, and it had some before. Connections that stand go on. The \
-         local socket in the data folder still lets the administrator in: put the users back \
-         ('towline user') and reload.";
-    STANDING_BY = "TWL1060I" "Queue manager '{name}' stands by: {holder} is active.",
-        "Several processes share the data folder. This one waits, with its listeners closed, until the \
-         active one ends, is killed, or is not heard of for longer than its lease.";
+        "The file had users before the reload and has none now. Open connections stay open. The \
+         administrator can still use the local socket in the data folder: add users ('towline \
+         user') and reload.";
+    STANDING_BY = "TWL1060I" "Queue manager '{name}' is a standby: {holder} is active.",
+        "Several processes share the data folder. This one waits, with its listeners closed, \
+         until the active one ends, is killed, or does not renew its lease.";
     TAKING_OVER = "TWL1061I" "Queue manager '{name}' takes over with epoch {epoch}: {reason}.",
-        "This process becomes the active one. What an earlier one may still do has no effect from here on.";
+        "This process becomes the active instance. Writes of an earlier one have no effect any \
+         more.";
     TAKEN_OVER = "TWL1062I" "Log folder {folder} is made from {old} in {time} ms: {links} links, {copies} \
                              copies of {bytes} bytes.",
-        "Each active instance has a log folder of its own. What the earlier one could still write was \
-         copied; the rest is linked, and takes no room.";
+        "Each active instance has a log folder of its own. Extents that the earlier one could \
+         still write were copied; the others are hard links and use no space.";
     LEASE_LOST = "TWL1063E" "The lease of epoch {epoch} is lost: {reason}. The process halts.",
-        "The process was stopped, or the file system was away, for longer than the lease; or another \
-         instance has taken over. Nothing was acknowledged since: what was acknowledged before is in the \
-         log of the next active instance. Start the process again: it stands by.";
+        "The process was paused, or the file system was away, for longer than the lease; or \
+         another instance has taken over. Nothing was acknowledged since; what was acknowledged \
+         before is in the log of the next active instance. Start the process again, as a \
+         standby.";
     NO_DEAD_LETTER_QUEUE = "TWL1070W" "The dead-letter queue '{name}' does not exist.",
-        "Messages that cannot stay where they are have no other queue to go to: they stay, or expire. \
-         Define it (DEFINE QLOCAL), or name another one (ALTER QMGR DEADQ, or queue_manager.deadq).";
+        "Messages that cannot be delivered have no queue to go to: they stay, or expire. Define \
+         it (DEFINE QLOCAL), or name another one (ALTER QMGR DEADQ, or queue_manager.deadq).";
     NO_MODEL = "TWL1071W" "Rule '{pattern}' of auto_define names model '{model}', which does not exist.",
-        "No queue is defined on its first use by this rule until the model is there: DEFINE QMODEL, or \
-         name another one in the configuration.";
+        "This rule defines no queue until the model exists: use DEFINE QMODEL, or name another \
+         model in the configuration.";
 
     RECOVERY_ENDED = "TWL2002I" "Recovery log read: {records} records, {bytes} bytes in {time} ms.",
-        "All that was committed is back. The time does not include opening the listeners.";
-    TAIL_CUT = "TWL2003I" "The tail of the recovery log was mended: {finding}.",
-        "The process or the machine stopped while it was writing. Nobody had been told that this \
-         batch was durable, so nothing acknowledged is lost.";
+        "All committed work is restored. The time excludes opening the listeners.";
+    TAIL_CUT = "TWL2003I" "The torn tail of the recovery log was cut: {finding}.",
+        "The process or the machine stopped during a write. The batch was never acknowledged, so \
+         nothing acknowledged is lost.";
     LOG_DAMAGED = "TWL2004E" "The recovery log is damaged: {finding}.",
-        "Bytes before the tail are not what was written: the disk or somebody changed them. The \
-         queue manager does not start rather than skip messages. Run 'towline log verify', and \
-         restore the extent from a copy.";
+        "Bytes before the tail are not what was written: the disk or another program changed \
+         them. The queue manager does not start rather than skip messages. Run 'towline log \
+         verify', then follow the guide damaged-log.";
     LOG_FULL = "TWL2005E" "The recovery log is full: {bytes} bytes. Puts are refused.",
-        "Messages that wait in queues hold the log. Gets go on and make room; so does a larger \
-         log_bytes_max in the configuration.";
-    LOG_HAS_ROOM = "TWL2006I" "The recovery log has room again. Puts are accepted.",
-        "What filled the log is gone.";
+        "Messages in queues keep the log in use. Get messages, or raise log_bytes_max in the \
+         configuration.";
+    LOG_HAS_ROOM = "TWL2006I" "The recovery log has space. Puts are accepted again.",
+        "The cause of TWL2005E or TWL2007E has ended.";
     DISK_FULL = "TWL2007E" "The disk is full; the recovery log has {bytes} bytes. Puts are refused.",
-        "No extent can be added to the log. Nothing acknowledged is lost. Make room on the disk; \
-         the queue manager goes on by itself.";
+        "No extent can be added to the log. Nothing acknowledged is lost. Free disk space; the \
+         queue manager then accepts puts without a restart.";
     LOG_WRITE_FAILED = "TWL2008E" "Writing the recovery log failed: {reason}. The process halts.",
-        "After a failed write or sync it is unknown what is on the disk, so the queue manager stops \
+        "After a failed write or fsync it is unknown what is on the disk, so the process halts \
          and acknowledges nothing more. Check the disk, then start again.";
-    LOG_LOW = "TWL2012W" "The recovery log is nearly out of room: {bytes} bytes are in use.",
-        "TWL2005E or TWL2007E comes next, and puts are refused, if nothing is done: get the messages \
-         that wait, or give the log more room.";
-    HOUSEKEEPING_FAILED = "TWL2013E" "Room of the recovery log cannot be given back: {reason}.",
-        "An image could not be written or an extent not be reused. Nothing is lost, but the log \
-         grows. Most often the disk is full. It is tried again every second, and \
-         told again every ten minutes.";
+    LOG_LOW = "TWL2012W" "The recovery log is nearly full: {bytes} bytes are in use.",
+        "When it is full, puts are refused (TWL2005E, TWL2007E). Get messages, free disk space, \
+         or raise log_bytes_max.";
+    HOUSEKEEPING_FAILED = "TWL2013E" "Space of the recovery log cannot be reclaimed: {reason}.",
+        "A checkpoint image could not be written or an extent not be reused. Nothing is lost, \
+         but the log grows. Most often the disk is full. Retried every second, logged every ten \
+         minutes.";
     BODY_UNREADABLE = "TWL2014E" "A message cannot be read from the recovery log: {reason}.",
-        "Reading failed in a way that may pass, most often because the process has no file handles \
-         left. The message stays in its queue, and the client that was to get it is told.";
-    MENDED = "TWL2016W" "Found and put right while the recovery log was read: {finding}.",
-        "An older copy of what was damaged was used. Nothing acknowledged is lost, but the disk is \
-         not above suspicion.";
+        "The cause may pass; most often the process has no file descriptor left (ulimit -n, \
+         LimitNOFILE). The message stays in its queue, and its consumer gets an error.";
+    MENDED = "TWL2016W" "Repaired while reading the recovery log: {finding}.",
+        "An older copy replaced what was damaged. Nothing acknowledged is lost, but check the \
+         disk.";
 
-    PAGE_WRITE_FAILED = "TWL2017E" "Queues cannot be moved out of memory: {reason}.",
-        "What does not fit into index_bytes_max is kept on pages beside the recovery log, and one \
-         could not be written. Nothing is lost; memory grows with the depth of queues until it can. \
-         Most often the disk is full. It is tried again.";
+    PAGE_WRITE_FAILED = "TWL2017E" "Queues cannot be paged out of memory: {reason}.",
+        "What exceeds index_bytes_max is written to pages beside the recovery log, and one could \
+         not be written. Nothing is lost; memory grows with queue depth until one can. Most \
+         often the disk is full. Retried.";
     PAGE_DAMAGED = "TWL2018E" "A page of a queue is damaged: {reason}. The process halts.",
-        "The disk does not give back what was written. Nothing acknowledged is lost: the next start \
-         finds the messages in the recovery log, which takes as long as reading all of it.";
+        "The disk did not return what was written. Nothing acknowledged is lost: the next start \
+         rebuilds the queues from the whole recovery log, which takes longer.";
     REBUILDING = "TWL2019W" "Queues are rebuilt from the whole recovery log: {reason}.",
-        "Pages beside the log cannot be used. All messages are in the log itself; reading all of it \
-         takes longer than an ordinary start.";
+        "The pages beside the log cannot be used. All messages are in the log itself; reading \
+         all of it takes longer than an ordinary start.";
     IMAGE_TAKEN = "TWL2020I" "Image taken at {position}: {bytes} bytes and {pages} pages in {time} ms.",
-        "A restart begins from here.";
+        "A checkpoint image: a restart reads the log from this position on.";
     RECOVERY_GOES_ON = "TWL2021I" "Recovery log: {done} of {all} MiB read, {percent} %.",
-        "The start reads the log from the newest image on, or all of it when queues are rebuilt.";
+        "A start reads the log from the newest image on, or all of it to rebuild queues.";
     BACKUP_MADE = "TWL2022I" "Backup into {folder} up to {position}: {bytes} bytes in {time} ms.",
         "All that was committed up to this position can be restored from the folder.";
     BACKUP_FAILED = "TWL2023E" "Backup into {folder} failed: {reason}.",
-        "The queue manager goes on, and the backup that was there before can still be used.";
-    UNIT_ENDED_FOR_LOG = "TWL2030W" "A unit of work was rolled back: the recovery log is {percent} % full, and could not be reused from {position} on.",
-        "A large unit of work has its messages in the log before it commits. When the log is nearly \
-         full, the unit that began there first is rolled back, and its client is told (TWL5041E). \
-         Commit more often, or give the log more room.";
+        "The queue manager goes on, and the previous backup is still usable. Correct the cause \
+         and back up again.";
+    UNIT_ENDED_FOR_LOG = "TWL2030W" "A unit of work was rolled back: the recovery log is \
+                                     {percent} % full and was retained for it from {position} \
+                                     on.",
+        "A large unit of work has its messages in the log before it commits. When the log is \
+         nearly full, the oldest such unit is rolled back, and its client gets TWL5041E. Commit \
+         more often, or raise log_bytes_max.";
     LOG_LEFT_OVER = "TWL2040W" "Older extents were left in the recovery log: {finding}.",
-        "A call that was to give them back had failed. They are given back when no message in them \
-         lives; nothing is to be done. No message lives in the extents that are missing: TWL2060E or \
-         TWL2061W would have said so instead.";
-    LOG_EXTENT_REFUSED = "TWL2041E" "No further extent of the recovery log can be made: {reason}.",
-        "It is tried again five times a second. What is ready is used first, then puts are refused. \
-         Nothing acknowledged is lost. Look at the rights of the log folder and at the disk.";
+        "An earlier attempt to reclaim them failed. No action is needed: they are reclaimed when \
+         no queue has a message in them. The missing extents hold no message of a queue, or \
+         TWL2060E or TWL2061W would say so.";
+    LOG_EXTENT_REFUSED = "TWL2041E" "No extent can be added to the recovery log: {reason}.",
+        "Retried five times a second. Extents made in advance are used first, then puts are \
+         refused. Nothing acknowledged is lost. Check the permissions of the log folder, and the \
+         disk.";
     MESSAGE_SET_ASIDE = "TWL2050E" "A message of queue {queue} cannot be read and was moved to the dead-letter queue: {reason}.",
-        "The disk does not give back what was written. Consumers go on with the next message. The \
-         dead-letter queue has a note with the reason message-damaged; the content is there again \
-         when 'towline log repair' has taken it from a backup or another instance. See the guide \
-         damaged-log.";
+        "The disk did not return what was written. Consumers go on with the next message. The \
+         dead-letter queue has a note with the reason message-damaged; 'towline log repair' \
+         restores the content from a backup or another instance. See the guide damaged-log.";
     MESSAGE_STAYS_DAMAGED = "TWL2051E" "A message of queue {queue} cannot be read and stays where it is: {reason}.",
-        "The disk does not give back what was written, and there is no dead-letter queue that can \
-         take the message: name one (ALTER QMGR DEADQ) that exists, is PUT(ENABLED) and not full. \
-         Each consumer that comes to the message is closed with an error. See the guide damaged-log.";
+        "The disk did not return what was written, and no dead-letter queue can take the \
+         message: name one (ALTER QMGR DEADQ) that exists, is PUT(ENABLED) and not full. Each \
+         consumer that reaches the message is closed with an error. See the guide damaged-log.";
 
-    MESSAGES_MISSING = "TWL2060E" "Extents of the recovery log are missing, and {count} messages are in \
-                                   them: {extents}.",
-        "The number behind each extent is that of its messages, or parts of large ones. The files were \
-         removed by hand, or the file system lost them. The queue manager does not start rather than \
-         lose messages. Put the files back; or run 'towline log repair --from' a backup of this instance; \
-         in a group, 'towline instance replace' has the log copied anew. To give these messages up, \
-         start with --without-missing-extents until each one was set aside: notes on the dead-letter \
-         queue do not count. See the guide damaged-log.";
+    MESSAGES_MISSING = "TWL2060E" "Extents of the recovery log with {count} messages are \
+                                   missing: {extents}.",
+        "The number after each extent counts its messages, or parts of large ones. The files \
+         were deleted, or the file system lost them. The queue manager does not start rather \
+         than lose messages. Put the files back, or run 'towline log repair --from' a backup of \
+         this instance; in a group, 'towline instance replace' has the log copied anew. To give \
+         these messages up, start with --without-missing-extents until each was set aside; notes \
+         on the dead-letter queue do not count. See the guide damaged-log.";
     MESSAGES_GIVEN_UP = "TWL2061W" "Started without {count} messages, whose extents of the recovery log \
                                     are missing: {extents}.",
-        "--without-missing-extents was given. When the turn of such a message comes it is set aside as \
-         damaged (TWL2050E, TWL2051E). Start without the option when all of them were: it is refused \
-         before that. An instance of a group gives nothing up: it gets a copy of the log from the active \
-         one, and leads meanwhile only when no other instance can.";
+        "--without-missing-extents was given. Each such message is set aside as damaged when a \
+         consumer reaches it (TWL2050E, TWL2051E). Until all of them are, a start without the \
+         option is refused. An instance of a group gets a copy of the log from the active instance \
+         instead, and leads meanwhile only when no other instance can.";
 
-    DAMAGED_DROPPED = "TWL2062W" "{count} of the messages that were removed from queue '{queue}' are \
-                                  damaged ones.",
-        "CLEAR QLOCAL or DELETE QLOCAL PURGE removed messages whose content cannot be read, or notes of \
-         such messages (message-damaged). 'towline log repair' does not bring them back any more; a \
-         backup from before has them. What lies on pages, or was not read since the start, is not counted.";
+    DAMAGED_DROPPED = "TWL2062W" "{count} of the messages removed from queue '{queue}' were \
+                                  damaged.",
+        "CLEAR QLOCAL or DELETE QLOCAL PURGE removed messages whose content cannot be read, or \
+         notes of such messages (message-damaged). 'towline log repair' cannot restore them any \
+         more; a backup from before can. Messages on pages, or not read since the start, are not \
+         counted.";
     BACKUP_WITH_DAMAGE = "TWL2070W" "Backup into {folder} has {count} damaged batches, as the recovery log has: {first}.",
-        "The messages in them that are damaged cannot be restored from it; all else can. 'towline \
-         backup' ends with 1, and lists them, as 'towline backup verify' and 'towline restore' do. \
-         Repair the log ('towline log repair' from an older backup or another instance), or get or \
-         clear those messages; the next backup then has the batches whole.";
+        "The damaged messages in them cannot be restored from it; all others can. 'towline \
+         backup' ends with 1 and lists them, as 'towline backup verify' and 'towline restore' \
+         do. Repair the log ('towline log repair' from an older backup or another instance), or \
+         get or clear those messages; the next backup is then complete.";
     MESSAGE_BROWSED_DAMAGED = "TWL2071W" "A message of queue {queue} cannot be read and was browsed: {reason}.",
-        "The disk does not give back what was written. The browser was shown a note in its place (with \
-         the property DamagedAt), and the message stays where it is: it is set aside when a consumer \
-         comes to it (TWL2050E, TWL2051E). See the guide damaged-log.";
+        "The disk did not return what was written. The browser got a note instead (with the \
+         property DamagedAt), and the message stays: it is set aside when a consumer reaches it \
+         (TWL2050E, TWL2051E). See the guide damaged-log.";
 
     LOGIN_REFUSED = "TWL3003W" "Login from {address} as '{user}' with {mechanism} was refused.",
-        "Wrong password, unknown user, or not welcome here without one. The client cannot see which \
-         of them. After three of them for one name from one address, answers to it come later and later.";
+        "Wrong password, unknown user, or a user is required. The client gets no reason. \
+         After three failures of one name from one address, its answers are delayed more and \
+         more.";
     TOO_MANY_CONNECTIONS = "TWL3005W" "A connection from {address} was refused: {limit} is reached.",
-        "The limit stands in [limits] of the configuration; that of the local socket is 64 and \
-         cannot be set, that of descriptors is told at the start (TWL1032W). A connection that has \
-         not logged in waits before it is refused.";
+        "The limit is set in [limits] of the configuration. That of the local socket is fixed \
+         (64); that of file descriptors is in TWL1032W. A connection that has not logged in \
+         waits before it is refused.";
     TLS_FAILED = "TWL3008W" "TLS with {address} failed: {reason}.",
-        "The handshake did not succeed, or the stream broke.";
+        "The handshake failed, or the connection broke.";
     ACCEPT_FAILED = "TWL3009W" "A connection cannot be served: {reason}.",
         "Most often the process has no file descriptor left: raise its limit (ulimit -n, \
          LimitNOFILE).";
     LISTENER_CERTIFICATE_EXPIRES = "TWL3020W" "The certificate of listener {address} expires in {days} \
                                                days, at {time}.",
-        "From then on clients refuse it. Put a new one in its place: the file is looked at every few \
-         seconds, and counts for the connections that begin. Told each day.";
-    LISTENER_CERTIFICATE_EXPIRED = "TWL3021E" "The certificate of listener {address} has expired, at \
+        "Clients refuse an expired certificate. Replace the file: it is checked every few \
+         seconds and applies to new connections. Repeated daily.";
+    LISTENER_CERTIFICATE_EXPIRED = "TWL3021E" "The certificate of listener {address} expired at \
                                                {time}.",
-        "Clients refuse it. Put a new one in its place: no restart is needed. Told each day.";
+        "Clients refuse it. Replace the file; no restart is needed. Repeated daily.";
     LISTENER_CERTIFICATE_READ = "TWL3022I" "Listener {address} has a new certificate, valid until \
                                             {time}.",
-        "The files of the listener had changed. The new ones count for the connections that begin.";
+        "The files of the listener changed. The new ones apply to new connections.";
     LISTENER_CERTIFICATE_UNREADABLE = "TWL3023E" "Listener {address} keeps its certificate: {reason}.",
-        "The files of the listener have changed and cannot be used. Those that were read before stay \
-         in force.";
+        "The files of the listener changed and cannot be used. The previous ones stay in use. \
+         Correct the files.";
     LOCAL_REFUSED = "TWL3024W" "User id {uid} was refused on the local socket.",
-        "Only the user that runs the queue manager, root and the members of users.local_group may \
-         use it. The mode of the file let in more.";
+        "Only the user that runs the queue manager, root and the members of users.local_group \
+         may use it. The mode of the socket file allows more users.";
     LOGIN_GAVE_WAY = "TWL3025W" "A connection from {address} that had not logged in was closed: others \
                                  wait.",
-        "More connections are about to log in than limits.logins_pending_per_address_max or \
-         limits.logins_pending_max allow, and this one said nothing for a while.";
+        "Too many connections are about to log in (limits.logins_pending_per_address_max, \
+         limits.logins_pending_max), and this one was silent.";
 
     LINK_UP = "TWL4101I" "Link to instance '{instance}' at {address} is up; it runs version {version}.",
-        "What the group agrees on can be sent to it.";
+        "Votes and log batches can be sent to it.";
     LINK_DOWN = "TWL4102W" "Link to instance '{instance}' is down: {reason}.",
-        "The instance ended, or the network to it is cut. It is dialled again, at most every second.";
+        "The instance ended, or the network to it is cut. Reconnecting is tried at most once a \
+         second.";
     LINK_UNREACHABLE = "TWL4103W" "Instance '{instance}' cannot be reached at {address}: {reason}.",
-        "Told once for each reason; it goes on being dialled. If the instance runs, compare address, \
-         group and certificates on both sides with 'towline group check'.";
-    LINK_REFUSED = "TWL4104W" "A connection of {address} to the port of the links was refused: {reason}.",
-        "Only instances of the group, with a valid certificate of their own name, may come in there, \
-         and only if what must be equal in a group is: names of queue manager, group and instances, \
-         log.extent_bytes. The reason has both values; change the one that is wrong. A log that has \
-         wrong extents must be made anew, on an instance that has nothing that the others lack. Told \
+        "Logged once for each reason; connecting is retried. If the instance runs, compare \
+         address, group and certificates on both sides with 'towline group check'.";
+    LINK_REFUSED = "TWL4104W" "A link connection from {address} was refused: {reason}.",
+        "Only instances of the group may connect, each with a valid certificate of its own name, \
+         and with the same names of queue manager, group and instances and the same \
+         log.extent_bytes. The reason has both values; correct the wrong one. A log with wrong \
+         extents must be made anew, on an instance that has nothing that the others lack. Logged \
          once a minute for each address and reason.";
     GROUP_CERTIFICATE_READ = "TWL4105I" "New certificates of the group are in use, valid until {time}.",
-        "The files changed. Connections that stand keep what they began with.";
+        "The files changed. Open connections keep the old ones.";
     GROUP_CERTIFICATE_EXPIRES = "TWL4106W" "The certificate of this instance expires in {days} days, at {time}.",
-        "Replace the files that [group] names before then; no restart is needed. Told every day.";
+        "Replace the files that [group] names before then; no restart is needed. Repeated daily.";
     GROUP_CERTIFICATE_EXPIRED = "TWL4107E" "The certificate of this instance expired at {time}.",
         "The other instances refuse new connections with it. Replace the files that [group] names; no \
          restart is needed.";
-    GROUP_CERTIFICATE_UNREADABLE = "TWL4108W" "Certificates of the group changed and cannot be used: {reason}.",
-        "Those that were read before stay in use. Told once for each reason; the files are looked at \
-         every few seconds.";
-    RELAY_ENDED = "TWL4110W" "A client from {address} was let go: {reason}.",
-        "It came to an instance that is not active, and could not be brought to the active one: it was \
-         closed with amqp:connection:forced, so that it tries again or elsewhere. Told once a minute for \
+    GROUP_CERTIFICATE_UNREADABLE = "TWL4108W" "New certificates of the group cannot be used: \
+                                               {reason}.",
+        "The previous ones stay in use. Correct the files: they are checked every few seconds. \
+         Logged once for each reason.";
+    RELAY_ENDED = "TWL4110W" "Client {address} was disconnected: {reason}.",
+        "It was connected to a replica, which could not relay it to the active instance. It was \
+         closed with amqp:connection:forced, so that it connects again. Logged once a minute for \
          each reason.";
-    RELAY_REFUSED = "TWL4111W" "A client from {address} that instance '{instance}' relayed was refused: {reason}.",
-        "The instances of a group must have the same listeners in their configurations.";
-    LINK_DIFFERS = "TWL4120W" "Instance '{instance}' has another configuration than this one: {differences}.",
-        "They work together all the same, but what clients are granted changes with the active \
-         instance. Told once for each difference.";
+    RELAY_REFUSED = "TWL4111W" "Client {address}, relayed by instance '{instance}', was refused: \
+                                {reason}.",
+        "Give all instances of a group the same listeners in their configurations.";
+    LINK_DIFFERS = "TWL4120W" "Instance '{instance}' has a different configuration: \
+                               {differences}.",
+        "The instances work together, but what clients may do changes with the active instance. \
+         Make them equal. Logged once for each difference.";
     GROUP_NO_ACTIVE = "TWL4121W" "No instance is active: {reason}.",
-        "Clients are turned away (amqp:connection:forced) until two of three instances see each other \
-         and may vote. Told once for each time that nobody was active for longer than \
+        "Clients are refused (amqp:connection:forced) until two of three instances are connected \
+         and may vote. Logged once, when no instance was active for longer than \
          heartbeat_timeout_ms and an election.";
-    GROUP_ACTIVE_AGAIN = "TWL4122I" "An instance is active again.",
-        "After TWL4121W.";
+    GROUP_ACTIVE_AGAIN = "TWL4122I" "An instance is active again.", "Follows TWL4121W.";
 
     GROUP_REPLICA = "TWL4201I" "Instance '{instance}' of queue manager '{name}' is a replica.",
-        "It applies what the group commits and brings clients to the active instance.";
+        "It applies what the group commits and relays clients to the active instance.";
     GROUP_LED_BY = "TWL4202I" "Instance '{instance}' is active, term {term}.",
-        "This instance follows it. `towline status` shows the group.";
-    GROUP_ACTIVE = "TWL4203I" "This instance is active, term {term}; opening the door took {microseconds} us.",
-        "It was elected, all that the group committed is applied, and it serves clients.";
-    GROUP_LOST = "TWL4204W" "This instance is not active any more; the group is in term {term}.",
-        "Another one was elected, or this one did not hear a majority for the heartbeat time-out. The \
-         process re-executes itself as a replica: nothing that was not committed survives in its memory.";
-    GROUP_SWITCHED = "TWL4205I" "The active part was handed to '{instance}' in {milliseconds} ms.",
-        "As an administrator asked for, or because this instance ends.";
-    GROUP_SWITCH_FAILED = "TWL4206W" "The active part was not handed over: {reason}.",
-        "An administrator asked for it on another instance, which is told by time-out.";
+        "It is a replica of it. `towline status` shows the group.";
+    GROUP_ACTIVE = "TWL4203I" "This instance is active, term {term}; it was ready after \
+                               {microseconds} us.",
+        "It was elected, has applied all that the group committed, and serves clients.";
+    GROUP_LOST = "TWL4204W" "This instance is no longer active; the group is in term {term}.",
+        "Another one was elected, or this one did not hear from a majority for \
+         heartbeat_timeout_ms. The process re-executes itself as a replica: nothing uncommitted \
+         stays in its memory.";
+    GROUP_SWITCHED = "TWL4205I" "The switch to instance '{instance}' took {milliseconds} ms.",
+        "An administrator asked for it, or this instance is ending.";
+    GROUP_SWITCH_FAILED = "TWL4206W" "The active instance was not switched: {reason}.",
+        "An administrator asked for it on another instance; that command times out.";
     GROUP_INSTANCE_CAME = "TWL4207I" "Connected with instance '{instance}', version {version}.",
-        "What is sent to it goes over this connection.";
+        "Votes and log batches for it use this connection.";
     GROUP_INSTANCE_WENT = "TWL4208W" "The connection from instance '{instance}' ended.",
-        "Its process ended, or the network broke. It is tried again all the time.";
-    GROUP_REFUSED_LOG = "TWL4209E" "The log does not take what the group decided: {reason}.",
-        "The process ends. If it does so again after a start, the disk or the log is damaged: set the \
-         log aside with `towline instance replace` and have it rebuilt from the others.";
+        "Its process ended, or the network broke. Reconnecting is tried until it succeeds.";
+    GROUP_REFUSED_LOG = "TWL4209E" "The log cannot take what the group decided: {reason}.",
+        "The process ends. If it ends so again after a start, the disk or the log is damaged: \
+         set the log aside with `towline instance replace`; it is then rebuilt from the others.";
     GROUP_CANNOT_APPLY = "TWL4210E" "What the group committed cannot be applied: {reason}.",
-        "The process ends. All instances must understand what the active one writes: see which \
-         versions run, and the damage that the text names.";
-    GROUP_CANNOT_BEGIN_AGAIN = "TWL4211E" "The program cannot be executed again: {reason}.",
-        "The process ends instead. Whoever watches it should start it.";
+        "The process ends. Every instance must understand what the active one writes: compare \
+         their versions, and look for the damage that the reason names.";
+    GROUP_CANNOT_BEGIN_AGAIN = "TWL4211E" "The program cannot re-execute itself: {reason}.",
+        "The process ends instead. Its supervisor should start it.";
     GROUP_COPY_GIVEN = "TWL4212I" "Instance '{instance}' got a copy of the log, {bytes} bytes.",
-        "It lagged too far behind, or had no log.";
-    GROUP_COPY_TAKEN = "TWL4213I" "A copy from instance '{instance}' is in place, up to {lsn}.",
+        "Its log was missing, or lagged too far behind.";
+    GROUP_COPY_TAKEN = "TWL4213I" "The copy from instance '{instance}' is complete, up to {lsn}.",
         "This instance re-executes itself with it and catches up from there.";
     GROUP_COPY_FAILED = "TWL4214W" "A copy between this instance and '{instance}' failed: {reason}.",
-        "It is tried again, after a pause that grows from 1 to 30 seconds. The log of the instance that \
-         wants it is as it was.";
+        "Retried after a pause that grows from 1 to 30 seconds. The log of the receiving \
+         instance is unchanged.";
 
-    GROUP_DISK_FULL = "TWL4215E" "The log of this instance has no room for what the group decided.",
-        "It re-executes itself every two seconds until there is room; the others go on without it. Make room \
-         on its disk, or raise log_bytes_max.";
+    GROUP_DISK_FULL = "TWL4215E" "The log of this instance has no space for what the group \
+                                  decided.",
+        "It re-executes itself every two seconds until there is space; the others go on without \
+         it. Free disk space, or raise log_bytes_max.";
 
-    GROUP_COPY_COMES = "TWL4216I" "A copy of the log is on its way from instance '{instance}': {bytes} of {all} bytes, {percent} %.",
-        "Told every five seconds. The log that is here stays until the copy is whole.";
-    GROUP_HOLD_ENDED = "TWL4217W" "The log is not held back for instance '{instance}' any more: {reason}.",
-        "An instance that is brought a copy is kept what it needs to catch up, until it is in sync. It may \
-         need another copy now.";
+    GROUP_COPY_COMES = "TWL4216I" "Copying the log from instance '{instance}': {bytes} of {all} \
+                                   bytes, {percent} %.",
+        "Logged every five seconds. The present log stays until the copy is complete.";
+    GROUP_HOLD_ENDED = "TWL4217W" "The log is no longer retained for instance '{instance}': \
+                                   {reason}.",
+        "For an instance that gets a copy, the log is retained until it is in sync. It may need \
+         another copy now.";
 
-    GROUP_LOG_FORGOT = "TWL4220W" "This instance gives no vote: it was started with {what}. Its log ends with batch {last}; batch {noted} was known to be committed.",
-        "Something that it acknowledged may be gone: the log was replaced, restored or put back from an \
-         older copy. It follows the active instance and votes again when it has caught up. If the group \
-         elects no active instance meanwhile, start the others; see \"The group does not elect an \
-         active instance\" in the guide on Native HA.";
+    GROUP_LOG_FORGOT = "TWL4220W" "This instance does not vote: it was started with {what}. Its \
+                                   log ends with batch {last}; batch {noted} was known to be \
+                                   committed.",
+        "Batches that it acknowledged may be missing: the log was replaced, restored or put back \
+         from an older copy. It follows the active instance and votes when it has caught up. If \
+         the group elects no active instance meanwhile, start the others; see \"The group does \
+         not elect an active instance\" in the guide on Native HA.";
 
-    GROUP_BATCH_REPAIRED = "TWL4221W" "A damaged batch of the recovery log was repaired: {file}, offset {offset} ({lsn}), with what instance '{instance}' has.",
-        "The disk of this instance does not give back what was written. Nothing is lost, and clients \
-         noticed nothing but a short wait. Look at the disk: what happened once will happen again.";
-    GROUP_BATCH_REFUSED = "TWL4222W" "What instance '{instance}' gave for the damaged log at {lsn} was not used: {reason}.",
-        "Nothing was written. The next instance is asked. Its log may be damaged too, or what is left \
-         here is too little to prove that it is the same.";
+    GROUP_BATCH_REPAIRED = "TWL4221W" "A damaged batch of the recovery log was repaired: {file}, \
+                                       offset {offset} ({lsn}), from instance '{instance}'.",
+        "The disk of this instance did not return what was written. Nothing is lost; clients \
+         noticed only a short delay. Check the disk: this can happen again.";
+    GROUP_BATCH_REFUSED = "TWL4222W" "Data of instance '{instance}' for the damaged log at {lsn} \
+                                      was not used: {reason}.",
+        "Nothing was written. The next instance is asked. Its log may be damaged too, or too \
+         little is left here to prove that both are the same.";
     GROUP_BATCH_LACKING = "TWL4223W" "Damage of the recovery log at {lsn} could not be repaired from the other instances: {reason}.",
-        "A message in it is set aside (TWL2050E). When an instance that has it is there again, \
-         reading the message, also from the dead-letter queue, repairs it; otherwise \
-         'towline log repair' does. A start waits 10 s for the others, and gives them meanwhile what is \
-         intact here: start two that are damaged together. See the guide damaged-log.";
-    GROUP_BATCH_GIVEN = "TWL4224I" "Instance '{instance}' was given the part of the log at {lsn}, which is damaged there.",
-        "It repairs its log with it. Look at its disk.";
-    GROUP_TERM_UNKNOWN = "TWL4230W" "This instance may have forgotten the newest term that it took part in, and takes part in nothing until it has heard from {instances}.",
-        "Its hard state (group-state) is lost, older than its log, or was kept for another log. With the \
-         leader of an older term it could acknowledge what the group has not committed; so all other \
-         instances must say their terms first, each on a new connection. Start those that are named, \
-         or mend the network. If one of them is gone for good, see \"The group does not elect an active \
-         instance\" in the guide on Native HA: towline instance force-vote ends the wait.";
-    GROUP_TERM_KNOWN = "TWL4231I" "All other instances have said their terms: this one takes part again, in term {term}.",
+        "Its messages are set aside (TWL2050E). When an instance that has them is connected, \
+         reading the message, also from the dead-letter queue, repairs it; otherwise run \
+         'towline log repair'. A start waits 10 s for the others, and gives them meanwhile what is \
+         intact here: start two damaged instances together. See the guide damaged-log.";
+    GROUP_BATCH_GIVEN = "TWL4224I" "Instance '{instance}' got the part of the log at {lsn}, \
+                                    which is damaged there.",
+        "It repairs its log with it. Check its disk.";
+    GROUP_TERM_UNKNOWN = "TWL4230W" "This instance may not know the newest term that it took \
+                                     part in, and takes no part until it has heard from \
+                                     {instances}.",
+        "Its hard state (group-state) is lost, older than its log, or belongs to another log. \
+         With the leader of an older term it could acknowledge what the group has not committed; \
+         so all other instances must report their terms first, each on a new connection. Start \
+         the ones named, or repair the network. If one is lost for good, see \"The group does \
+         not elect an active instance\" in the guide on Native HA: towline instance force-vote \
+         ends the wait.";
+    GROUP_TERM_KNOWN = "TWL4231I" "All other instances reported their terms: this one takes part \
+                                   again, in term {term}.",
         "It catches up, and votes when it has.";
 
-    GROUP_PUT_BACK = "TWL4250W" "The data folder of this instance is older than it was, or another process has a copy of it: instance '{instance}' has heard promises that are not known here. This instance gives no vote and acknowledges nothing until it has heard from all others and has caught up.",
-        "A snapshot of its volume was put back, or a clone of its machine runs. It re-executes itself by \
-         itself, blank, and gets what it lacks from the active instance. If there is a clone, end it: \
-         an instance needs a data folder of its own, which may be empty.";
-    GROUP_CLONED = "TWL4251W" "A process that says it is instance '{instance}' is refused: another one is connected.",
-        "It may be a clone of the machine, or a copy of its folder was started beside it. It takes no \
-         part, says so with TWL4103W, and tries again. End one of both. The other one goes on, and \
-         catches up first if the one that ended had taken part since the copy was made.";
+    GROUP_PUT_BACK = "TWL4250W" "The data folder of this instance is older than it was, or \
+                                 another process has a copy of it: instance '{instance}' has \
+                                 heard promises that are not known here. This instance neither \
+                                 votes nor acknowledges until it has heard from all others and \
+                                 has caught up.",
+        "A snapshot of its volume was restored, or a clone of its machine runs. It re-executes \
+         itself as if its disk were empty, and gets what it lacks from the active instance. If \
+         there is a clone, stop it: each instance needs a data folder of its own, which may be \
+         empty.";
+    GROUP_CLONED = "TWL4251W" "A second process with the name of instance '{instance}' is \
+                               refused: one is connected.",
+        "It may be a clone of the machine, or was started with a copy of the folder. It takes no \
+         part, logs TWL4103W, and retries. Stop one of the two. The other one goes on, and \
+         catches up first if the stopped one had taken part since the copy was made.";
 
     FLOATING_HELD = "TWL4301I" "The address {address} is on {interface} of this machine.",
-        "This instance is active, and its neighbours are told. The address goes when the instance is \
-         not active any more, or when the process does not renew it (lease_s).";
-    FLOATING_DROPPED = "TWL4302I" "The address {address} was taken from {interface} of this machine.",
-        "This instance ends and is not active any more.";
-    FLOATING_FOUND = "TWL4303I" "The address {address} was found on {interface} and taken away.",
-        "The process before this one was active, and began again or was killed. Another instance may \
-         hold the address now.";
-    FLOATING_NOT_HELD = "TWL4304E" "The address {address} cannot be put on {interface}: {reason}.",
-        "The queue manager serves clients all the same, but not at this address. The process needs \
-         CAP_NET_ADMIN and CAP_NET_RAW: see docs/guides/floating-ip.md. It is tried again and again.";
-    FLOATING_NOT_DROPPED = "TWL4305E" "The address {address} cannot be taken from {interface}: {reason}.",
-        "Two machines may have it until its lease ends (lease_s). By hand: `towline group address \
-         --drop`, or `ip address del`.";
-    FLOATING_UNANNOUNCED = "TWL4306W" "That {address} is on {interface} cannot be announced: {reason}.",
-        "Neighbours find out when they ask again, which can take a minute. Announcing needs \
+        "This instance is active and has announced the address to its neighbours. The address is \
+         removed when the instance is no longer active, or the process does not renew it \
+         (lease_s).";
+    FLOATING_DROPPED = "TWL4302I" "The address {address} was removed from {interface}.",
+        "This instance is ending, or is no longer active.";
+    FLOATING_FOUND = "TWL4303I" "The address {address} was found on {interface} and removed.",
+        "The previous process was active, and re-executed itself or was killed. Another instance \
+         may have the address now.";
+    FLOATING_NOT_HELD = "TWL4304E" "Address {address} cannot be added to {interface}: {reason}.",
+        "The queue manager serves clients, but not at this address. The process needs \
+         CAP_NET_ADMIN and CAP_NET_RAW: see docs/guides/floating-ip.md. Retried.";
+    FLOATING_NOT_DROPPED = "TWL4305E" "Address {address} cannot be removed from {interface}: \
+                                       {reason}.",
+        "Two machines may have it until its lease ends (lease_s). To remove it now: `towline \
+         group address --drop`, or `ip address del`.";
+    FLOATING_UNANNOUNCED = "TWL4306W" "Address {address} on {interface} cannot be announced: \
+                                       {reason}.",
+        "Neighbours learn it when they ask again, which can take a minute. Announcing needs \
          CAP_NET_RAW and an interface that is up.";
-    PREFERRED_HANDS_OVER = "TWL4310I" "The active part goes to '{instance}', which is preferred and in sync.",
+    PREFERRED_HANDS_OVER = "TWL4310I" "Switching to instance '{instance}', which is preferred \
+                                       and in sync.",
         "See preferred_location in docs/reference/config.md.";
-    PREFERRED_HELD_OFF = "TWL4311W" "The active part does not go to '{instance}', although it is preferred.",
-        "It was active less than a minute the last time, or did not take over. It is not tried again \
-         until it was active for a minute: when it is well, `towline switch --to` it.";
+    PREFERRED_HELD_OFF = "TWL4311W" "No switch to instance '{instance}', although it is \
+                                     preferred.",
+        "The last time it was active for less than a minute, or did not take over. The switch is \
+         not tried again until it was: when it is well, `towline switch --to` it.";
 
     GROUP_DISK_OVERDUE = "TWL4320E" "The disk has not answered for {milliseconds} ms: {file}.",
-        "Longer than HeartbeatTimeout; time in which the process itself was stopped does not count. An \
-         active instance gives up the active part; a replica neither stands nor votes. An active one \
-         re-executes itself when the disk answers. Look at the disk, and at what else is busy on it.";
-    GROUP_DISK_ANSWERS = "TWL4321I" "The disk answers again; it had not for {milliseconds} ms.",
+        "Longer than HeartbeatTimeout, not counting time in which the process itself was stopped. \
+         An active instance steps down, and re-executes itself when the disk answers; a replica \
+         neither campaigns nor votes. Check the disk, and what else is using it.";
+    GROUP_DISK_ANSWERS = "TWL4321I" "The disk answers again, after {milliseconds} ms.",
         "This instance takes part in the group again.";
-    GROUP_FULL_HANDS_OVER = "TWL4322W" "The log of this instance is full: the active part goes to '{instance}', which has room.",
-        "Make room on its disk, or raise log_bytes_max: the group has one log less to go to.";
-    GROUP_ALL_FULL = "TWL4323E" "The log is full, and no other instance that is in sync has room.",
-        "Puts are refused until there is room, here or elsewhere. See the guide on full disks.";
+    GROUP_FULL_HANDS_OVER = "TWL4322W" "The log of this instance is full: switching to \
+                                        '{instance}', which has space.",
+        "Free disk space, or raise log_bytes_max: the group has one instance less to switch to.";
+    GROUP_ALL_FULL = "TWL4323E" "The log is full here and on every other instance in sync.",
+        "Puts are refused until one of them has space. See the guide on full disks.";
     GROUP_AWAITED = "TWL4324I" "Queue manager '{name}' waits until {count} of {all} instances of group '{group}' are connected and one is active.",
-        "All of them for a new group, and for an instance with an empty disk or one that may have forgotten \
-         its newest term: it takes part when it has heard from the others. Clients are not served before. \
-         TWL1002I and `ready` follow when they are, by this instance or through it.";
+        "All are needed for a new group, and for an instance with an empty disk or one that may \
+         not know its newest term. Clients are not served before. TWL1002I and `ready` follow \
+         when this instance or the active one serves them.";
 
     UNKNOWN_QUEUE = "TWL5010E" "{reason}.",
-        "There is no object of that name, or no model of it for a rule of auto_define. Names are compared \
-         as they are written: clients send them so, MQSC folds those without quotes to upper case.";
+        "No object has this name, or no model exists for a rule of auto_define. Case matters: \
+         clients send names as written, MQSC folds names without quotes to upper case.";
     BAD_NAME = "TWL5011E" "{reason}.", "Names have 1 to 255 bytes and no control characters.";
-    BAD_ALIAS = "TWL5012E" "{reason}.", "The TARGET of an alias must be a local queue.";
-    PUT_INHIBITED = "TWL5013E" "{reason}.", "The queue, or the alias to it, has PUT(DISABLED).";
-    GET_INHIBITED = "TWL5014E" "{reason}.", "The queue, or the alias to it, has GET(DISABLED).";
-    QUEUE_FULL = "TWL5015E" "{reason}.", "The queue holds MAXDEPTH messages.";
+    BAD_ALIAS = "TWL5012E" "{reason}.",
+        "The TARGET of an alias must be a local queue. Correct it with ALTER QALIAS.";
+    PUT_INHIBITED = "TWL5013E" "{reason}.",
+        "The queue, or the alias to it, has PUT(DISABLED). ALTER it to PUT(ENABLED).";
+    GET_INHIBITED = "TWL5014E" "{reason}.",
+        "The queue, or the alias to it, has GET(DISABLED). ALTER it to GET(ENABLED).";
+    QUEUE_FULL = "TWL5015E" "{reason}.",
+        "The queue holds MAXDEPTH messages. Get some, or raise MAXDEPTH.";
     MESSAGE_TOO_LONG = "TWL5016E" "{reason}.",
-        "The message is longer than MAXMSGL of the queue or of the queue manager.";
+        "The message is longer than MAXMSGL of the queue or of the queue manager. Raise it, or \
+         send less.";
     QUEUE_IN_USE = "TWL5017E" "{reason}.",
-        "The queue is NOSHARE, opened for exclusive input, or another connection's temporary one.";
-    UNIT_TOO_MANY_MESSAGES = "TWL5018E" "{reason}.", "A unit of work passed MAXUMSGS.";
-    UNIT_TOO_LARGE = "TWL5019E" "{reason}.", "A unit of work passed its limit of bytes.";
-    UNIT_TOO_OLD = "TWL5020E" "{reason}.", "A unit of work passed its limit of age.";
+        "The queue is NOSHARE, open for exclusive input, or a temporary queue of another \
+         connection.";
+    UNIT_TOO_MANY_MESSAGES = "TWL5018E" "{reason}.",
+        "A unit of work exceeded MAXUMSGS. Commit more often, or raise it.";
+    UNIT_TOO_LARGE = "TWL5019E" "{reason}.",
+        "A unit of work exceeded unit_bytes_max. Commit more often, or raise it.";
+    UNIT_TOO_OLD = "TWL5020E" "{reason}.",
+        "A unit of work was open for longer than unit_age_max_s. Commit earlier, or raise it.";
     UNKNOWN_UNIT = "TWL5021E" "{reason}.",
-        "The unit of work has ended, or was never this connection's.";
-    TOO_MANY_UNITS = "TWL5022E" "{reason}.", "One connection opened too many units of work.";
-    ALREADY_EXISTS = "TWL5023E" "{reason}.", "DEFINE without REPLACE found the object.";
-    WRONG_TYPE = "TWL5024E" "{reason}.", "The object exists, but is of another type.";
-    OBJECT_OPEN = "TWL5025E" "{reason}.", "DISPLAY QSTATUS shows how often it is open.";
-    NOT_EMPTY = "TWL5026E" "{reason}.", "DELETE does not throw messages away unless told so.";
-    UNCOMMITTED = "TWL5027E" "{reason}.", "DISPLAY QSTATUS shows how many in UNCOM.";
+        "The unit of work has ended, or belongs to another connection.";
+    TOO_MANY_UNITS = "TWL5022E" "{reason}.",
+        "One connection opened too many units of work. Commit or roll back some.";
+    ALREADY_EXISTS = "TWL5023E" "{reason}.",
+        "DEFINE without REPLACE found the object. Use ALTER, or DEFINE with REPLACE.";
+    WRONG_TYPE = "TWL5024E" "{reason}.",
+        "The object exists, but has another type. DISPLAY QUEUE shows it.";
+    OBJECT_OPEN = "TWL5025E" "{reason}.",
+        "DISPLAY QSTATUS TYPE(HANDLE) shows the connections that have it open; STOP CONN closes \
+         one.";
+    NOT_EMPTY = "TWL5026E" "{reason}.", "DELETE does not remove messages without PURGE.";
+    UNCOMMITTED = "TWL5027E" "{reason}.", "DISPLAY QSTATUS shows the number in UNCOM.";
     BAD_ATTRIBUTE = "TWL5028E" "{reason}.", "The value is outside its range.";
     MEMORY_FULL = "TWL5029E" "{reason}.",
-        "Non-persistent messages live in memory, and it has a limit.";
+        "Non-persistent messages and open units of work are in memory, up to memory_bytes_max.";
     LOG_FULL_REFUSED = "TWL5030E" "{reason}.", "See TWL2005E and TWL2007E.";
-    ENDING_REFUSED = "TWL5031E" "{reason}.", "The queue manager was told to end.";
-    NOT_AUTHORIZED = "TWL5032E" "{reason}.", "The user may not do this.";
-    OBJECT_DELETED = "TWL5033E" "{reason}.", "The object went away while it was open.";
+    ENDING_REFUSED = "TWL5031E" "{reason}.",
+        "The queue manager is ending. Connect again when it runs.";
+    NOT_AUTHORIZED = "TWL5032E" "{reason}.",
+        "The user may not do this. Administrators are named in [users] of the configuration.";
+    OBJECT_DELETED = "TWL5033E" "{reason}.", "The object was deleted while it was open.";
     UNIT_DOOMED = "TWL5040E" "{reason}.",
-        "A put or a get inside the unit was refused, so that committing the rest would halve it.";
+        "A put or a get in the unit was refused; committing the rest would halve it. Correct the \
+         cause and repeat the whole unit.";
     UNIT_HELD_LOG = "TWL5041E" "{reason}.", "See TWL2030W.";
     MESSAGE_UNREADABLE = "TWL5050E" "{reason}.",
-        "What the recovery log has of this message is not what was written. The link is closed, so \
-         that nobody takes the queue for shorter than it is. The guide damaged-log says how to get \
-         the message back.";
+        "The recovery log does not return what was written for this message. The link is closed, \
+         so that no client takes the queue for shorter than it is. The guide damaged-log says \
+         how to restore the message.";
 
     QUEUE_CREATED = "TWL8006I" "Queue '{name}' created.", "DEFINE was carried out and logged.";
     QUEUE_DELETED = "TWL8007I" "Queue '{name}' deleted.", "DELETE was carried out and logged.";
@@ -449,26 +501,26 @@ entries! {
         "ALTER QMGR was carried out and logged.";
     QUEUE_CLEARED = "TWL8010I" "Queue '{name}' cleared.",
         "All messages of the queue were removed.";
-    CONNECTION_STOPPED = "TWL8011I" "Connection {number} is told to close.",
+    CONNECTION_STOPPED = "TWL8011I" "Connection {number} is closing.",
         "STOP CONN was carried out. Open units of work of the connection are rolled back; messages \
          that it did not settle go back to their queues. Its client may connect again.";
     MESSAGES_MOVED = "TWL8012I" "{count} messages moved from '{queue}' to '{queue}', {left} are left.",
-        "MOVE QLOCAL was carried out and logged. What is left when there is more than one command may \
-         move, or when the other queue takes no more: repeat it. Messages that a consumer has, or \
-         that an open unit of work got, stay and are not counted.";
+        "MOVE QLOCAL was carried out and logged. Messages are left when there are more than one \
+         command may move, or when the other queue is full: repeat it. Messages that a consumer \
+         has, or that an open unit of work got, stay and are not counted.";
     CONNECTION_UNKNOWN = "TWL8146E" "Connection {number} does not exist.",
-        "STOP CONN was given the number of no connection, or of one that has ended. DISPLAY CONN(*) \
-         shows those that are there.";
+        "STOP CONN was given a number that no open connection has. DISPLAY CONN(*) shows those \
+         that do.";
     NOT_FOUND = "TWL8147E" "Object '{name}' does not exist.",
-        "DISPLAY was given a full name that no such object has. Names are case-sensitive: one in \
-         lower case must stand in quotes.";
+        "DISPLAY was given a full name that no such object has. Names are case-sensitive: put \
+         one in lower case in quotes.";
     NOTHING_MATCHES = "TWL8148I" "No object matches.",
-        "DISPLAY was given a generic name or WHERE, and nothing fits.";
+        "DISPLAY was given a generic name or WHERE, and no object fits.";
     SHOW_CONNECTION = "TWL8276I" "Display connection details.", "DISPLAY CONN.";
     SHOW_HANDLE = "TWL8277I" "Display handle details.",
         "DISPLAY QSTATUS or CONN with TYPE(HANDLE): a queue that a connection has open.";
     SYNTAX_ERROR = "TWL8405E" "Line {line}, column {column}: {reason}",
-        "The command was not understood and nothing was done. See docs/reference/mqsc.md.";
+        "The command was not understood and not carried out. See docs/reference/mqsc.md.";
     SHOW_QUEUE_MANAGER = "TWL8408I" "Display queue manager details.", "DISPLAY QMGR.";
     SHOW_QUEUE = "TWL8409I" "Display queue details.", "DISPLAY QUEUE, QLOCAL, QALIAS, QMODEL.";
     SUMMARY = "TWL8417I" "{read} commands read, {syntax} with a syntax error, {failed} failed.",
@@ -476,6 +528,6 @@ entries! {
     TOO_MANY_ROWS = "TWL8418W" "Only the first {count} are shown.",
         "More objects match. Name fewer of them, or add WHERE.";
     SCRIPT_TOO_LONG = "TWL8419E" "The script is longer than {bytes} bytes.",
-        "Nothing was done. Send it in parts.";
+        "No command was carried out. Send it in parts.";
     SHOW_QUEUE_STATUS = "TWL8450I" "Display queue status details.", "DISPLAY QSTATUS.";
 }

@@ -325,7 +325,7 @@ fn a_move_says_how_many_went_and_how_many_are_left() {
 fn a_connection_is_stopped_by_its_number() {
     let mut target = Fake::new();
     let reply = run_script(&mut target, "STOP CONN(9)\nSTOP CONN(8)");
-    assert_eq!(reply.replies[0].to_text(), "TWL8011I: Connection 9 is told to close.");
+    assert_eq!(reply.replies[0].to_text(), "TWL8011I: Connection 9 is closing.");
     assert_eq!(reply.replies[1].to_text(), "TWL8146E: Connection 8 does not exist.");
     assert_eq!((reply.read, reply.failed), (2, 1));
 }

@@ -31,12 +31,12 @@ pub(super) fn clauses((tokens, end): (Vec<Placed>, usize)) -> Result<(Vec<Clause
         let name = match token {
             Token::Word(name) => name,
             Token::Quoted(_) => {
-                return Err(Fault::new(position, "a word was expected, not text in quotes"));
+                return Err(Fault::new(position, "expected a word, not text in quotes"));
             }
             Token::Open => {
-                return Err(Fault::new(position, "a word was expected before '('"));
+                return Err(Fault::new(position, "expected a word before '('"));
             }
-            Token::Close => return Err(Fault::new(position, "')' without its '('")),
+            Token::Close => return Err(Fault::new(position, "')' without '('")),
         };
         let values = match tokens.next_if(|placed| placed.token == Token::Open) {
             Some(open) => Some(values(&mut tokens, open.position)?),
@@ -55,11 +55,14 @@ fn values(tokens: &mut impl Iterator<Item = Placed>, open: usize) -> Result<Vec<
             Token::Word(text) | Token::Quoted(text) => values.push(Given { text, position }),
             Token::Close => return Ok(values),
             Token::Open => {
-                return Err(Fault::new(position, "'(' inside parentheses; quote what holds it"));
+                return Err(Fault::new(
+                    position,
+                    "'(' inside parentheses; put the value in quotes",
+                ));
             }
         }
     }
-    Err(Fault::new(open, "'(' without its ')'"))
+    Err(Fault::new(open, "'(' without ')'"))
 }
 
 impl Clause {

@@ -46,7 +46,7 @@ pub(super) fn command((clauses, end): (Vec<Clause>, usize)) -> Result<Command, F
     let verb = verb_of(&first)?;
     if verb == Verb::End {
         return match clauses.next() {
-            Some(extra) => Err(Fault::new(extra.position, "END stands alone")),
+            Some(extra) => Err(Fault::new(extra.position, "END takes nothing after it")),
             None => Ok(Command::End),
         };
     }
@@ -148,7 +148,7 @@ fn full_name(given: &Given) -> Result<String, Fault> {
         return Err(Fault::new(given.position, "a name is empty"));
     }
     if name.ends_with('*') {
-        let message = "a generic name does not belong here: name one object";
+        let message = "a generic name is not allowed here; name one object";
         return Err(Fault::new(given.position, message));
     }
     Ok(name)
@@ -240,7 +240,7 @@ impl Rest {
             let plain = attribute.map_or(clause.name.as_str(), |(attribute, _)| attribute.name);
             let key = plain.strip_prefix("NO").unwrap_or(plain);
             if seen.iter().any(|known| known == key) {
-                return Err(Fault::new(clause.position, format!("{} stands twice", clause.name)));
+                return Err(Fault::new(clause.position, format!("{} is given twice", clause.name)));
             }
             seen.push(key.into());
             match (clause.name.as_str(), attribute) {
@@ -341,7 +341,7 @@ fn delete(name: String, rest: &Rest) -> Result<Command, Fault> {
                 purge = Some(clause.name == "PURGE");
             }
             "PURGE" | "NOPURGE" => {
-                let message = format!("{} does not belong here", clause.name);
+                let message = format!("{} is not allowed here", clause.name);
                 return Err(Fault::new(clause.position, message));
             }
             _ => return Err(unknown_clause(clause, rest.object, &["PURGE", "NOPURGE"])),
@@ -367,7 +367,7 @@ fn move_messages(name: String, rest: &Rest, end: usize) -> Result<Command, Fault
                 };
             }
             "TOQLOCAL" | "TYPE" => {
-                return Err(Fault::new(clause.position, format!("{} stands twice", clause.name)));
+                return Err(Fault::new(clause.position, format!("{} is given twice", clause.name)));
             }
             _ => return Err(unknown_clause(clause, rest.object, &["TOQLOCAL", "TYPE"])),
         }
@@ -517,7 +517,7 @@ fn display(head: &Clause, rest: &Rest) -> Result<Command, Fault> {
                 all = true;
             }
             ("WHERE", None) if condition.is_none() => condition = Some(where_(clause, rest)?),
-            ("WHERE", None) => return Err(Fault::new(clause.position, "WHERE stands twice")),
+            ("WHERE", None) => return Err(Fault::new(clause.position, "WHERE is given twice")),
             ("TYPE", _) if clause.values.is_some() => subject = of_type(subject, clause)?,
             (_, Some((attribute, _))) if attribute.can_show(object) => {
                 clause.no_value()?;
@@ -548,16 +548,15 @@ fn of_type(subject: Subject, clause: &Clause) -> Result<Subject, Fault> {
         | (Subject::Connections, "CONN") => Ok(subject),
         (Subject::QueueStatus, "HANDLE") => Ok(Subject::QueueHandles),
         (Subject::Connections, "HANDLE") => Ok(Subject::ConnectionHandles),
-        (_, other) => {
-            Err(Fault::new(given.position, format!("TYPE({other}) does not belong here")))
-        }
+        (_, other) => Err(Fault::new(given.position, format!("TYPE({other}) is not allowed here"))),
     }
 }
 
 /// `WHERE(attribute operator value)`.
 fn where_(clause: &Clause, rest: &Rest) -> Result<Condition, Fault> {
     let Some([attribute, operator, value]) = clause.values.as_deref() else {
-        let message = "WHERE takes three things: WHERE(attribute operator value)";
+        let message =
+            "WHERE needs an attribute, an operator and a value: WHERE(attribute operator value)";
         return Err(Fault::new(clause.position, message));
     };
     let known = ATTRIBUTES.iter().find(|each| each.is_called(&attribute.text));

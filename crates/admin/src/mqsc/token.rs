@@ -45,8 +45,8 @@ pub(super) fn tokens(text: &str) -> Result<(Vec<Placed>, usize), Fault> {
             Fault::new(
                 position,
                 match first {
-                    '\'' => "text without its closing quote (')".into(),
-                    other => format!("character {other:?} does not belong here"),
+                    '\'' => "text without a closing quote (')".into(),
+                    other => format!("character {other:?} is not allowed here"),
                 },
             )
         })?;

@@ -12,7 +12,7 @@ pub(crate) struct Here {
     /// Data folder of an instance on this machine
     #[arg(long, value_name = "DIR", default_value = "./data/QM1", env = "TOWLINE_DATA")]
     pub(crate) data: PathBuf,
-    /// How long it may take
+    /// Time-out in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 60.0,
           value_parser = seconds, allow_negative_numbers = true)]
     pub(crate) timeout: f64,
@@ -23,7 +23,7 @@ pub(crate) struct Here {
 
 #[derive(Args, Debug)]
 pub(crate) struct Switch {
-    /// Name of the instance that shall be active [default: the one that is best in sync]
+    /// Name of the instance to make active [default: the one best in sync]
     #[arg(long, value_name = "NAME")]
     pub(crate) to: Option<String>,
     #[command(flatten)]
@@ -32,7 +32,7 @@ pub(crate) struct Switch {
 
 #[derive(Args, Debug)]
 pub(crate) struct Stop {
-    /// Stop an instance of a group even when the others are no quorum without it
+    /// Stop an instance even if the others have no quorum without it
     #[arg(long)]
     pub(crate) force: bool,
     #[command(flatten)]
@@ -44,17 +44,17 @@ pub(crate) struct RollingRestart {
     /// Data folders of all instances; may be given more than once
     #[arg(long, value_name = "DIR", num_args = 1.., required_unless_present = "dir")]
     pub(crate) data: Vec<PathBuf>,
-    /// Folder that has the data folders of all instances, as `towline group demo` makes it
+    /// Folder with the data folders of all instances, as `towline group demo` creates it
     #[arg(long, value_name = "DIR", conflicts_with = "data")]
     pub(crate) dir: Option<PathBuf>,
-    /// Only the one instance of --data: where each machine has one of them, run it on one after the
-    /// other
+    /// Restart only the instance of --data: with one instance per machine, run it on one machine
+    /// after the other
     #[arg(long, requires = "data")]
     pub(crate) this_one: bool,
-    /// Begin although not all instances are in sync
+    /// Start although not all instances are in sync
     #[arg(long)]
     pub(crate) force: bool,
-    /// How long an instance may take until it is in sync again
+    /// Time for each instance to be in sync again
     #[arg(long, value_name = "SECONDS", default_value_t = 300.0,
           value_parser = seconds, allow_negative_numbers = true)]
     pub(crate) timeout: f64,
@@ -65,10 +65,9 @@ pub(crate) struct RollingRestart {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Instance {
-    /// Set aside what is left of the log of an instance that lost it: the next start begins blank and
-    /// is rebuilt from the group
+    /// Set aside the lost or damaged log of an instance: its next start rebuilds it from the group
     Replace(Replace),
-    /// Unsafe recovery: give the vote back to an instance that lost log, when the group elects no active
+    /// Unsafe recovery: let an instance that lost log vote again, if the group elects no active
     /// instance any more; acknowledged messages may be lost
     ForceVote(ForceVote),
 }
@@ -84,19 +83,19 @@ impl Instance {
 
 #[derive(Args, Debug)]
 pub(crate) struct Replace {
-    /// Data folder of the instance, which does not run
+    /// Data folder of the instance, which must be stopped
     #[arg(long, value_name = "DIR", env = "TOWLINE_DATA")]
     pub(crate) data: PathBuf,
-    /// The configuration that it runs with; its [group] says which instance it is
+    /// Its configuration file; [group] names the instance
     #[arg(long, value_name = "FILE")]
     pub(crate) config: PathBuf,
     /// Name of the queue manager
     #[arg(long, value_name = "NAME", default_value = "QM1")]
     pub(crate) name: String,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long)]
     pub(crate) yes: bool,
-    /// Replace the log although the other instances cannot serve without it, or cannot be asked
+    /// Replace the log although the others cannot serve without it, or cannot be asked
     #[arg(long)]
     pub(crate) force: bool,
     /// Answer in JSON
@@ -106,19 +105,19 @@ pub(crate) struct Replace {
 
 #[derive(Args, Debug)]
 pub(crate) struct ForceVote {
-    /// Data folder of the instance, which does not run
+    /// Data folder of the instance, which must be stopped
     #[arg(long, value_name = "DIR", env = "TOWLINE_DATA")]
     pub(crate) data: PathBuf,
-    /// The configuration that it runs with; its [group] says which instance it is
+    /// Its configuration file; [group] names the instance
     #[arg(long, value_name = "FILE")]
     pub(crate) config: PathBuf,
     /// Name of the queue manager
     #[arg(long, value_name = "NAME", default_value = "QM1")]
     pub(crate) name: String,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long)]
     pub(crate) yes: bool,
-    /// Give the vote back although the group has an active instance
+    /// Let it vote although the group has an active instance
     #[arg(long)]
     pub(crate) force: bool,
     /// Answer in JSON
@@ -128,10 +127,10 @@ pub(crate) struct ForceVote {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Group {
-    /// Make an authority and a certificate for each instance, or renew them with the authority that is
-    /// there
+    /// Create an authority and a certificate for each instance; with an existing authority, renew
+    /// the certificates
     Certificates(GroupCertificates),
-    /// Check the [group] of a configuration, and the certificates that it names
+    /// Check the [group] of a configuration and its certificates
     Check {
         /// Configuration file of one instance
         config: PathBuf,
@@ -145,40 +144,40 @@ pub(crate) enum Group {
         #[arg(long)]
         json: bool,
     },
-    /// Whether the floating address of a configuration is on this machine, or take it away
+    /// Show whether this machine has the floating address of a configuration, or remove it
     Address {
         /// Configuration file of the instance on this machine
         #[arg(long, value_name = "FILE")]
         config: PathBuf,
-        /// Take it away: for who watches an instance that was killed. A running active instance puts it
-        /// back
+        /// Remove it, for a supervisor after an instance was killed. A running active instance adds
+        /// it again
         #[arg(long)]
         drop: bool,
         /// Answer in JSON
         #[arg(long)]
         json: bool,
     },
-    /// Run three instances on this machine, to try it: certificates, configuration and processes
+    /// Run three instances on this machine to try a group: certificates, configuration, processes
     Demo(Demo),
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct Demo {
-    /// Folder for everything, made when it is not there
+    /// Folder for all files, created if missing
     #[arg(long, value_name = "DIR", default_value = "./data/group")]
     pub(crate) dir: PathBuf,
     /// Name of the queue manager and of its group
     #[arg(long, default_value = "QM1")]
     pub(crate) name: String,
-    /// Clients come in at this port of the loopback address and at the two after it; the links of the
-    /// instances take three more
+    /// First port on the loopback address: three for clients, then three for the links of the
+    /// instances
     #[arg(long, default_value_t = 5672, value_parser = clap::value_parser!(u16).range(1..=65_530))]
     pub(crate) port: u16,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct GroupCertificates {
-    /// Folder for the PEM files, made when it is not there
+    /// Folder for the PEM files, created if missing
     #[arg(long, value_name = "DIR")]
     pub(crate) out: PathBuf,
     /// Name of the queue manager
@@ -190,7 +189,7 @@ pub(crate) struct GroupCertificates {
     /// Names of the instances
     #[arg(long, value_name = "A,B,C", value_delimiter = ',', required = true)]
     pub(crate) instances: Vec<String>,
-    /// How long the certificates are valid; the authority is for ten years
+    /// Days that the certificates are valid; the authority is valid for ten years
     #[arg(long, value_name = "N", default_value_t = 365,
           value_parser = clap::value_parser!(u32).range(1..=3_650))]
     pub(crate) days: u32,

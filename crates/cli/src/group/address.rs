@@ -21,7 +21,7 @@ pub(super) fn run(file: &Path, drop: bool, json: bool) -> Result<(), Failure> {
     let text = if !drop {
         if floating::is_here(&floating).map_err(failed)? { "here" } else { "not here" }
     } else if floating::take_away(&floating).map_err(failed)? {
-        "taken away"
+        "removed"
     } else {
         "was not here"
     };

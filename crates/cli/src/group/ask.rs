@@ -95,7 +95,7 @@ impl Asking {
                 kind => {
                     let whose = match kind {
                         io::ErrorKind::PermissionDenied => {
-                            ": the socket is for the user that runs the instance"
+                            ": only the user that runs the instance may use it"
                         }
                         _ => "",
                     };
@@ -114,7 +114,7 @@ impl Asking {
     pub(crate) fn reach(data: &Path, timeout: Duration) -> Result<Asking, Failure> {
         Asking::connect(data, timeout)?.ok_or_else(|| {
             let folder = data.display();
-            Failure::CannotConnect(format!("no instance of a group runs in {folder}"))
+            Failure::CannotConnect(format!("no instance of a group is running in {folder}; start it, or name another with --data"))
         })
     }
 

@@ -24,7 +24,7 @@ pub(super) fn run(
     };
     let instance = instance.unwrap_or(&group.instance);
     if group.position(instance).is_none() {
-        return Err(Failure::Usage(format!("'{instance}' is no group.member")));
+        return Err(Failure::Usage(format!("'{instance}' is not a [[group.member]]")));
     }
     let valid_until = check_group(name, &group, instance).map_err(Failure::Failed)?;
     let say = |text: &str| if json { Ok(()) } else { show::line(text) };

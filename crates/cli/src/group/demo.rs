@@ -46,7 +46,9 @@ pub(super) fn run(arguments: &Demo) -> Result<(), Failure> {
     for instance in &plan.instances {
         if Asking::connect(&instance.data, ANSWER)?.is_some() {
             let folder = instance.data.display();
-            return Err(Failure::Failed(format!("an instance runs in {folder} already")));
+            return Err(Failure::Failed(format!(
+                "an instance is already running in {folder}; stop it, or choose another --dir"
+            )));
         }
     }
     plan.write()?;

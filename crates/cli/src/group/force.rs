@@ -28,7 +28,7 @@ pub(crate) fn run(arguments: &ForceVote) -> Result<(), Failure> {
     let data = &arguments.data;
     let stopped = Stopped::of(data, &arguments.config)?;
     let name = &stopped.instance;
-    stopped.log_is_there("has no log: start the instance once, it begins blank")?;
+    stopped.log_is_there("has no log; start the instance once without one")?;
     stopped.can_ask(arguments.yes)?;
     let lock = stopped.lock()?;
     let own = Own::read(data, &stopped.log())?;
@@ -43,22 +43,21 @@ pub(crate) fn run(arguments: &ForceVote) -> Result<(), Failure> {
         }
         Err(why) => {
             return Err(Failure::Failed(format!(
-                "No other instance can be asked: {why}; --force gives the vote back all the same"
+                "No other instance can be asked: {why}; --force gives the vote back anyway"
             )));
         }
     };
     if let Some(active) = active(&answers).filter(|_| !arguments.force) {
         return Err(Failure::Failed(format!(
             "Instance {active} is active. Start {name}: it catches up and votes again by itself; \
-             --force gives the vote back all the same"
+             --force gives the vote back anyway"
         )));
     }
     if !arguments.json {
         table(name, &own, &answers).iter().try_for_each(|line| show::line(line))?;
     }
     let question = format!(
-        "Messages that were acknowledged and are in none of the logs of the instances that vote are lost \
-         for ever.\nGive the vote back to {name}, with the log that it has?"
+        "Acknowledged messages that are in no log of a voting instance will be lost for ever.\nGive the vote back to {name}, with the log that it has?"
     );
     stopped.confirm(arguments.yes, &question)?;
     let heard = answers.iter().filter_map(|answer| Some(answer.told.as_ref().ok()?.stand.term));

@@ -25,7 +25,7 @@ pub(crate) fn run(arguments: &Replace) -> Result<(), Failure> {
     let data = &arguments.data;
     let stopped = Stopped::of(data, &arguments.config)?;
     let name = &stopped.instance;
-    let what = "has no log: there is nothing to set aside, the next start begins blank";
+    let what = "has no log to set aside; the next start copies it from the group";
     stopped.log_is_there(what)?;
     stopped.can_ask(arguments.yes)?;
     // Held until the folder has its new name: who starts meanwhile is refused, or begins blank.
@@ -37,13 +37,13 @@ pub(crate) fn run(arguments: &Replace) -> Result<(), Failure> {
         )
     {
         return Err(Failure::Failed(format!(
-            "{why}. Without the log of {name} the group may serve nobody, or lose acknowledged \
-             messages; --force sets it aside all the same"
+            "{why}. Without the log of {name} the group may serve no clients, or lose acknowledged \
+             messages; --force sets it aside anyway"
         )));
     }
     let question = format!(
-        "Instance {name} in {} will begin blank and give no vote until it has caught up.\n\
-         What it had and the two others do not have is lost: they must be in sync with each other\n\
+        "Instance {name} in {} will start without a log and not vote until it has caught up.\n\
+         What it has and the two others lack is lost: they must be in sync with each other\n\
          (towline status on one of them). Set its log aside?",
         data.display()
     );
@@ -76,7 +76,7 @@ fn why_not(answers: &[Answer]) -> Option<String> {
         match told {
             Err(why) => return Some(format!("Instance {instance} cannot be asked: {why}")),
             Ok(told) if !told.stand.may_vote => {
-                return Some(format!("Instance {instance} gives no vote, for it lost log itself"));
+                return Some(format!("Instance {instance} does not vote: it lost log itself"));
             }
             Ok(told) if told.group.active.is_empty() => {
                 return Some(format!("Instance {instance} knows of no active instance"));
@@ -120,7 +120,7 @@ mod tests {
         let silent = Answer { instance: "c".into(), told: Err("connection refused".into()) };
         for (answer, why) in [
             (silent, "c cannot be asked: connection refused"),
-            (told("b", true, false), "gives no vote"),
+            (told("b", true, false), "does not vote"),
             (told("", true, true), "no active instance"),
             (told("b", false, true), "not in sync"),
         ] {

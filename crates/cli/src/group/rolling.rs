@@ -103,7 +103,9 @@ fn folders(arguments: &RollingRestart) -> Result<Vec<PathBuf>, Failure> {
     found.sort();
     if found.is_empty() {
         let dir = dir.display();
-        return Err(Failure::CannotConnect(format!("no instance of a group runs below {dir}")));
+        return Err(Failure::CannotConnect(format!(
+            "no instance of a group is running below {dir}"
+        )));
     }
     Ok(found)
 }
@@ -116,7 +118,7 @@ fn belong_together(members: &[Member], this_one: bool) -> Result<(), Failure> {
     if this_one {
         return match others {
             [] => Ok(()),
-            _ => Err(Failure::Usage("--this-one is for one --data DIR".into())),
+            _ => Err(Failure::Usage("--this-one needs exactly one --data DIR".into())),
         };
     }
     let names: Vec<&str> = members.iter().map(|member| member.name.as_str()).collect();
@@ -124,10 +126,10 @@ fn belong_together(members: &[Member], this_one: bool) -> Result<(), Failure> {
         if other.group.group_name != first.group.group_name {
             let folder = other.folder.display();
             let (this, that) = (&first.group.group_name, &other.group.group_name);
-            return Err(Failure::Usage(format!("{folder} is of the group {that}, not of {this}")));
+            return Err(Failure::Usage(format!("{folder} belongs to group {that}, not to {this}")));
         }
         if names.iter().take(at).any(|name| *name == other.name) {
-            return Err(Failure::Usage(format!("instance {} was said twice", other.name)));
+            return Err(Failure::Usage(format!("instance {} is named twice", other.name)));
         }
     }
     let rows = first.group.instances.iter().map(|row| row.instance.as_str());
@@ -236,7 +238,7 @@ impl Roll<'_> {
                 Err(unanswered) => return Err(Failure::about(name, unanswered)),
             }
             if !held.wait_for_end(patience.left())? {
-                return Err(self.late(name, "it does not begin anew"));
+                return Err(self.late(name, "it does not restart"));
             }
         }
         let after = self.in_sync(member, &process, patience, bar)?;
@@ -283,10 +285,7 @@ impl Roll<'_> {
                 (_, _) => "no answer yet".to_owned(),
             };
             if process.wait(Duration::ZERO)? {
-                return Err(Failure::about(
-                    name,
-                    "it ended instead of beginning anew: see its log",
-                ));
+                return Err(Failure::about(name, "it ended instead of restarting: see its log"));
             }
             bar.set_message(format!("{name}: {state}"));
             if !patience.pause() {

@@ -32,7 +32,7 @@ impl Stopped<'_> {
     pub(super) fn of<'a>(data: &'a Path, config: &Path) -> Result<Stopped<'a>, Failure> {
         let group = group(config)?;
         if Asking::connect(data, Patience::of(ANSWER).left())?.is_some() {
-            return Err(in_use(data, "an instance of a group runs there"));
+            return Err(in_use(data, "an instance of a group is running there"));
         }
         Ok(Stopped { instance: group.instance.clone(), data, group })
     }
@@ -66,7 +66,7 @@ impl Stopped<'_> {
     pub(super) fn can_ask(&self, yes: bool) -> Result<(), Failure> {
         match yes || std::io::stdin().is_terminal() {
             true => Ok(()),
-            false => Err(Failure::Usage("there is no terminal to ask at: say --yes".into())),
+            false => Err(Failure::Usage("there is no terminal for the question; add --yes".into())),
         }
     }
 
@@ -96,10 +96,10 @@ fn group(file: &Path) -> Result<GroupConfig, Failure> {
     let wrong = |why: &dyn std::fmt::Display| Failure::Usage(format!("{}: {why}", file.display()));
     let config = Config::read(file).map_err(|error| wrong(&error))?;
     let group = config.group.ok_or_else(|| {
-        wrong(&"it has no [group]; a single instance would begin without its messages")
+        wrong(&"it has no [group]; a single instance would start without its messages")
     })?;
     if group.instance.is_empty() {
-        return Err(wrong(&"group.instance does not say which instance this is"));
+        return Err(wrong(&"group.instance is missing: the name of this instance"));
     }
     Ok(group)
 }

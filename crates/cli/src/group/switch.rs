@@ -73,8 +73,7 @@ pub(crate) fn hand_over(
                 Failure::failed("the instance ended before it answered, and no other became active")
             })?;
             if after.active == before.active {
-                let again =
-                    format!("{} gave the active part up, and was elected again", after.active);
+                let again = format!("{} stepped down and was elected again", after.active);
                 return Err(Failure::Failed(again));
             }
             let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);

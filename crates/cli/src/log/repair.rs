@@ -42,7 +42,7 @@ pub(super) fn run(data: &Path, folder: &Path, from: &Path, json: bool) -> Result
 /// The log of a data folder, or a log folder itself; `None`: it is a backup.
 fn source_log(from: &Path) -> Result<Option<PathBuf>, Failure> {
     if !from.is_dir() {
-        return Err(Failure::about(from.display(), "there is no such folder"));
+        return Err(Failure::about(from.display(), "the folder does not exist"));
     }
     if from.join("manifest.json").is_file() {
         return Ok(None);
@@ -89,7 +89,7 @@ fn as_text(report: &MendReport) -> Result<(), Failure> {
     match (mended, left) {
         (0, 0) => show::line("Nothing is damaged."),
         _ => show::line(&format!(
-            "{mended} places repaired ({} bytes written), {left} left",
+            "{mended} findings repaired ({} bytes written), {left} left",
             report.bytes
         )),
     }

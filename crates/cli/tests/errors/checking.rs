@@ -130,14 +130,14 @@ fn each_thing_that_a_start_refuses_is_refused() {
         (&users, "TWL1010E"),
         (&gone, "gone"),
         ("[users]\nlocal_group = \"no-such-group\"\n", "this machine has no such group"),
-        ("[[listener]]\naddress = \"5672\"\n", "is a port alone"),
+        ("[[listener]]\naddress = \"5672\"\n", "is only a port"),
         ("[[listener]]\naddress = \"127.0.0.1:1\"\nmechanisms = [\"PLAIN\"]\n", "listener"),
         (
             "[[listener]]\naddress = \"127.0.0.1:1\"\ncertificate = \"PAPERS/a.pem\"\n\
              private_key = \"PAPERS/b-key.pem\"\n",
             "TWL1013E",
         ),
-        (&GROUP.replace("instance = \"a\"", "instance = \"d\""), "is no group.member"),
+        (&GROUP.replace("instance = \"a\"", "instance = \"d\""), "is not a [[group.member]]"),
         (&GROUP.replace("a.pem", "b.pem").replace("a-key", "b-key"), "certificate"),
     ] {
         let words = bed.refusal(config, &[]);

@@ -28,7 +28,8 @@ fn where_no_queue_manager_runs_the_way_to_one_is_told() {
     let data = folder.path().to_str().unwrap();
     for command in [&["status"][..], &["put", "Q", "x"], &["mqsc", "-c", "DIS QMGR"]] {
         let said = said(&[command, &["--data", data]].concat(), 4);
-        let expected = format!("no queue manager runs with its data in {data}; start one with");
+        let expected =
+            format!("is running in data folder {data}; start it with `towline run --data {data}`");
         assert!(said.contains(&expected) && said.contains("--url"), "{said}");
     }
 }
@@ -36,9 +37,9 @@ fn where_no_queue_manager_runs_the_way_to_one_is_told() {
 #[test]
 fn a_place_to_listen_at_is_refused_with_one_that_is_right() {
     for (address, expected) in [
-        ("5673", "say 127.0.0.1:5673"),
+        ("5673", "use 127.0.0.1:5673"),
         ("127.0.0.1", "it has no port"),
-        ("broker.example:5672", "in numbers"),
+        ("broker.example:5672", "not a numeric IP address"),
     ] {
         let said = said(&["run", "QM1", "--listen", address], 2);
         assert!(said.contains(expected), "{said}");
@@ -48,12 +49,12 @@ fn a_place_to_listen_at_is_refused_with_one_that_is_right() {
 #[test]
 fn a_number_below_zero_and_an_empty_name_are_told_in_words() {
     for (arguments, expected) in [
-        (&["put", "Q", "x", "--ttl", "-1"][..], "seconds from 0 to 31536000 were expected"),
-        (&["get", "Q", "--wait", "-1"], "seconds from 0 to 31536000 were expected"),
-        (&["status", "--watch", "-1"], "seconds from 0.1 to 3600 were expected"),
-        (&["put", "", "x"], "the name of the queue is empty"),
-        (&["get", "queue://"], "the name of the queue is empty"),
-        (&["move", "Q", ""], "the name of the queue is empty"),
+        (&["put", "Q", "x", "--ttl", "-1"][..], "expected seconds from 0 to 31536000"),
+        (&["get", "Q", "--wait", "-1"], "expected seconds from 0 to 31536000"),
+        (&["status", "--watch", "-1"], "expected seconds from 0.1 to 3600"),
+        (&["put", "", "x"], "the queue name is empty"),
+        (&["get", "queue://"], "the queue name is empty"),
+        (&["move", "Q", ""], "the queue name is empty"),
     ] {
         let said = said(arguments, 2);
         assert!(said.contains(expected), "{arguments:?}: {said}");
@@ -80,7 +81,7 @@ fn tls_where_there_is_none_and_the_other_way_round_are_told() {
     let authority = format!("{out}/authority.pem");
     let url = daemon.url.replace("amqp:", "amqps:");
     let said = said(&["status", "--url", &url, "--ca", &authority], 4);
-    assert!(said.contains("does not speak TLS there: amqp:// and not amqps://"), "{said}");
+    assert!(said.contains("does not use TLS: use amqp:// instead of amqps://"), "{said}");
     // An alert of TLS is what a TLS listener answers to AMQP.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("amqp://{}", listener.local_addr().unwrap());
@@ -90,7 +91,7 @@ fn tls_where_there_is_none_and_the_other_way_round_are_told() {
         socket
     });
     let said = self::said(&["status", "--url", &url], 4);
-    assert!(said.contains("speaks TLS here: amqps:// and not amqp://"), "{said}");
+    assert!(said.contains("uses TLS: use amqps:// instead of amqp://"), "{said}");
     drop(answering.join().unwrap());
 }
 
@@ -215,12 +216,12 @@ fn a_model_or_a_dead_letter_queue_that_does_not_exist_is_told_at_the_start_and_a
 fn a_message_is_explained_however_its_id_is_typed() {
     for id in ["TWL1012E", "twl1012e", "TWL1012", "1012"] {
         let said = text(&towline(&["explain", id]).assert().success());
-        assert!(said.starts_with("TWL1012E (error: somebody must act)\n"), "{said}");
+        assert!(said.starts_with("TWL1012E (error: action is needed)\n"), "{said}");
         assert!(said.contains("Choose another with --listen"), "{said}");
     }
     let json = text(&towline(&["explain", "1012", "--json"]).assert().success());
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!((&json["id"], &json["severity"]), (&"TWL1012E".into(), &"error".into()));
     assert!(said(&["explain", "1018"], 1).contains("nearest are TWL1016E, TWL1017E, TWL1019E"));
-    assert!(said(&["explain", "quorum"], 1).contains("they look like TWL1012E"));
+    assert!(said(&["explain", "quorum"], 1).contains("ids look like TWL1012E"));
 }

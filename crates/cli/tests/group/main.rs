@@ -258,8 +258,8 @@ fn a_rolling_restart_needs_all_instances_of_one_group() {
     let (a, b) = (fake.data("a"), fake.data("b"));
     for (arguments, why) in [
         (&["--data", &a, &b][..], "the data folder of c is missing"),
-        (&["--data", &a, &b, &a], "instance a was said twice"),
-        (&["--this-one", "--data", &a, &b], "--this-one is for one"),
+        (&["--data", &a, &b, &a], "instance a is named twice"),
+        (&["--this-one", "--data", &a, &b], "--this-one needs exactly one"),
         (&[], "--data"),
         (&["--this-one"], "--data"),
         (&["--dir", &a, "--data", &b], "cannot be used with"),

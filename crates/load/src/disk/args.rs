@@ -18,16 +18,16 @@ pub enum DiskMode {
     Both,
 }
 
-/// Measures a disk as a recovery log uses it: sequential writes, each of them synced.
+/// Measures a disk as a recovery log uses it: sequential writes, each with an fsync.
 #[derive(Args, Clone, Debug)]
 pub struct DiskArgs {
-    /// Folder on the disk that is tested
+    /// Folder on the disk to test
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub dir: PathBuf,
-    /// How long it all takes, 1 to 3600 [default: 60, with --quick 2]
+    /// Total time, 1 to 3600 [default: 60, with --quick 2]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub seconds: Option<u32>,
-    /// Size of the file that is written round and round, such as 64MiB [default: 64MiB, with
+    /// Size of the file that is overwritten repeatedly, such as 64MiB [default: 64MiB, with
     /// --quick 8MiB]
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub size: Option<u64>,
@@ -35,34 +35,34 @@ pub struct DiskArgs {
     /// 4KiB,64KiB]
     #[arg(long, value_name = "BYTES,...", value_delimiter = ',', value_parser = bytes)]
     pub block: Vec<u64>,
-    /// How it writes
+    /// Way of writing
     #[arg(long, value_enum, default_value = "both")]
     pub mode: DiskMode,
     /// Write the result as JSON; - for standard output, instead of the table
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Draw latencies and bytes per second
+    /// Draw a chart of latencies and bytes per second
     #[arg(long, value_name = "FILE.svg")]
     pub chart: Option<PathBuf>,
-    /// Only test locks, as several processes that share a file system need them (may be given with
+    /// Test only file locks, as processes on a shared file system need them (can be combined with
     /// --lies)
     #[arg(long)]
     pub locks: bool,
-    /// Only look for signs that the disk lies about sync (may be given with --locks)
+    /// Check only whether the disk lies about fsync (can be combined with --locks)
     #[arg(long)]
     pub lies: bool,
-    /// A glance of two seconds
+    /// A quick look of two seconds
     #[arg(long)]
     pub quick: bool,
-    /// Only proof by power cut. write: write numbered records, and print the number of each when it
-    /// is synced, until the power goes. verify: look for them afterwards
+    /// Only a test by power cut. write: write numbered records, and print the number of each after
+    /// its fsync, until the power is cut. verify: check them afterwards
     #[arg(long, num_args = 2, value_names = ["write|verify", "FILE"],
           conflicts_with_all = ["locks", "lies", "chart", "block", "seconds", "dir", "quick"])]
     pub power_cut_check: Option<Vec<OsString>>,
     /// The last number that power-cut-check write printed
     #[arg(long, value_name = "N", requires = "power_cut_check")]
     pub acked: Option<u64>,
-    /// End power-cut-check write after so many records [default: when the power goes]
+    /// End power-cut-check write after N records [default: at the power cut]
     #[arg(long, value_name = "N", requires = "power_cut_check",
           value_parser = clap::value_parser!(u64).range(1..))]
     pub records: Option<u64>,

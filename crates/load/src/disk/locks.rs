@@ -286,7 +286,7 @@ impl Bench<'_> {
         if made.into_iter().eq(0..MAKE_ROUNDS) {
             Ok(format!("{MAKE_ROUNDS} files, each made once"))
         } else {
-            Err("a file was made twice, or by nobody".into())
+            Err("a file was created twice, or by no process".into())
         }
     }
 

@@ -191,7 +191,7 @@ impl fmt::Display for BackupError {
             BackupError::NoRoom { needed, free } => write!(
                 out,
                 "the copy takes {needed} bytes beside the log that is there, and the disk has {free} \
-                 left; make room"
+                 left; free space there"
             ),
             BackupError::LetGo => write!(out, "the log that was being copied was let go"),
             BackupError::Stream(error) => error.fmt(out),

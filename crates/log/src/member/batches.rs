@@ -79,9 +79,9 @@ fn together(shared: &Shared, places: &[BatchPlace]) -> Result<usize, LogError> {
     let offset = first.lsn.0 % extent_bytes;
     match bytes {
         Some(bytes) if bytes < BATCH_HEADER_BYTES as u64 || bytes > extent_bytes - offset => {
-            return refuse("no batch has such a place");
+            return refuse("no batch has such a position");
         }
-        None => return refuse("no batch has such a place"),
+        None => return refuse("no batch has such a position"),
         Some(_) if first.end > durable || offset != padded(offset) => {
             return Err(LogError::Gone { lsn: first.lsn });
         }
@@ -147,7 +147,7 @@ fn checked(shared: &Shared, place: &BatchPlace, bytes: &Bytes) -> Result<Batch, 
             if (header.index, u64::from(header.term)) != (place.index, place.term)
                 || header.batch_bytes() != bytes.len() as u64 =>
         {
-            let what = "another batch is in that place";
+            let what = "another batch is at that position";
             Err(LogError::OutOfPlace { index: place.index, lsn: place.lsn, what })
         }
         Some((header, sum)) if header.sum(sum) == header.checksum => {

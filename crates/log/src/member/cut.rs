@@ -40,7 +40,7 @@ pub(super) fn cut(shared: &Shared, keep: Known) -> Result<(), LogError> {
     // A log without the end of what its image covers is taken for damaged.
     if housekeeping.images.iter().any(|image| image.at > keep.end) {
         let (index, lsn) = (first.index, first.lsn);
-        let what = "an image covers what is there in its place";
+        let what = "an image covers the batches at its position";
         return Err(LogError::OutOfPlace { index, lsn, what });
     }
     let extents = match erase(shared, keep, &strays) {

@@ -40,7 +40,7 @@ impl<E: fmt::Display> fmt::Display for FeedError<E> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             FeedError::Malformed { lsn } => {
-                write!(out, "the records of the batch at {lsn} do not add up")
+                write!(out, "the records of the batch at {lsn} are inconsistent")
             }
             FeedError::Record { lsn, error } => write!(out, "the record at {lsn}: {error}"),
         }

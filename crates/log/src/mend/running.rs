@@ -253,10 +253,10 @@ fn judge<'a>(
     if header.batch_bytes() != came.len() as u64 {
         return Err("its length is wrong");
     }
-    let offset = header.lsn.0.checked_sub(inside.begin).ok_or("it is of another place")?;
+    let offset = header.lsn.0.checked_sub(inside.begin).ok_or("it has another position")?;
     let end = inside.end(shared.options.extent_bytes, offset, &header);
     if offset < FIRST || end.is_none() {
-        return Err("it is of another place");
+        return Err("it has another position");
     }
     checked(shared, came).ok_or("its checksum is wrong")
 }

@@ -54,7 +54,7 @@ impl FromStr for FloatingAddress {
         let wrong = |why: &str| format!("group.floating.address = '{text}': {why}");
         let parts = text.split_once('/');
         let (ip, prefix) = parts.ok_or_else(|| wrong("must be address/bits, as 10.0.0.50/24"))?;
-        let ip: IpAddr = ip.parse().map_err(|_| wrong("what is before '/' is no address"))?;
+        let ip: IpAddr = ip.parse().map_err(|_| wrong("the part before '/' is not an address"))?;
         let most = if ip.is_ipv4() { 32 } else { 128 };
         let prefix: Option<u8> = prefix.parse().ok().filter(|bits| (1..=most).contains(bits));
         let prefix = prefix.ok_or_else(|| wrong(&format!("the bits must be 1 to {most}")))?;
@@ -146,7 +146,7 @@ mod tests {
             (of("10.0.0.50/33"), "must be 1 to 32"),
             (of("10.0.0.50/0"), "must be 1 to 32"),
             (of("fd00::1/129"), "must be 1 to 128"),
-            (of("example.org/24"), "is no address"),
+            (of("example.org/24"), "is not an address"),
             (of("127.0.0.1/8"), "cannot reach"),
             (of("fe80::1/64"), "cannot reach"),
             (of("224.0.0.1/4"), "cannot reach"),

@@ -141,7 +141,7 @@ impl GroupConfig {
             let names: Vec<&str> = self.member.iter().map(|member| &*member.name).collect();
             let (instance, names) = (&self.instance, names.join("', '"));
             format!(
-                "group.instance = '{instance}' is no group.member: it must say which of '{names}' \
+                "group.instance = '{instance}' is not a [[group.member]]: it must say which of '{names}' \
                  runs with this file"
             )
         })
@@ -155,7 +155,7 @@ impl GroupConfig {
         name("group.name", &self.name)?;
         if self.member.len() != MEMBERS {
             return Err(format!(
-                "group.member stands {} times: a group has {MEMBERS} instances, this one included",
+                "[[group.member]] is given {} times; a group has {MEMBERS} instances, this one included",
                 self.member.len()
             ));
         }
@@ -167,10 +167,10 @@ impl GroupConfig {
             }
             let before = self.member.get(..at).unwrap_or_default();
             if before.iter().any(|other| other.name == member.name) {
-                return Err(format!("group.member.name = '{}' stands twice", member.name));
+                return Err(format!("group.member.name = '{}' is given twice", member.name));
             }
             if before.iter().any(|other| other.address == member.address) {
-                return Err(format!("group.member.address = '{}' stands twice", member.address));
+                return Err(format!("group.member.address = '{}' is given twice", member.address));
             }
         }
         self.own()?;
@@ -182,7 +182,9 @@ impl GroupConfig {
         within("group.compression_threshold", threshold, 0, COMPRESSION_THRESHOLD_MAX)?;
         let preferred = &self.preferred_location;
         if !preferred.is_empty() && self.position(preferred).is_none() {
-            return Err(format!("group.preferred_location = '{preferred}' is no group.member"));
+            return Err(format!(
+                "group.preferred_location = '{preferred}' is not a [[group.member]]"
+            ));
         }
         within("group.preferred_delay_ms", self.preferred_delay_ms, 0, PREFERRED_DELAY_MS_MAX)?;
         self.floating.as_ref().map_or(Ok(()), FloatingConfig::check)
@@ -262,8 +264,8 @@ mod tests {
             (text("instance = \"d\"", THREE), "which of 'a', 'b', 'c' runs with this file"),
             (text("instance = \"\"", THREE), "which of 'a', 'b', 'c' runs with this file"),
             (text("", THREE).replace("instance = \"a\"\n", ""), "missing field `instance`"),
-            (text("", &[("a", "h:1"), ("a", "h:2"), ("c", "h:3")]), "stands twice"),
-            (text("", &[("a", "h:1"), ("b", "h:1"), ("c", "h:3")]), "stands twice"),
+            (text("", &[("a", "h:1"), ("a", "h:2"), ("c", "h:3")]), "is given twice"),
+            (text("", &[("a", "h:1"), ("b", "h:1"), ("c", "h:3")]), "is given twice"),
             (text("", &[("a", "h"), ("b", "h:2"), ("c", "h:3")]), "must be host:port"),
             (text("", &[("a", "h:0"), ("b", "h:2"), ("c", "h:3")]), "must be host:port"),
             (text("", &[("a b", "h:1"), ("b", "h:2"), ("c", "h:3")]), "letters, digits"),
@@ -272,7 +274,7 @@ mod tests {
             (text("heartbeat_timeout_ms = 749", THREE), "must be 750 to 60000"),
             (text("retry_interval_ms = 0", THREE), "must be 1 to 1000"),
             (text("heartbeat_interval = 1", THREE), "did you mean"),
-            (text("preferred_location = \"d\"", THREE), "is no group.member"),
+            (text("preferred_location = \"d\"", THREE), "is not a [[group.member]]"),
             (text("preferred_delay_ms = 86400001", THREE), "must be 0 to 86400000"),
             ("[group]\nname = \"G\"".to_owned(), "missing field"),
         ] {

@@ -278,17 +278,17 @@ pub fn listen_address(text: &str) -> Result<SocketAddr, String> {
     let why = match text.rsplit_once(':') {
         _ if text.parse::<u16>().is_ok() => {
             return Err(format!(
-                "'{text}' is a port alone: say 127.0.0.1:{text}, or 0.0.0.0:{text} for all addresses"
+                "'{text}' is only a port: use 127.0.0.1:{text}, or 0.0.0.0:{text} for all addresses"
             ));
         }
         _ if text.parse::<std::net::IpAddr>().is_ok() => "it has no port",
         None => "it has no port",
         Some((_, port)) if port.parse::<u16>().is_err() => "its port is not a number up to 65535",
         Some(("localhost", port)) => return listen_address(&format!("127.0.0.1:{port}")),
-        Some(_) => "it is not an address of this machine in numbers",
+        Some(_) => "its host is not a numeric IP address",
     };
     Err(format!(
-        "'{text}' is no place to listen at, {why}: 127.0.0.1:5672, [::1]:5672, or 0.0.0.0:5672 for \
+        "'{text}' is not a listen address, {why}: use 127.0.0.1:5672, [::1]:5672, or 0.0.0.0:5672 for \
          all addresses"
     ))
 }
@@ -368,7 +368,7 @@ impl Config {
         for rule in &self.auto_define {
             if rule.pattern.strip_suffix('*').unwrap_or(&rule.pattern).contains('*') {
                 return Err(format!(
-                    "auto_define.pattern = '{}': only its end may be *",
+                    "auto_define.pattern = '{}': * is allowed only at its end",
                     rule.pattern
                 ));
             }
@@ -390,7 +390,7 @@ impl Config {
             let address = listener.address;
             let before = self.listener.iter().take(at).any(|other| other.address == address);
             if before && address.port() != 0 {
-                return Err(format!("listener {address} is there twice"));
+                return Err(format!("listener {address} is given twice"));
             }
         }
         Ok(())
@@ -408,7 +408,7 @@ impl LogConfig {
             // One extent in use, one ready behind it, one being given back, and the reserve.
             let least = 4 * self.extent_bytes + self.reserve_bytes;
             within("log.log_bytes_max", self.log_bytes_max, least, u64::MAX).map_err(|why| {
-                format!("{why} (four extents and the reserve), or 0 for as much as the disk has")
+                format!("{why} (four extents and the reserve), or 0 for all space of the disk")
             })?;
         }
         within("log.writes_in_flight_max", self.writes_in_flight_max as u64, 1, 16)
@@ -532,12 +532,12 @@ mod tests {
     #[test]
     fn a_place_to_listen_at_is_refused_with_one_that_would_be_right() {
         for (text, said) in [
-            ("5673", "say 127.0.0.1:5673"),
-            ("127.0.0.1", "it has no port: 127.0.0.1:5672"),
+            ("5673", "use 127.0.0.1:5673"),
+            ("127.0.0.1", "it has no port: use 127.0.0.1:5672"),
             ("::1", "it has no port"),
             ("localhost", "it has no port"),
             ("127.0.0.1:70000", "its port is not a number up to 65535"),
-            ("broker.example:5672", "in numbers: 127.0.0.1:5672"),
+            ("broker.example:5672", "not a numeric IP address: use 127.0.0.1:5672"),
         ] {
             let why = listen_address(text).unwrap_err();
             assert!(why.contains(said), "{why}");
@@ -551,7 +551,7 @@ mod tests {
     #[test]
     fn the_same_listener_twice_and_a_log_that_is_too_small_are_told_in_words() {
         let twice = "[[listener]]\naddress = \"127.0.0.1:5672\"\n".repeat(2);
-        assert!(refusal(&twice).contains("listener 127.0.0.1:5672 is there twice"));
+        assert!(refusal(&twice).contains("listener 127.0.0.1:5672 is given twice"));
         assert!(Config::parse(&twice.replace(":5672", ":0")).is_ok());
         let small = refusal("[log]\nlog_bytes_max = 1000");
         assert!(small.contains("must be at least 285212672 (four extents"), "{small}");
@@ -560,7 +560,7 @@ mod tests {
     #[test]
     fn a_pattern_has_its_star_at_the_end() {
         let of = |pattern: &str| format!("[[auto_define]]\npattern = \"{pattern}\"");
-        assert!(refusal(&of("A*B")).contains("only its end"));
+        assert!(refusal(&of("A*B")).contains("only at its end"));
         assert!(Config::parse(&of("A.*")).is_ok() && Config::parse(&of("*")).is_ok());
     }
 

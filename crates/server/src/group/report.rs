@@ -59,7 +59,7 @@ pub struct Answer {
 /// When it is no member, or its certificates cannot be used.
 pub fn ask_group(queue_manager: &str, config: &GroupConfig) -> Result<Vec<Answer>, String> {
     let this = config.position(&config.instance);
-    let this = this.ok_or_else(|| format!("'{}' is no group.member", config.instance))?;
+    let this = this.ok_or_else(|| format!("'{}' is not a [[group.member]]", config.instance))?;
     let answers = link::ask(queue_manager, config, this)?;
     let read = |bytes: Vec<u8>| {
         serde_json::from_slice(&bytes).map_err(|error| format!("its answer: {error}"))

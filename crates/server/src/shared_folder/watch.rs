@@ -47,10 +47,10 @@ pub(super) enum Reason {
 impl Reason {
     pub(super) const fn text(self) -> &'static str {
         match self {
-            Reason::New => "nobody was active before",
+            Reason::New => "no instance was active before",
             Reason::GivenUp => "the active instance has ended",
-            Reason::Gone => "the process of the active instance is gone",
-            Reason::Silent => "the lease of the active instance has run out",
+            Reason::Gone => "the process of the active instance has ended",
+            Reason::Silent => "the lease of the active instance has expired",
         }
     }
 }

@@ -129,7 +129,7 @@ fn a_copy_that_finds_no_room_is_refused_before_anything_is_written() {
     let refused = taken(&memory, &stream).unwrap_err();
     let words = refused.to_string();
     assert!(matches!(refused, BackupError::NoRoom { .. }), "{words}");
-    assert!(words.contains("make room"), "{words}");
+    assert!(words.contains("free space"), "{words}");
     assert!(memory.files().is_empty());
 }
 

@@ -139,13 +139,13 @@ fn what_is_not_what_stood_here_is_refused_and_nothing_is_written() {
         ([&came, &[0][..]].concat(), "its length is wrong"),
         (flipped, "its checksum is wrong"),
         (changed(&same, crate::LogId(7), payload), "its checksum is wrong"),
-        (pair.asked(batches[4].0).to_vec(), "it is of another place"),
-        (changed(&|header| header.lsn.0 += 4_096, LOG_ID, payload), "it is of another place"),
+        (pair.asked(batches[4].0).to_vec(), "it has another position"),
+        (changed(&|header| header.lsn.0 += 4_096, LOG_ID, payload), "it has another position"),
         (
             changed(&|header| header.lsn.0 += extent_bytes, LOG_ID, payload),
-            "it is of another place",
+            "it has another position",
         ),
-        (changed(&|header| header.lsn = Lsn(u64::MAX), LOG_ID, payload), "it is of another place"),
+        (changed(&|header| header.lsn = Lsn(u64::MAX), LOG_ID, payload), "it has another position"),
         // Whole, of this log and this place, and yet another batch.
         (changed(&|header| header.term += 1, LOG_ID, payload), PROOF),
         (changed(&|header| header.index += 1, LOG_ID, payload), PROOF),
