@@ -12,8 +12,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::start::Opened;
-use crate::logging::log as say;
 use towline_admin::catalogue::SYSTEM_REFUSED;
+use towline_logging::log as say;
 
 /// Written, synced and removed, where the log is and beside it.
 const PROBE: &str = "disk-probe";
