@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use towline_disktest::{DiskArgs, DiskPart};
 use towline_load::LoadArgs;
-use towline_load::disk::{DiskArgs, DiskPart};
 
 pub(crate) use group::{
     Demo, ForceVote, Group, GroupCertificates, Instance, Replace, RollingRestart, Stop, Switch,
@@ -226,7 +226,7 @@ pub(crate) struct Run {
     pub(crate) data: Option<PathBuf>,
     /// Address and port for clients; port 0 picks a free one
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:5672",
-          value_parser = towline_server::config::listen_address)]
+          value_parser = towline_config::listen_address)]
     pub(crate) listen: SocketAddr,
     /// Accept clients of other machines at the --listen address without TLS: their messages can be
     /// read and forged on the way. Users are still needed

@@ -1,5 +1,5 @@
 //! The load harness `towline load`: drives any AMQP 1.0 broker and says how fast, how late and how
-//! complete it was; and the disk tester `towline disktest` in [`disk`], which has a list of its own.
+//! complete it was.
 //!
 //! It knows no queue manager, only AMQP. It runs few threads with many connections each, so that on
 //! a machine shared with the server the generator is the smaller part of the cost.
@@ -17,7 +17,6 @@ mod clock;
 mod content;
 mod desk;
 mod dial;
-pub mod disk;
 mod events;
 mod latency;
 mod pace;

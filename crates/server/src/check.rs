@@ -15,7 +15,6 @@ use towline_admin::catalogue::{
 use towline_log::LinuxDisk;
 
 use crate::attempts::Attempts;
-use crate::config::{Config, GroupConfig, ListenerConfig};
 use crate::identity::Doorman;
 use crate::lacking::{self, Unknown};
 use crate::link::{self, Expiry, expiry};
@@ -24,7 +23,8 @@ use crate::refused::RunError;
 use crate::run::{RunArgs, check_socket, of_file, with_command_line};
 use crate::start::{self, StartError};
 use crate::users::Users;
-use crate::{defaults, logging, name};
+use crate::{defaults, name};
+use towline_config::{Config, GroupConfig, ListenerConfig};
 
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub enum Verdict {
 #[must_use]
 pub fn check(args: &RunArgs) -> Vec<Checked> {
     let mut seen = Seen(Vec::new());
-    let variables = logging::check().map_err(RunError::Environment);
+    let variables = towline_logging::check().map_err(RunError::Environment);
     seen.add("environment", variables.map(|()| "understood".to_owned()));
     let of_config = match &args.config {
         Some(file) => format!("configuration {}", file.display()),

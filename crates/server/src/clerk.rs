@@ -12,8 +12,8 @@ use towline_node::Chore;
 use crate::backup::{self, BackupRequest, Folders};
 use crate::door::Door;
 use crate::images::Images;
-use crate::logging::log;
 use crate::reload::Reload;
+use towline_logging::log;
 
 /// Chores that may wait; each connection waits for the answer to its own.
 const CHORES_MAX: usize = 1_024;

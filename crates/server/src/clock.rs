@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use towline_admin::catalogue::CLOCK_STEPPED;
 use towline_types::Time;
 
-use crate::logging::log;
+use towline_logging::log;
 
 /// What an ordinary correction does not reach: a step is logged, and ages are kept over it.
 const STEP_US_MIN: u64 = 1_000_000;

@@ -1,14 +1,13 @@
 //! Objects that a new queue manager starts with.
 
 use towline_admin::catalogue::{NO_DEAD_LETTER_QUEUE, NO_MODEL};
+use towline_config::DEFAULT_LOCAL_MODEL;
 use towline_core::object::QueueKind;
 use towline_node::{Instance, Journal, Outbound};
 use towline_types::Time;
 
-use crate::logging::log;
+use towline_logging::log;
 
-/// Model of queues that `auto_define` makes, unless the rule names another.
-pub(crate) const DEFAULT_LOCAL_MODEL: &str = "SYSTEM.DEFAULT.LOCAL.MODEL";
 /// Model of queues that clients make for themselves (AMQP dynamic nodes), as in IBM MQ.
 pub(crate) const DEFAULT_DYNAMIC_MODEL: &str = "SYSTEM.DEFAULT.MODEL.QUEUE";
 

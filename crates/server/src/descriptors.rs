@@ -6,9 +6,9 @@
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use towline_admin::catalogue::FEW_DESCRIPTORS;
 
-use crate::config::Config;
-use crate::logging::log;
 use crate::net::LOCAL_CONNECTIONS_MAX;
+use towline_config::Config;
+use towline_logging::log;
 
 /// Kept for the local socket, the socket of a group (64 too), extents, listeners and links.
 const KEPT: usize = LOCAL_CONNECTIONS_MAX * 4;

@@ -31,11 +31,11 @@ use crate::fetcher::Fetcher;
 use crate::group::Repairs;
 use crate::images::Taken;
 use crate::journal::LogJournal;
-use crate::logging::log;
 use crate::net::Arrivals;
 use crate::outbox::{Filling, Outbox};
 use crate::pager::Pager;
 use crate::status::Surroundings;
+use towline_logging::log;
 
 /// Shared by all threads of the server.
 pub(crate) struct Door {

@@ -17,7 +17,7 @@ use towline_types::Payload;
 
 use crate::bodies;
 use crate::door::Door;
-use crate::logging::log;
+use towline_logging::log;
 
 /// The node's end of the thread.
 pub(crate) struct Fetcher {

@@ -11,10 +11,10 @@ use towline_node::OldBody;
 use towline_types::{Lsn, limits};
 
 use crate::bodies;
-use crate::config::Config;
 use crate::door::Door;
 use crate::images::{Images, Stand};
-use crate::logging::log as say;
+use towline_config::Config;
+use towline_logging::log as say;
 
 /// How often the node is told that time passes (expiry scans, ages of units of work).
 const TICK: Duration = Duration::from_millis(250);

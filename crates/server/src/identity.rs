@@ -22,9 +22,9 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::attempts::Attempts;
 use crate::clock::Clock;
-use crate::config::{LimitsConfig, ListenerConfig};
 use crate::users::Users;
 pub(crate) use gate::Gate;
+use towline_config::{LimitsConfig, ListenerConfig};
 
 /// The version of this program, as it is reported to peers, clients and people. One string that stands in
 /// the program as such: the compiler is not to make numbers of it, and the test of mixed versions

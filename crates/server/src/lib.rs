@@ -3,9 +3,9 @@
 //! Reading order: [`run`] (start to end), `group` (an instance of a group, from replica to active), `link` (connections between instances), `door` (the one lock around the node), `net` (listeners and
 //! connections), `journal` and `bodies` (the log as node and connections see it), `pager`
 //! (pages of deep queues), `images`, `housekeeping` (when images are due, reclaim, time), `link` (to
-//! the other instances of a group), [`floating`] (the address of the active one), `clerk` (what
+//! the other instances of a group), `clerk` (what
 //! administrators ask for), `check` (whether a start would be refused), `backup` (copies, and the way back), `shared_folder` (several processes,
-//! one of them active), `config`, `identity`, `users`, `attempts` (who comes in).
+//! one of them active), `identity`, `users`, `attempts` (who comes in).
 //!
 //! It knows no queue rules and no protocol: it moves bytes and time between rooms that know them.
 
@@ -17,12 +17,10 @@ mod bodies;
 mod check;
 mod clerk;
 mod clock;
-pub mod config;
 mod defaults;
 mod descriptors;
 mod door;
 mod fetcher;
-pub mod floating;
 mod group;
 mod hint;
 mod housekeeping;
@@ -31,7 +29,6 @@ mod images;
 mod journal;
 pub mod lacking;
 mod link;
-mod logging;
 mod name;
 mod net;
 mod outbox;
@@ -51,7 +48,6 @@ pub use group::{
     Answer, HardState, Report, Stand, ask_group, force_vote, give_up_vote, hard_state,
 };
 pub use link::check as check_group;
-pub use logging::BadVariable;
 pub use refused::RunError;
 pub use run::{RunArgs, run};
 pub use shared_folder::log_folder;

@@ -16,7 +16,7 @@ use towline_log::{LogError, Pages};
 use towline_types::PageRef;
 
 use crate::door::Door;
-use crate::logging::log;
+use towline_logging::log;
 
 /// How often it is looked whether too much is in memory.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);

@@ -10,9 +10,9 @@ use towline_admin::catalogue::{
 use towline_admin::reply::Message;
 use towline_log::LogError;
 
-use crate::config::ConfigError;
-use crate::logging::BadVariable;
 use crate::start::StartError;
+use towline_config::ConfigError;
+use towline_logging::BadVariable;
 
 /// Why the queue manager did not run. Its text is one line, with the id of the catalogue.
 #[derive(Debug)]
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn every_reason_is_one_line_with_its_id() {
         let io = || std::io::Error::from(std::io::ErrorKind::PermissionDenied);
-        let config = crate::config::Config::parse("[limits\n").unwrap_err();
+        let config = towline_config::Config::parse("[limits\n").unwrap_err();
         let file = Some(PathBuf::from("t.toml"));
         let locked = LogError::Locked { folder: "d/log".into(), pid: Some(7) };
         let texts = [

@@ -17,11 +17,11 @@ use towline_admin::catalogue::{
 };
 
 use crate::backup::Folders;
-use crate::config::{Config, UsersConfig};
 use crate::link::{Expiry, expiry};
-use crate::logging::{log, set_level};
 use crate::net::ListenerTls;
 use crate::users::Users;
+use towline_config::{Config, UsersConfig};
+use towline_logging::{log, set_level};
 
 /// Between two looks at the files of certificates.
 const LOOK_EVERY: Duration = Duration::from_secs(5);

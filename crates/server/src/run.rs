@@ -13,11 +13,9 @@ use towline_node::Farewell;
 
 use crate::attempts::Attempts;
 use crate::clock::Clock;
-use crate::config::{AutoDefineConfig, Config, ConfigError, ListenerConfig};
 use crate::door::Door;
 use crate::identity::Doorman;
 use crate::images::Images;
-use crate::logging::log;
 use crate::net::{
     Admission, IoThreads, ListenerKind, Listening, LocalAccess, bind_floating, drain,
     server_settings,
@@ -26,9 +24,9 @@ use crate::refused::RunError;
 use crate::reload::{self, Reload};
 use crate::signals::{Event, Signals};
 use crate::start::Wishes;
-use crate::{
-    clerk, defaults, descriptors, fetcher, hint, housekeeping, logging, pager, shared_folder, start,
-};
+use crate::{clerk, descriptors, fetcher, hint, housekeeping, pager, shared_folder, start};
+use towline_config::{AutoDefineConfig, Config, ConfigError, ListenerConfig};
+use towline_logging::log;
 
 /// How long a quiescing queue manager waits for open units of work.
 const QUIESCE_MAX: Duration = Duration::from_secs(10);
@@ -84,12 +82,12 @@ pub fn run(args: &RunArgs) -> Result<(), RunError> {
     // Before there is another thread.
     let signals = Signals::take().map_err(RunError::System)?;
     let clock = Clock::start();
-    logging::start().map_err(RunError::Environment)?;
+    towline_logging::start().map_err(RunError::Environment)?;
     tell_of_panics(&args.name);
     let descriptors = descriptors::raise();
     let refused = |why: String| RunError::Config { file: args.config.clone(), error: why.into() };
     let file = of_file(args)?;
-    logging::set_level(file.logging.level.as_deref()).map_err(refused)?;
+    towline_logging::set_level(file.logging.level.as_deref()).map_err(refused)?;
     let reload = Reload::new(args.config.clone(), &file).map_err(refused)?;
     let mut config = with_command_line(args, file)?;
     check_socket(args, &config)?;
@@ -140,7 +138,7 @@ pub(crate) fn of_file(args: &RunArgs) -> Result<Config, RunError> {
 /// The same with what the command line adds to it.
 pub(crate) fn with_command_line(args: &RunArgs, mut config: Config) -> Result<Config, RunError> {
     if let Some(pattern) = &args.auto_define {
-        let model = defaults::DEFAULT_LOCAL_MODEL.to_owned();
+        let model = towline_config::DEFAULT_LOCAL_MODEL.to_owned();
         config.auto_define.push(AutoDefineConfig { pattern: pattern.clone(), model });
     }
     if config.listener.is_empty() {

@@ -25,7 +25,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use towline_admin::catalogue::{ENDED, ENDING_NOW};
 
-use crate::logging::log;
+use towline_logging::log;
 
 /// What a signal means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -23,15 +23,15 @@ use towline_types::{Lsn, limits};
 
 use crate::clerk::Clerk;
 use crate::clock::Clock;
-use crate::config::Config;
 use crate::door::{Chores, Door};
 use crate::fetcher::Fetcher;
 use crate::images::{Images, Stand};
 use crate::lacking::Lacking;
-use crate::logging::log;
 use crate::pager::{self, Pager};
 use crate::shared_folder::{Home, Lease};
 use crate::status::Surroundings;
+use towline_config::Config;
+use towline_logging::log;
 
 /// Why a data folder cannot be started from.
 #[derive(Debug)]
@@ -549,5 +549,30 @@ pub(crate) fn rules(config: &Config) -> Limits {
         index_bytes_max: manager.index_bytes_max,
         // As the log has them; set when the log is open.
         extent_bytes: limits::EXTENT_BYTES_DEFAULT,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_configuration_takes_the_log_takes_too() {
+        for (text, fits) in [
+            ("extent_bytes = 4194304", true),
+            ("extent_bytes = 1073741824", true),
+            ("extent_bytes = 1073745920", false),
+            ("extent_bytes = 4190208", false),
+            ("extent_bytes = 4194305", false),
+            ("extent_bytes = 4194304\nlog_bytes_max = 33554432", true),
+            ("extent_bytes = 4194304\nlog_bytes_max = 33554431", false),
+            ("writes_in_flight_max = 16\ncache_bytes = 0", true),
+        ] {
+            let config = Config::parse(&format!("[log]\n{text}"));
+            assert_eq!(config.is_ok(), fits, "{text}: {config:?}");
+            if let Ok(config) = config {
+                options(&config).check().unwrap();
+            }
+        }
     }
 }

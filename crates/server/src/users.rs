@@ -11,8 +11,8 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use parking_lot::RwLock;
 use towline_amqp::sasl::{ITERATIONS_DEFAULT, ScramCredentials, prepared};
 
-use crate::config::UsersConfig;
 use crate::net::Comparing;
+use towline_config::UsersConfig;
 
 /// All users, shared by all listeners. The file can be read again while they are served.
 #[derive(Debug, Default)]

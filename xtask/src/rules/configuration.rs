@@ -7,7 +7,7 @@ use crate::source::Source;
 use crate::tree::Tree;
 
 /// Where the server lists its keys, and the page that explains them.
-const KEYS: &str = "crates/server/src/config/keys.rs";
+const KEYS: &str = "crates/config/src/keys.rs";
 const PAGE: &str = "docs/reference/config.md";
 
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {

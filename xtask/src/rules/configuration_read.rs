@@ -13,7 +13,7 @@ use crate::source::Source;
 use crate::tree::Tree;
 
 /// Where the structs are.
-const FOLDER: &str = "crates/server/src/config/";
+const FOLDER: &str = "crates/config/src/";
 /// A method that only judges a value does not act on it.
 const JUDGES: &[&str] = &["check", "default"];
 
@@ -128,7 +128,7 @@ mod tests {
 
     fn found(product: &str) -> Vec<String> {
         let files = [
-            ("crates/server/src/config/mod.rs", CONFIG),
+            ("crates/config/src/lib.rs", CONFIG),
             ("crates/server/src/log.rs", product),
             ("crates/server/src/log/tests.rs", "fn t() { config.delay() }"),
         ];

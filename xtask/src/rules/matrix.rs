@@ -36,14 +36,28 @@ const MATRIX: &[Room] = &[
     },
     Room { folder: "crates/client", may_use: &["types", "amqp"], tests_may_use: &[] },
     Room { folder: "crates/load", may_use: &["types", "amqp"], tests_may_use: &[] },
+    Room { folder: "crates/disktest", may_use: &[], tests_may_use: &[] },
+    Room { folder: "crates/logging", may_use: &["admin"], tests_may_use: &[] },
+    Room { folder: "crates/config", may_use: &["types", "logging"], tests_may_use: &[] },
+    Room {
+        folder: "crates/floating",
+        may_use: &["admin", "config", "logging"],
+        tests_may_use: &[],
+    },
     Room {
         folder: "crates/server",
-        may_use: &["types", "core", "amqp", "log", "group", "admin", "node"],
+        may_use: &[
+            "types", "core", "amqp", "log", "group", "admin", "node", "logging", "config",
+            "floating",
+        ],
         tests_may_use: &["client"],
     },
     Room {
         folder: "crates/cli",
-        may_use: &["types", "core", "admin", "log", "client", "load", "server"],
+        may_use: &[
+            "types", "core", "admin", "log", "client", "load", "disktest", "config", "floating",
+            "server",
+        ],
         tests_may_use: &[],
     },
     // Black box: other people's clients and the command, never our own crates.

@@ -4,8 +4,7 @@
 use std::path::Path;
 
 use serde_json::json;
-use towline_server::config::Config;
-use towline_server::floating;
+use towline_config::Config;
 
 use crate::failure::Failure;
 use crate::show;
@@ -19,8 +18,8 @@ pub(super) fn run(file: &Path, drop: bool, json: bool) -> Result<(), Failure> {
     let (address, interface) = (floating.address, &floating.interface);
     let failed = |error| Failure::about(format!("{address} on {interface}"), error);
     let text = if !drop {
-        if floating::is_here(&floating).map_err(failed)? { "here" } else { "not here" }
-    } else if floating::take_away(&floating).map_err(failed)? {
+        if towline_floating::is_here(&floating).map_err(failed)? { "here" } else { "not here" }
+    } else if towline_floating::take_away(&floating).map_err(failed)? {
         "removed"
     } else {
         "was not here"

@@ -5,8 +5,8 @@ use std::net::ToSocketAddrs;
 use std::path::Path;
 
 use serde_json::json;
+use towline_config::{Config, MemberConfig};
 use towline_server::check_group;
-use towline_server::config::{Config, MemberConfig};
 
 use crate::failure::Failure;
 use crate::show;

@@ -136,7 +136,7 @@ pub(super) fn word(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use towline_server::config::Config;
+    use towline_config::Config;
 
     use super::*;
 

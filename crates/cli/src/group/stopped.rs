@@ -7,8 +7,8 @@ use std::io::{BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use towline_config::{Config, GroupConfig};
 use towline_log::{LinuxDisk, LogError};
-use towline_server::config::{Config, GroupConfig};
 use towline_server::{Answer, ask_group};
 
 use super::ask::Asking;

@@ -12,14 +12,14 @@ use towline_types::BatchPlace;
 use super::driver::Driver;
 use super::missing;
 use super::start::Opened;
-use crate::config::Config;
 use crate::door::{Door, GroupView};
 use crate::link::relay::Here;
-use crate::logging::log as say;
 use crate::net::{Accepted, Away, IoThreads};
 use crate::reload::Reload;
 use crate::start::Made;
 use crate::{clerk, fetcher, pager};
+use towline_config::Config;
+use towline_logging::log as say;
 
 /// The threads that serve clients, once there are any, and the one that turns them away.
 pub(crate) struct Serving {

@@ -22,7 +22,7 @@ use towline_admin::catalogue::GROUP_CANNOT_BEGIN_AGAIN;
 
 use super::handed::Sockets;
 use super::run::Next;
-use crate::logging::log as say;
+use towline_logging::log as say;
 
 /// Set for the program that begins again: who waited for `ready` has seen it.
 const MARK: &str = "TOWLINE_READY_TOLD";

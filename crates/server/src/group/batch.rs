@@ -30,7 +30,7 @@ use towline_types::{BodyLocation, Lsn};
 
 use super::driver::Driver;
 use crate::link::{LinkStream, Peer};
-use crate::logging::log as say;
+use towline_logging::log as say;
 
 /// From the first dial to the last byte. A batch takes milliseconds; a disk that is busy with other
 /// things, or a handshake on a busy processor, may take seconds.

@@ -18,7 +18,7 @@ use towline_log::Space;
 use super::driver::Driver;
 use super::{KIND_CONDITION, peer_of, switch};
 use crate::link::{FrameBody, Peer};
-use crate::logging::log as say;
+use towline_logging::log as say;
 
 /// How often it is reported, and how long it counts.
 const TELL_INTERVAL: Duration = Duration::from_millis(500);

@@ -30,7 +30,7 @@ use super::start::Opened;
 use super::{repair, swap};
 use crate::backup::{pages_of, patiently};
 use crate::link::{LinkStream, Peer, StreamPurpose};
-use crate::logging::log as say;
+use towline_logging::log as say;
 
 /// A stream that stands still for so long is given up. An image is taken before the first byte comes.
 const STILL_MAX: Duration = Duration::from_secs(20);

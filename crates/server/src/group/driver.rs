@@ -29,8 +29,8 @@ use super::{KIND_CONSENSUS, Where, member_of, peer_of};
 use crate::clock::Clock;
 use crate::door::Door;
 use crate::link::{FrameBody, Links, Peer, Standing};
-use crate::logging::log as say;
 use keeping::Settled;
+use towline_logging::log as say;
 
 /// See the module.
 pub(crate) struct Driver {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use towline_node::Elsewhere;
 
-use crate::config::{GroupConfig, split};
+use towline_config::{GroupConfig, split};
 
 /// For who comes to listener `number`, which is bound to `bound` and whose URL is `url`: what the
 /// configuration says, else its own address.
@@ -45,7 +45,7 @@ fn own(bound: SocketAddr, links: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Config;
+    use towline_config::Config;
 
     fn group(links: &str, clients: &str) -> GroupConfig {
         let mut text = "[group]\nname = \"G\"\ninstance = \"b\"\ncertificate = \"a.pem\"\n\

@@ -12,8 +12,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::start::Opened;
-use crate::logging::log as say;
 use towline_admin::catalogue::SYSTEM_REFUSED;
+use towline_logging::log as say;
 use towline_node::Farewell;
 
 /// Written, synced and removed, where the log is and beside it.

@@ -24,7 +24,7 @@ use super::peer_of;
 use super::start::Opened;
 use crate::housekeeping::percent_full;
 use crate::link::Peer;
-use crate::logging::log as say;
+use towline_logging::log as say;
 
 /// An instance whose connection is away for so long is not waited for: a restart takes less.
 const AWAY_MAX: Duration = Duration::from_secs(60);

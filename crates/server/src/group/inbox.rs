@@ -12,7 +12,7 @@ use super::status::View;
 use super::switch::Wish;
 use super::{KIND_CONDITION, KIND_CONSENSUS, KIND_KNOWN, KIND_ROWS, KIND_WISH, member_of};
 use crate::link::{Greeting, Inbox, Known, LinkStream, Peer, Standing, StreamPurpose};
-use crate::logging::log as say;
+use towline_logging::log as say;
 
 /// Takes relayed clients.
 pub(crate) type TakeClient = dyn Fn(Peer, StreamPurpose, LinkStream) + Send + Sync;

@@ -13,7 +13,7 @@ use towline_admin::catalogue::{GROUP_ACTIVE_AGAIN, GROUP_NO_ACTIVE};
 use super::driver::Driver;
 use super::{Where, peer_of};
 use crate::link::Peer;
-use crate::logging::log as say;
+use towline_logging::log as say;
 
 /// Longer than an election takes.
 const ELECTION_MAX: Duration = Duration::from_secs(1);

@@ -18,9 +18,9 @@ use towline_group::Role;
 use super::driver::Driver;
 use super::switch::{self, Wish};
 use super::{member_of, peer_of};
-use crate::config::GroupConfig;
 use crate::link::Peer;
-use crate::logging::log as say;
+use towline_config::GroupConfig;
+use towline_logging::log as say;
 
 /// So long the preferred instance must be active for what happens then to be no failure of it. Also the
 /// least time between two hand-overs.

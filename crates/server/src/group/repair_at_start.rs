@@ -20,10 +20,10 @@ use towline_log::{Damage, Finding, LogError, LogId};
 use towline_types::BodyLocation;
 
 use super::batch::{self, Answer};
-use crate::config::GroupConfig;
 use crate::link::{Asker, Peer, StreamPurpose};
-use crate::logging::log as say;
 use crate::start::StartError;
+use towline_config::GroupConfig;
+use towline_logging::log as say;
 
 /// A group whose instances are started together needs so long until the others answer.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -21,8 +21,8 @@ use super::repair;
 use crate::clock::Clock;
 use crate::housekeeping::{self, Complaint, Policy};
 use crate::images::{Images, Stand, Taken};
-use crate::logging::log as say;
 use crate::start::make_room;
+use towline_logging::log as say;
 
 /// Bytes of log applied at once, between looks at what else there is to do.
 const APPLIED_AT_ONCE_BYTES: usize = 4 * 1024 * 1024;

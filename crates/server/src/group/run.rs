@@ -28,13 +28,10 @@ use super::{
 };
 use crate::attempts::Attempts;
 use crate::clock::Clock;
-use crate::config::{Config, GroupConfig};
 use crate::door::{Door, GroupView};
-use crate::floating::Floating;
 use crate::housekeeping;
 use crate::link::relay::Reception;
 use crate::link::{self, LinkSettings, Links, Peer, StreamPurpose};
-use crate::logging::log as say;
 use crate::net::{Admission, ListenerKind, Listening, drain};
 use crate::refused::RunError;
 use crate::reload::{self, Reload};
@@ -42,6 +39,9 @@ use crate::run::{
     LocalEvent, Process, RunArgs, listen, listen_locally, local_kind, until_stop, welcome,
 };
 use crate::signals::Signals;
+use towline_config::{Config, GroupConfig};
+use towline_floating::Floating;
+use towline_logging::log as say;
 
 /// A start that takes longer refuses those that come to the sockets of the program before it.
 const START_MAX: Duration = Duration::from_secs(5);

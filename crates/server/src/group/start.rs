@@ -22,12 +22,12 @@ use super::repair_at_start::{self, About};
 use super::replica::Replica;
 use super::swap;
 use crate::clock::Clock;
-use crate::config::{Config, GroupConfig};
 use crate::images::Images;
 use crate::link::Peer;
-use crate::logging::log as say;
 use crate::shared_folder::Home;
 use crate::start::{self, Found, StartError, Wishes};
+use towline_config::{Config, GroupConfig};
+use towline_logging::log as say;
 
 /// A replica, and what its threads need.
 pub(crate) struct Opened {

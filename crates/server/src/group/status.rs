@@ -14,9 +14,9 @@ use super::driver::Driver;
 use super::report::Stand;
 use super::{KIND_ROWS, Where, member_of, peer_of};
 use crate::clock::Clock;
-use crate::config::GroupConfig;
 use crate::door::GroupView;
 use crate::link::{FrameBody, LinkState, Peer};
+use towline_config::GroupConfig;
 
 /// Makes the status; remembers when each instance was last seen in sync.
 pub(crate) struct View {

@@ -16,7 +16,7 @@ use super::driver::Driver;
 use super::{KIND_WISH, Where, peer_of};
 use crate::door::GroupView;
 use crate::link::{FrameBody, Peer};
-use crate::logging::log as say;
+use towline_logging::log as say;
 
 /// What an administrator asked another instance for.
 #[derive(Debug, Deserialize, Serialize)]

@@ -17,8 +17,8 @@ use towline_node::Logins;
 
 use crate::attempts::{Attempts, network};
 use crate::clock::Clock;
-use crate::logging::log_seldom;
 use crate::users::Users;
+use towline_logging::log_seldom;
 
 /// Judges the login of one connection, and remembers wrong passwords.
 pub(crate) struct Gate {

@@ -11,7 +11,7 @@ use towline_node::{Front, Logins, Request};
 
 use super::gate::printable;
 use super::*;
-use crate::config::UsersConfig;
+use towline_config::UsersConfig;
 
 fn gate(attempts: &Arc<Attempts>, clock: Clock) -> Arc<Gate> {
     let address = "127.0.0.1:0".parse().unwrap();

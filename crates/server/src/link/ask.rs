@@ -25,7 +25,7 @@ use super::stream::LinkStream;
 use super::terms::Terms;
 use super::throttle::Throttle;
 use super::{Inbox, Known, Lane, LinkSettings, Peer, Shared, dial, incoming, runtime};
-use crate::config::GroupConfig;
+use towline_config::GroupConfig;
 
 /// Until the answer of one instance is there.
 const ANSWER_MAX: Duration = Duration::from_secs(5);

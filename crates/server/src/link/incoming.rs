@@ -32,7 +32,7 @@ use super::papers::{ALPN_STREAM, in_date, reason};
 use super::patience::{Patience, broken};
 use super::stream::LinkStream;
 use super::{Peer, Shared, names};
-use crate::logging::log;
+use towline_logging::log;
 
 /// Handshakes under way at once. When there are more the next ones wait in the system's queue.
 const UNFINISHED_MAX: usize = 32;

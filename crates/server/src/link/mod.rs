@@ -62,10 +62,10 @@ pub(crate) use stream::LinkStream;
 pub(crate) use terms::{INTERVAL, TIMEOUT, Terms};
 pub(crate) use throttle::Throttle;
 
-use crate::logging::log;
 use meter::Meter;
 use papers::Papers;
 use queue::Queue;
+use towline_logging::log;
 
 /// Tasks polled before sockets are asked again: a burst of handshakes must not keep a heartbeat
 /// waiting.

@@ -29,7 +29,7 @@ use super::hello::{Greeting, WITH_STARTS};
 use super::known::put_start;
 use super::patience::{Patience, broken};
 use super::{Lane, Peer, Shared, dial};
-use crate::logging::log;
+use towline_logging::log;
 
 /// The longest pause before a peer is dialled again.
 const PAUSE_MAX: Duration = Duration::from_secs(1);

@@ -28,7 +28,7 @@ use x509_parser::prelude::{ASN1Time, FromDer, X509Certificate};
 
 use super::names::{self, Names};
 use super::tickets::{self, Tickets};
-use crate::config::GroupConfig;
+use towline_config::GroupConfig;
 
 /// What a connection is for, told before the certificates so that the right thread takes it (ALPN,
 /// RFC 7301). What it really is for stands in the hello.

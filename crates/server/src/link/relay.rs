@@ -32,10 +32,10 @@ use towline_admin::catalogue::{RELAY_ENDED, RELAY_REFUSED};
 use super::hello::LOCAL_LISTENER;
 use super::joint::Joint;
 use super::{LinkStream, Links, Peer, StreamPurpose, Throttle, boundary, incoming};
-use crate::logging::log;
 use crate::net::{
     Accepted, Acceptor, Admission, ClientSocket, ListenerKind, Listening, admit, called,
 };
+use towline_logging::log;
 
 /// How long a client waits for an active instance that is known, or about to be.
 const WAIT_MAX: Duration = Duration::from_secs(10);

@@ -16,7 +16,7 @@ use towline_admin::catalogue::{
 
 use super::papers::Papers;
 use super::{Shared, names};
-use crate::logging::log;
+use towline_logging::log;
 
 /// Between two looks at the files.
 #[cfg(not(test))]

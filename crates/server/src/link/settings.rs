@@ -11,8 +11,8 @@ use super::Peer;
 use super::names::Names;
 use super::papers::PaperFiles;
 use super::terms::Terms;
-use crate::config::GroupConfig;
 use crate::net::listen_widely;
+use towline_config::GroupConfig;
 
 /// What [`super::Links::start`] needs.
 pub(crate) struct LinkSettings {
@@ -138,7 +138,7 @@ mod tests {
             text.push_str("[[group.member]]\n");
             text.push_str(&format!("name = \"{name}\"\naddress = \"{name}.example:5700\"\n"));
         }
-        let group = crate::config::Config::parse(&text).unwrap().group.unwrap();
+        let group = towline_config::Config::parse(&text).unwrap().group.unwrap();
         let settings = LinkSettings::of("QM1", (&group, Terms::default()), 1, None);
         assert_eq!((settings.name(2), settings.address(2)), ("c", "c.example:5700"));
         assert_eq!((settings.other("a"), settings.other("b")), (Some(0), None));

@@ -27,7 +27,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
 use crate::attempts::network;
-use crate::config::LimitsConfig;
+use towline_config::LimitsConfig;
 
 /// Connections at once on the local socket. They have a count of their own: when clients have taken
 /// every place, the administrator must still get in.

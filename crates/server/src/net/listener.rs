@@ -28,7 +28,7 @@ use super::tls::TlsSettings;
 use crate::door::Door;
 use crate::identity::{Doorman, Peer};
 use crate::link::LinkStream;
-use crate::logging::{log, log_seldom};
+use towline_logging::{log, log_seldom};
 
 /// Connections served before the sockets are asked again which of them have something: a busy
 /// producer must not keep a consumer's credit waiting.
@@ -491,8 +491,8 @@ pub(crate) mod burst {
 mod tests {
     use super::*;
     use crate::attempts::Attempts;
-    use crate::config::{LimitsConfig, ListenerConfig};
     use crate::users::Users;
+    use towline_config::{LimitsConfig, ListenerConfig};
 
     #[test]
     fn a_burst_of_clients_waits_at_each_kind_of_listener_from_the_first_start_on() {

@@ -13,7 +13,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use crate::config::ListenerConfig;
+use towline_config::ListenerConfig;
 
 /// What a TLS listener needs.
 pub(crate) type TlsSettings = Arc<ListenerTls>;

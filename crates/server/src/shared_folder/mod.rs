@@ -28,8 +28,6 @@ use std::time::{Duration, Instant};
 use towline_admin::catalogue::{LEASE_LOST, STANDING_BY, TAKEN_OVER, TAKING_OVER};
 use towline_log::{Disk, LogError, Options};
 
-use crate::config::Config;
-use crate::logging::log;
 use crate::refused::RunError;
 use crate::run::RunArgs;
 use crate::start::{self, REBUILD_MARKER, StartError, make_folder};
@@ -37,6 +35,8 @@ use epochs::Epochs;
 pub(crate) use lease::Lease;
 use lease::{Claim, Halt, Loss};
 use record::Record;
+use towline_config::Config;
+use towline_logging::log;
 use watch::{Look, Verdict, Watch};
 
 /// How often a standby looks. What a dead instance costs its clients is this, and a restart.
@@ -370,7 +370,7 @@ mod tests {
             let reserve_bytes = reserve_bytes(&config);
             assert!((own..=own + window + 2 * extent).contains(&reserve_bytes), "{extents}");
             start::options(&Config {
-                log: crate::config::LogConfig { reserve_bytes, ..config.log.clone() },
+                log: towline_config::LogConfig { reserve_bytes, ..config.log.clone() },
                 ..config.clone()
             })
             .check()

@@ -18,7 +18,7 @@ use towline_log::Overdue;
 
 use super::{Core, Driver, Life, Over};
 use crate::group::Where;
-use crate::logging::log as say;
+use towline_logging::log as say;
 
 /// How long somebody who only looks waits for the driver's lock.
 const LOOK_MAX: Duration = Duration::from_millis(100);

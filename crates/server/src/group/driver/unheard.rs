@@ -11,7 +11,7 @@ use towline_group::MemberId;
 use towline_types::Time;
 
 use super::{Driver, peer_of};
-use crate::logging::log as say;
+use towline_logging::log as say;
 
 /// Longer than connections to instances that are up take.
 const PATIENCE: Duration = Duration::from_secs(3);

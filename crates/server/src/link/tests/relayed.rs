@@ -8,11 +8,11 @@ use tokio::sync::{mpsc, watch};
 
 use super::*;
 use crate::attempts::Attempts;
-use crate::config::{LimitsConfig, ListenerConfig};
 use crate::identity::Doorman;
 use crate::link::relay::{Here, Reception, Where};
 use crate::net::{self, Accepted, Admission, ClientSocket, ListenerKind, Listening, LocalAccess};
 use crate::users::Users;
+use towline_config::{LimitsConfig, ListenerConfig};
 
 /// Hands clients to the test; those that are turned away too.
 struct Counter {
@@ -294,7 +294,7 @@ const SASL: &[u8; 8] = b"AMQP\x03\x01\x00\x00";
 #[test]
 fn the_active_serves_a_relayed_client_as_one_of_its_own_plain_or_tls() {
     let (bench, [(a, _), (b, of_b)]) = Bench::pair();
-    let mut config = crate::config::Config::default();
+    let mut config = towline_config::Config::default();
     config.log.extent_bytes = 4 << 20;
     let clock = crate::clock::Clock::start();
     let data = bench.folder.path().join("data");

@@ -19,7 +19,7 @@ use nix::sys::socket::{
     AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, recv, sendto, socket,
 };
 
-use crate::config::FloatingAddress;
+use towline_config::FloatingAddress;
 
 /// Bytes before the attributes.
 const HEAD_BYTES: usize = 24;

@@ -15,8 +15,11 @@ use serde::Deserialize;
 use towline_types::limits;
 
 pub use floating::{FloatingAddress, FloatingConfig};
-pub(crate) use group::split;
+pub use group::split;
 pub use group::{GroupConfig, MemberConfig};
+
+/// Model of queues that `auto_define` makes, unless the rule names another.
+pub const DEFAULT_LOCAL_MODEL: &str = "SYSTEM.DEFAULT.LOCAL.MODEL";
 
 /// What the file may say; see docs/reference/config.md.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
@@ -294,7 +297,7 @@ pub fn listen_address(text: &str) -> Result<SocketAddr, String> {
 }
 
 fn default_model() -> String {
-    crate::defaults::DEFAULT_LOCAL_MODEL.to_owned()
+    DEFAULT_LOCAL_MODEL.to_owned()
 }
 
 /// Why a configuration was refused, in one line that names the line of the file.
@@ -345,7 +348,7 @@ impl Config {
     ///
     /// # Errors
     /// The first thing that is wrong.
-    pub(crate) fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), String> {
         let (manager, limits) = (&self.queue_manager, &self.limits);
         within("queue_manager.maxmsgl", manager.maxmsgl, 1, limits::MESSAGE_BYTES_MAX)?;
         within("queue_manager.maxumsgs", u64::from(manager.maxumsgs), 1, 999_999_999)?;
@@ -379,7 +382,7 @@ impl Config {
             }
         }
         if let Some(level) = &self.logging.level {
-            crate::logging::level(level)
+            towline_logging::level(level)
                 .map_err(|why| format!("logging.level = '{level}': {why}"))?;
         }
         if let Some(group) = &self.group {
@@ -506,26 +509,6 @@ mod tests {
             let refusal = refusal(text);
             assert!(refusal.starts_with(line), "{refusal}");
             assert_eq!(refusal.lines().count(), 1, "{refusal}");
-        }
-    }
-
-    #[test]
-    fn what_the_configuration_takes_the_log_takes_too() {
-        for (text, fits) in [
-            ("extent_bytes = 4194304", true),
-            ("extent_bytes = 1073741824", true),
-            ("extent_bytes = 1073745920", false),
-            ("extent_bytes = 4190208", false),
-            ("extent_bytes = 4194305", false),
-            ("extent_bytes = 4194304\nlog_bytes_max = 33554432", true),
-            ("extent_bytes = 4194304\nlog_bytes_max = 33554431", false),
-            ("writes_in_flight_max = 16\ncache_bytes = 0", true),
-        ] {
-            let config = Config::parse(&format!("[log]\n{text}"));
-            assert_eq!(config.is_ok(), fits, "{text}: {config:?}");
-            if let Ok(config) = config {
-                crate::start::options(&config).check().unwrap();
-            }
         }
     }
 

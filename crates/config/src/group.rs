@@ -210,7 +210,7 @@ fn host_and_port(key: &str, member: &MemberConfig, value: &str) -> Result<(), St
 }
 
 /// Host (an address of version 6 without its brackets) and port of `host:port`.
-pub(crate) fn split(address: &str) -> Option<(&str, u16)> {
+pub fn split(address: &str) -> Option<(&str, u16)> {
     let (host, port) = address.rsplit_once(':')?;
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
     let (host, port) = (bare.unwrap_or(host), port.parse::<u16>().ok()?);

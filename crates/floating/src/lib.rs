@@ -28,11 +28,11 @@ use towline_admin::catalogue::{
     FLOATING_UNANNOUNCED,
 };
 
-use crate::config::FloatingConfig;
-use crate::logging::log;
 use announce::Announcer;
 use interface::Interface;
 use schedule::Schedule;
+use towline_config::FloatingConfig;
+use towline_logging::log;
 
 /// Whether the address is on the interface of this machine.
 ///
@@ -52,7 +52,7 @@ pub fn take_away(config: &FloatingConfig) -> io::Result<bool> {
 }
 
 /// The floating address of an instance, if its configuration has one.
-pub(crate) struct Floating {
+pub struct Floating {
     config: Option<FloatingConfig>,
     keeper: Mutex<Option<Keeper>>,
 }
@@ -65,12 +65,12 @@ struct Keeper {
 
 impl Floating {
     /// Nothing is done yet.
-    pub(crate) fn new(config: Option<FloatingConfig>) -> Floating {
+    pub fn new(config: Option<FloatingConfig>) -> Floating {
         Floating { config, keeper: Mutex::default() }
     }
 
     /// This process starts and is not active: takes away what one before it left.
-    pub(crate) fn clear(&self) {
+    pub fn clear(&self) {
         let Some(config) = &self.config else { return };
         let (address, interface) = (config.address.to_string(), config.interface.as_str());
         match take_away(config) {
@@ -81,7 +81,7 @@ impl Floating {
     }
 
     /// This instance is active: holds the address while `leads` says so. Returns at once.
-    pub(crate) fn hold(&self, leads: impl Fn() -> bool + Send + 'static) {
+    pub fn hold(&self, leads: impl Fn() -> bool + Send + 'static) {
         let Some(config) = self.config.clone() else { return };
         let mut keeper = self.keeper.lock();
         assert!(keeper.is_none(), "an instance becomes active once");
@@ -95,7 +95,7 @@ impl Floating {
     }
 
     /// This instance is not active any more: the address goes.
-    pub(crate) fn let_go(&self) {
+    pub fn let_go(&self) {
         let (Some(config), Some(keeper)) = (&self.config, self.keeper.lock().take()) else {
             return;
         };

@@ -46,7 +46,7 @@ static SET_LEVEL: OnceLock<SetLevel> = OnceLock::new();
 ///
 /// # Errors
 /// A variable that is not understood; logging has been started at `info` all the same.
-pub(crate) fn start() -> Result<(), BadVariable> {
+pub fn start() -> Result<(), BadVariable> {
     let (chosen, refused) = match variable(LEVEL_VARIABLE, level) {
         Ok(chosen) => (chosen, None),
         Err(bad) => (None, Some(bad)),
@@ -82,7 +82,7 @@ pub(crate) fn start() -> Result<(), BadVariable> {
 ///
 /// # Errors
 /// The first that is not.
-pub(crate) fn check() -> Result<(), BadVariable> {
+pub fn check() -> Result<(), BadVariable> {
     variable(LEVEL_VARIABLE, level)?;
     variable(FORMAT_VARIABLE, is_json)?;
     Ok(())
@@ -128,7 +128,7 @@ fn is_json(text: &str) -> Result<bool, String> {
 ///
 /// # Errors
 /// What is allowed.
-pub(crate) fn level(text: &str) -> Result<EnvFilter, String> {
+pub fn level(text: &str) -> Result<EnvFilter, String> {
     let wrong = || {
         format!(
             "there are {}, and with commas levels of single modules as in info,towline_server=debug",
@@ -163,7 +163,7 @@ pub(crate) fn level(text: &str) -> Result<EnvFilter, String> {
 ///
 /// # Errors
 /// What is allowed.
-pub(crate) fn set_level(configured: Option<&str>) -> Result<(), String> {
+pub fn set_level(configured: Option<&str>) -> Result<(), String> {
     if std::env::var_os(LEVEL_VARIABLE).is_some() {
         return Ok(());
     }
@@ -179,7 +179,7 @@ pub(crate) fn set_level(configured: Option<&str>) -> Result<(), String> {
 ///
 /// # Panics
 /// When there are more or fewer values than places.
-pub(crate) fn log(entry: &Entry, values: &[&str]) {
+pub fn log(entry: &Entry, values: &[&str]) {
     let (id, text) = (entry.id, entry.text(values));
     match entry.severity() {
         Severity::Information => tracing::info!(id, "{text}"),
@@ -193,7 +193,7 @@ pub(crate) fn log(entry: &Entry, values: &[&str]) {
 ///
 /// # Panics
 /// When there are more or fewer values than places.
-pub(crate) fn log_seldom(entry: &Entry, values: &[&str]) {
+pub fn log_seldom(entry: &Entry, values: &[&str]) {
     static SELDOM: LazyLock<Mutex<Seldom>> = LazyLock::new(Mutex::default);
     let verdict = SELDOM.lock().judge(entry.id, Instant::now());
     let Some(left_out) = verdict else { return };

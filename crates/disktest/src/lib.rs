@@ -9,6 +9,8 @@
 //! `place`, `probe` and `honesty` (does it lie), `cut` (proof of that), `locks` and
 //! `second` (two processes), `report`, `table`, `chart`.
 
+#![forbid(unsafe_code)]
+
 mod args;
 mod chart;
 mod cut;
