@@ -5,7 +5,7 @@ use std::sync::Arc;
 use towline_amqp::codec::{Map, Symbols, Value};
 use towline_amqp::types::{
     DistributionMode, Error, LinkTarget, Outcome as AmqpOutcome, ReceiverSettleMode, Role,
-    SenderSettleMode, Source, Target, condition,
+    SenderSettleMode, Source, Target, TerminusDurability, condition,
 };
 use towline_amqp::{AttachReply, Attached, LinkId, coordinator};
 use towline_core::selector::Selector;
@@ -301,6 +301,9 @@ impl Front {
             target.address = Some(Arc::from(address));
         }
         target.dynamic_node_properties = dynamic::promised(target.dynamic);
+        target.durable = TerminusDurability::None;
+        target.expiry_policy = dynamic::promised_expiry(target.dynamic, target.expiry_policy);
+        target.timeout_s = 0;
         let reply = AttachReply {
             source: attached.source,
             target: Some(Box::new(LinkTarget::Target(target))),
@@ -321,6 +324,9 @@ impl Front {
                 wanted.address.clone().filter(|_| !wanted.dynamic).unwrap_or(Arc::from(address)),
             ),
             dynamic_node_properties: dynamic::promised(wanted.dynamic),
+            durable: TerminusDurability::None,
+            expiry_policy: dynamic::promised_expiry(wanted.dynamic, wanted.expiry_policy),
+            timeout_s: 0,
             filter: supported_filters(&wanted.filter),
             default_outcome: Some(AmqpOutcome::Released),
             outcomes: OUTCOMES.into_iter().collect(),

@@ -1,4 +1,5 @@
-//! Dynamic nodes: what a peer may wish for one, and what it is promised (AMQP 3.5.9, 3.5.10).
+//! Dynamic nodes: what a peer may wish for one, and what it is promised (AMQP 3.5.9, 3.5.10); what it is
+//! promised of any terminus (3.5.6).
 //!
 //! There is one promise, delete-on-close: a queue that was made for a link goes when that link is
 //! closed, whichever other connections have it open. The other lifetimes are understood, and answered with this one:
@@ -142,4 +143,15 @@ pub(super) fn promised(dynamic: bool) -> Map {
     let nothing = OwnedValue::list(&[]);
     let policy = OwnedValue::described(Value::Ulong(DELETE_ON_CLOSE), nothing.view());
     Map::default().with(LIFETIME_POLICY, policy.view())
+}
+
+/// What the answer to an attach says of how long its terminus is kept (3.5.6). Of a link that is
+/// detached nothing is kept, whatever was wished for, but for a dynamic node; no terminus outlives
+/// its connection, and none has a timer.
+pub(super) fn promised_expiry(dynamic: bool, wished: ExpiryPolicy) -> ExpiryPolicy {
+    match wished {
+        _ if !dynamic => ExpiryPolicy::LinkDetach,
+        ExpiryPolicy::Never => ExpiryPolicy::ConnectionClose,
+        kept => kept,
+    }
 }

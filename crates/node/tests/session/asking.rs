@@ -1,8 +1,10 @@
 //! What connections and links ask for, and what they are promised.
 
+use std::sync::Arc;
+
 use towline_amqp::codec::{Map, OwnedValue, Reader, Value};
 use towline_amqp::types::{
-    DistributionMode, ExpiryPolicy, LinkTarget, Role, Source, Target, condition,
+    DistributionMode, ExpiryPolicy, LinkTarget, Role, Source, Target, TerminusDurability, condition,
 };
 use towline_amqp::{AttachRequest, LinkId};
 use towline_node::Farewell;
@@ -351,4 +353,49 @@ fn a_client_that_is_let_go_reads_whether_it_is_the_queue_manager_or_the_instance
         let text = error.description.as_deref().unwrap_or_default();
         assert!(text.starts_with(begins), "{text}");
     }
+}
+
+/// Attaches a receiver and a sender that wish for a durable terminus, and asserts both answers.
+fn assert_promised(address: Option<&str>, wished: ExpiryPolicy, promised: ExpiryPolicy) {
+    let mut rig = rig_with_model();
+    rig.define("Q");
+    let mut client = rig.connect();
+    let (address, dynamic): (Option<Arc<str>>, _) = (address.map(Into::into), address.is_none());
+    let (expiry_policy, timeout_s) = (wished, 77);
+    // A durable source that never expires is a subscription, and refused.
+    let durable = match wished {
+        ExpiryPolicy::Never => TerminusDurability::None,
+        _ => TerminusDurability::UnsettledState,
+    };
+    let source = Source { address: address.clone(), dynamic, ..Source::default() };
+    let source = Source { durable, expiry_policy, timeout_s, ..source };
+    let receiver = rig.any_link(&mut client, Role::Receiver, |request| {
+        request.source = Some(Box::new(source));
+    });
+    let promised = (TerminusDurability::None, promised, 0);
+    let answer = Rig::answer(&client, receiver).source.as_deref().expect("a source");
+    assert_eq!((answer.durable, answer.expiry_policy, answer.timeout_s), promised);
+    let durable = TerminusDurability::UnsettledState;
+    let target = Target { address, dynamic, ..Target::default() };
+    let target = Target { durable, expiry_policy, timeout_s, ..target };
+    let sender = rig.any_link(&mut client, Role::Sender, |request| {
+        request.target = Some(Box::new(LinkTarget::Target(target)));
+    });
+    let Some(LinkTarget::Target(answer)) = Rig::answer(&client, sender).target.as_deref() else {
+        panic!("no target")
+    };
+    assert_eq!((answer.durable, answer.expiry_policy, answer.timeout_s), promised);
+}
+
+// 3.5.5, 3.5.6: what is answered is what is kept.
+#[test]
+fn a_terminus_is_promised_no_longer_life_than_it_has() {
+    use ExpiryPolicy::{ConnectionClose, LinkDetach, Never, SessionEnd};
+    for wished in [LinkDetach, SessionEnd, ConnectionClose, Never] {
+        assert_promised(Some("Q"), wished, LinkDetach);
+    }
+    for kept in [LinkDetach, SessionEnd, ConnectionClose] {
+        assert_promised(None, kept, kept);
+    }
+    assert_promised(None, Never, ConnectionClose);
 }

@@ -335,14 +335,14 @@ mod tests {
         let refused = write_by(&log, 50, full).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::StorageFull, "there is none to write over");
         let kept = Kept { may_vote: true, ..Kept::default() };
-        renew(data, &file, &kept, 51).unwrap();
+        renew(data, &file, &kept, (ME, 51)).unwrap();
         let older = std::fs::read(log.join(NAME)).unwrap();
         file.write_marked(&kept, Mark { next: 52, ..file.mark() }).unwrap();
         write_by(&log, 52, full).unwrap();
         assert_eq!(read(data).unwrap(), Some(52));
         assert!(is_own(data, file.mark()).unwrap());
         assert!(!log.join(NEW_NAME).exists(), "what was begun takes no room");
-        renew(data, &file, &kept, 53).unwrap();
+        renew(data, &file, &kept, (ME, 53)).unwrap();
         std::fs::write(log.join(NAME), older).unwrap();
         assert!(!is_own(data, file.mark()).unwrap(), "an older log");
         let denied = |_: &Path, _: &[u8]| Err(ErrorKind::PermissionDenied.into());
