@@ -21,9 +21,9 @@
 //! 1040 96  noted starts: member 8, number 8, nonce 8
 //! ```
 //!
-//! Not here: files, connections, what a member does that was put back. Invariants: a noted start stays
-//! until its member shows that it knows it, or [`NOTED_MAX`] newer ones of that member came; a member
-//! notes nothing of itself.
+//! Not here: files, connections, what a member does that was put back. Invariants: the start
+//! that a member declared stays noted until it declares another one, whatever third members say; of those
+//! that they say one is noted beside it, the newest; a member notes nothing of itself.
 
 use crate::MemberId;
 
@@ -178,13 +178,19 @@ impl Starts {
         if !start.is_said() || self.noted.contains(&(member, start)) {
             return false;
         }
-        let of_it = self.count_noted(member);
-        let oldest = match of_it >= NOTED_MAX {
-            true => self.noted.iter().position(|(of, _)| *of == member),
-            false => (self.noted.len() >= ALL_NOTED_MAX).then_some(0),
-        };
-        if let Some(oldest) = oldest {
-            self.noted.remove(oldest);
+        let of_it = |(of, _): &(MemberId, Start)| *of == member;
+        if self.count_noted(member) >= NOTED_MAX {
+            // The first may have been declared, and promises were counted since: what a third member says
+            // never takes its place. It may say starts of long ago, one after the other.
+            let last = self.noted.iter().rposition(of_it);
+            let Some(last) = last.filter(|at| self.noted[*at].1.number < start.number) else {
+                return false;
+            };
+            self.noted.remove(last);
+        }
+        if self.noted.len() >= ALL_NOTED_MAX {
+            // Of somebody who is no member: there are two others.
+            return false;
         }
         self.noted.push((member, start));
         true
@@ -394,9 +400,24 @@ mod tests {
         for nonce in 0..50 {
             a.hear(A, &[(B, start(1, nonce))]);
         }
-        assert_eq!(nonces(&a), [31, 48, 49]);
-        assert!(a.declare(B, start(1, 49)), "it knows all of them");
-        assert_eq!(nonces(&a), [31, 49]);
+        assert_eq!(nonces(&a), [31, 1, 2]);
+        assert!(a.hear(A, &[(B, start(2, 50))]).has_news, "a newer one counts more");
+        assert_eq!(nonces(&a), [31, 1, 50]);
+        assert!(a.declare(B, start(3, 51)), "it knows all of them");
+        assert_eq!(nonces(&a), [31, 51]);
+    }
+
+    /// Seed 1882618438311148 of the tree e0b06f6: a batch that was committed became another one.
+    #[test]
+    fn starts_of_long_ago_that_a_third_member_says_do_not_push_out_the_one_that_was_declared() {
+        let (mut a, mut b) = (begun(&[1]), begun(&[11]));
+        let older = b.clone();
+        b.begin(12);
+        assert!(meets(B, &mut b, A, &mut a));
+        a.hear(A, &[(B, start(1, 7)), (B, start(1, 8)), (B, start(1, 9))]);
+        let mut back = older;
+        back.begin(13);
+        assert!(!meets(B, &mut back, A, &mut a), "it promised more in the start with nonce 12");
     }
 
     #[test]
