@@ -295,7 +295,7 @@ mod tests {
     #[test]
     fn a_log_that_is_lost_or_older_gives_no_vote_and_nor_does_one_with_an_older_hard_state() {
         let mut sound = disk(10);
-        sound.kept.may_vote = true;
+        (sound.kept.may_vote, sound.kept.term) = (true, sound.last_place().term);
         sound.recover(0, 1);
         let older = sound.clone();
         sound.recover(0, 2);

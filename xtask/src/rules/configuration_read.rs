@@ -153,8 +153,7 @@ mod tests {
         let read = |code: &str| {
             let config = "pub struct Config {\n    pub log: LogConfig,\n}\n\
                           pub struct LogConfig {\n    pub name: String,\n    pub tls13: bool,\n}\n";
-            let files =
-                [("crates/server/src/config/mod.rs", config), ("crates/server/src/a.rs", code)];
+            let files = [("crates/config/src/lib.rs", config), ("crates/server/src/a.rs", code)];
             check(&tree(&files)).iter().map(Finding::to_string).collect::<Vec<_>>()
         };
         let section = "fn f(config: &Config) { g(&config.log) } ";

@@ -11,11 +11,12 @@ fn lacks() -> Member {
 
 /// Steps it as time passes, and yields when it asked for votes first.
 fn first_asks(member: &mut Member, until: Duration) -> Option<Duration> {
-    for ms in (0..until.as_millis() as u64).step_by(10).map(Duration::from_millis) {
+    let ticks = (0_u32..).map(|tick| tick * Duration::from_millis(10));
+    for at in ticks.take_while(|at| *at < until) {
         let mut out = Output::default();
-        member.step(Time(1) + ms, Input::Tick, &mut out);
+        member.step(Time(1) + at, Input::Tick, &mut out);
         if !out.send.is_empty() {
-            return Some(ms);
+            return Some(at);
         }
     }
     None
