@@ -2,6 +2,7 @@
 //!
 //! Blocking, with a time limit on every read. It answers nothing by itself: not even a close.
 
+use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
@@ -46,6 +47,9 @@ pub struct Peer {
     stream: TcpStream,
     buffer: Vec<u8>,
     patience: Duration,
+    /// Transfers that came while something else was awaited: a delivery may come before the outcome of
+    /// the put of its message.
+    early: VecDeque<Frame>,
 }
 
 impl Peer {
@@ -64,7 +68,7 @@ impl Peer {
     pub fn over(stream: TcpStream) -> Try<Self> {
         stream.set_nodelay(true)?;
         stream.set_write_timeout(Some(PATIENCE))?;
-        Ok(Self { stream, buffer: Vec::new(), patience: PATIENCE })
+        Ok(Self { stream, buffer: Vec::new(), patience: PATIENCE, early: VecDeque::new() })
     }
 
     /// The same with another limit for each answer: for who would rather connect anew than wait.
@@ -316,6 +320,11 @@ impl Peer {
     /// # Errors
     /// When another ending comes first, or nothing.
     pub fn expect(&mut self, wanted: u64) -> Try<Frame> {
+        if wanted == code::TRANSFER
+            && let Some(early) = self.early.pop_front()
+        {
+            return Ok(early);
+        }
         loop {
             let Some(got) = self.read_frame(self.patience)? else {
                 fail!("{wanted:#x} did not come")
@@ -327,6 +336,9 @@ impl Peer {
             let ends = [code::DETACH, code::END, code::CLOSE];
             if code.is_some_and(|code| ends.contains(&code)) {
                 fail!("{wanted:#x} was expected, but: {got:?}");
+            }
+            if code == Some(code::TRANSFER) {
+                self.early.push_back(got);
             }
         }
     }
