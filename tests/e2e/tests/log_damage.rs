@@ -240,7 +240,8 @@ fn the_extent_that_the_image_needs_first_comes_back_from_a_backup() -> Try {
     require!(refused.contains("TWL2004E"), "{refused}");
     // That nothing stood behind what the backup has cannot be proven.
     let repaired = site.runs(&["log", "repair", "--from", &backup], 1)?;
-    for words in ["repaired: extent-0000000000000000", "ends at ", "1 findings repaired", "0 left"] {
+    for words in ["repaired: extent-0000000000000000", "ends at ", "1 findings repaired", "0 left"]
+    {
         require!(repaired.contains(words), "no {words} in {repaired}");
     }
     site.runs(&["log", "verify"], 0)?;
