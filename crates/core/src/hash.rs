@@ -1,15 +1,15 @@
-//! A fast map for keys that we number ourselves. Not for keys that clients choose: those live in
+//! A fast map for keys that we number ourselves, also those of `node`. Not for keys that clients choose: those live in
 //! ordered maps, where nobody can make collisions.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// A map from counted ids, iterated only where order does not matter.
-pub(crate) type FastMap<K, V> = HashMap<K, V, BuildHasherDefault<IdHasher>>;
+pub type FastMap<K, V> = HashMap<K, V, BuildHasherDefault<IdHasher>>;
 
 /// Multiplies by a large odd constant and folds the product: one multiplication for each word.
-#[derive(Default)]
-pub(crate) struct IdHasher(u64);
+#[derive(Debug, Default)]
+pub struct IdHasher(u64);
 
 /// 2^64 divided by the golden ratio: spreads neighbours far apart.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -26,6 +26,10 @@ impl Hasher for IdHasher {
     }
 
     fn write_u8(&mut self, word: u8) {
+        self.write_u64(u64::from(word));
+    }
+
+    fn write_u16(&mut self, word: u16) {
         self.write_u64(u64::from(word));
     }
 

@@ -42,6 +42,7 @@ pub use carry::{CarryCursor, FoundOld};
 pub use decide::damaged::{SetAside, Unreadable};
 pub use effect::{Delivery, Effect, Outputs};
 pub use fact::{Body, Durability, Fact};
+pub use hash::FastMap;
 pub use ids::{BodyId, ConnectionId, ConsumerId, MessageSequence, QueueId, UnitId};
 pub use message::{DeadLetter, DeadLetterReason, Header, Message, NewMessage};
 pub use paging::{PageDraft, PageJob, PageKey, PageRequest, PagingStatus, StoredPage};

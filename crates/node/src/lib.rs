@@ -13,7 +13,6 @@ mod admin;
 mod annotated;
 mod damaged;
 mod front;
-mod hash;
 mod instance;
 mod journal;
 mod live;

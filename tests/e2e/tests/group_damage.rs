@@ -50,7 +50,16 @@ fn again(mut group: Group) -> Try<Group> {
     Ok(group)
 }
 
-/// Flips one bit of a text, in whichever extent of an instance it is.
+/// Each message is a batch of its own.
+fn put_one_by_one(group: &Group, active: Instance) -> Try {
+    for number in 0..COUNT {
+        let line = text(number) + "\n";
+        group.site(active).runs_with(&["put", Q, "--lines"], line.as_bytes(), 0)?;
+    }
+    Ok(())
+}
+
+/// Flips one bit of a text, in the extent of an instance that has it.
 fn damage(group: &Group, instance: Instance, wanted: &str) -> Try {
     for entry in fs::read_dir(group.site(instance).data.join("log"))? {
         let path = entry?.path();
@@ -261,10 +270,7 @@ fn browsers_selectors_correlation_ids_and_gets_without_settlement_get_what_was_d
 fn a_start_that_finds_damage_repairs_it_from_the_others_and_is_refused_without_them() -> Try {
     let mut group = Group::formed()?;
     let active = group.until_whole()?;
-    for number in 0..COUNT {
-        let line = text(number) + "\n";
-        group.site(active).runs_with(&["put", Q, "--lines"], line.as_bytes(), 0)?;
-    }
+    put_one_by_one(&group, active)?;
     let [hit, third] = [(active + 1) % 3, (active + 2) % 3];
     group.kill(hit)?;
     damage(&group, hit, &text(HIT))?;
@@ -298,10 +304,7 @@ fn a_start_that_finds_damage_repairs_it_from_the_others_and_is_refused_without_t
 fn two_damaged_instances_whose_third_is_away_repair_each_other_and_serve() -> Try {
     let mut group = Group::formed()?;
     let active = group.until_whole()?;
-    for number in 0..COUNT {
-        let line = text(number) + "\n";
-        group.site(active).runs_with(&["put", Q, "--lines"], line.as_bytes(), 0)?;
-    }
+    put_one_by_one(&group, active)?;
     for instance in THREE {
         group.kill(instance)?;
     }

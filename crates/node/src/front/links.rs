@@ -1,14 +1,11 @@
 //! The links of one connection: what each is for, found by AMQP id, by token and by consumer.
 
-use std::collections::HashMap;
-
 use slab::Slab;
 use towline_amqp::{Attached, Flow, LinkId, SessionId};
-use towline_core::ConsumerId;
+use towline_core::{ConsumerId, FastMap};
 
 use super::lines::{Lines, Place, Standing};
 use super::supply::{Settling, Supply};
-use crate::hash::FastHash;
 use crate::request::{LinkToken, ProducerId};
 
 /// What a link is for.
@@ -83,8 +80,8 @@ pub(super) struct Link {
 #[derive(Debug, Default)]
 pub(super) struct Links {
     links: Slab<Link>,
-    by_id: HashMap<LinkId, usize, FastHash>,
-    by_consumer: HashMap<ConsumerId, usize, FastHash>,
+    by_id: FastMap<LinkId, usize>,
+    by_consumer: FastMap<ConsumerId, usize>,
     /// By number of a session: frames of its window that are kept for what is leaving.
     reserved: Vec<u32>,
     /// Bytes of what is leaving, of all links together.

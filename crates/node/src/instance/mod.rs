@@ -15,8 +15,9 @@ use std::collections::{HashMap, VecDeque};
 
 use slab::Slab;
 use towline_core::{
-    Body, ConnectionId, ConsumerId, Decision, Durability, Effect, Fact, Limits, MessageSequence,
-    Outputs, PageRequest, PutTarget, QueueId, QueueManager, RecordError, SetAside, Unreadable,
+    Body, ConnectionId, ConsumerId, Decision, Durability, Effect, Fact, FastMap, Limits,
+    MessageSequence, Outputs, PageRequest, PutTarget, QueueId, QueueManager, RecordError, SetAside,
+    Unreadable,
 };
 use towline_types::{Lsn, Payload, Time};
 
@@ -26,7 +27,6 @@ pub use self::image::{ImagePlan, OldBody};
 use self::units::reusable;
 use crate::annotated::Annotated;
 use crate::damaged::{DamagedMessage, DamagedMessages};
-use crate::hash::FastHash;
 use crate::journal::Journal;
 use crate::live::LiveExtents;
 use crate::pending::Pending;
@@ -175,7 +175,7 @@ pub struct Instance {
     pub(crate) live: LiveExtents,
     contents: Contents,
     producers: Slab<Producer>,
-    consumers: HashMap<ConsumerId, Consumer, FastHash>,
+    consumers: FastMap<ConsumerId, Consumer>,
     pub(crate) connections: HashMap<ConnectionId, Connected>,
     containers: Containers,
     holdings: Holdings,
@@ -247,7 +247,7 @@ impl Instance {
             live,
             contents: Contents::default(),
             producers: Slab::new(),
-            consumers: HashMap::default(),
+            consumers: FastMap::default(),
             connections: HashMap::new(),
             containers: Containers::default(),
             holdings: Holdings::default(),
