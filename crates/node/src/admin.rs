@@ -1,7 +1,5 @@
 //! Administration: MQSC scripts, and the status of the queue manager.
 
-use std::collections::HashMap;
-
 use towline_admin::command as mqsc;
 use towline_admin::run_script;
 use towline_admin::status::{QueueStatus, State};
@@ -9,7 +7,7 @@ use towline_admin::target::{
     ConnectionRow, DefinitionRow, HandleRow, OpenInput, QueueManagerRow, QueueStatusRow, Target,
     Usage,
 };
-use towline_core::{ConnectionId, Decision, Moved, QueueManager, Refusal};
+use towline_core::{ConnectionId, Decision, FastMap, Moved, QueueManager, Refusal};
 use towline_types::Time;
 
 use crate::damaged::DamagedMessages;
@@ -133,7 +131,7 @@ struct Administered<'a> {
     name: &'a str,
     now: Time,
     rules: &'a mut QueueManager,
-    connections: &'a HashMap<ConnectionId, Connected>,
+    connections: &'a FastMap<ConnectionId, Connected>,
     damaged: &'a DamagedMessages,
     /// One for each command that changed something.
     decisions: Vec<Decision>,

@@ -3,7 +3,6 @@
 //! the outboxes of the connections. So a message crosses two threads fewer than with a thread of the
 //! node's own (docs/adr).
 
-use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
@@ -17,7 +16,7 @@ use towline_admin::catalogue::{
     PAGE_DAMAGED,
 };
 use towline_core::{
-    ConnectionId, ConsumerId, MessageSequence, PageRequest, QueueId, SetAside, Unreadable,
+    ConnectionId, ConsumerId, FastMap, MessageSequence, PageRequest, QueueId, SetAside, Unreadable,
 };
 use towline_log::{Listener, Log, LogError, Space};
 use towline_node::{
@@ -79,7 +78,7 @@ const SPACE_FULL: u8 = 2;
 
 struct Inner {
     instance: Instance,
-    outboxes: HashMap<ConnectionId, Arc<Outbox>>,
+    outboxes: FastMap<ConnectionId, Arc<Outbox>>,
     next_connection: u64,
     out: Outbound,
 }
@@ -93,7 +92,7 @@ impl Door {
     ) -> Door {
         let inner = Inner {
             instance,
-            outboxes: HashMap::new(),
+            outboxes: FastMap::default(),
             next_connection: 1,
             out: Outbound::default(),
         };
@@ -446,7 +445,7 @@ impl After {
 /// Puts each response into the outbox of its connection; `own` is not woken.
 fn post(
     out: &mut Outbound,
-    outboxes: &HashMap<ConnectionId, Arc<Outbox>>,
+    outboxes: &FastMap<ConnectionId, Arc<Outbox>>,
     own: Option<ConnectionId>,
     to_wake: &mut Vec<Waker>,
 ) {

@@ -28,7 +28,7 @@ use towline_amqp::codec::Value;
 use towline_amqp::sasl::{Claim, ScramCredentials};
 use towline_amqp::types::{DeliveryTag, Error, SaslCode, condition};
 use towline_amqp::{Connection, Event, IncomingId, LinkId, Opened, Outgoing, ServerOptions};
-use towline_core::UnitId;
+use towline_core::{FastMap, UnitId};
 use towline_types::{Payload, Time};
 
 use self::dynamic::Nodes;
@@ -85,7 +85,7 @@ pub struct Front {
     nodes: Nodes,
     in_flight: Slab<InFlight>,
     incoming_bytes: usize,
-    units: HashMap<UnitId, OpenUnit>,
+    units: FastMap<UnitId, OpenUnit>,
     admin_replies: VecDeque<Outgoing>,
     admin_correlations: HashMap<u64, String>,
     /// See [`Front::looks`].
@@ -150,7 +150,7 @@ impl Front {
             nodes: Nodes::default(),
             in_flight: Slab::new(),
             incoming_bytes: 0,
-            units: HashMap::new(),
+            units: FastMap::default(),
             admin_replies: VecDeque::new(),
             admin_correlations: HashMap::new(),
             looks: 0,

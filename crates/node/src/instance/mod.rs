@@ -11,7 +11,7 @@ mod holdings;
 mod image;
 mod units;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use slab::Slab;
 use towline_core::{
@@ -176,7 +176,7 @@ pub struct Instance {
     contents: Contents,
     producers: Slab<Producer>,
     consumers: FastMap<ConsumerId, Consumer>,
-    pub(crate) connections: HashMap<ConnectionId, Connected>,
+    pub(crate) connections: FastMap<ConnectionId, Connected>,
     containers: Containers,
     holdings: Holdings,
     quiescing: bool,
@@ -248,7 +248,7 @@ impl Instance {
             contents: Contents::default(),
             producers: Slab::new(),
             consumers: FastMap::default(),
-            connections: HashMap::new(),
+            connections: FastMap::default(),
             containers: Containers::default(),
             holdings: Holdings::default(),
             quiescing: false,
