@@ -75,6 +75,29 @@ pub(crate) fn rows(target: &dyn Target, display: &Display) -> Vec<Row> {
     rows.map(|(_, _, attributes)| Row { message: entry.message(&[]), attributes }).collect()
 }
 
+/// Whether what is named exists although it has nothing to show: a queue that is not open, or a
+/// connection that has none open, has no handles.
+pub(crate) fn is_there(target: &dyn Target, display: &Display) -> bool {
+    let mut found = false;
+    match display.subject {
+        Subject::QueueHandles => {
+            target.queue_status(&mut |row| found |= display.name.admits(row.name));
+        }
+        Subject::ConnectionHandles => {
+            target.connections(&mut |row| found |= display.name.admits(&row.id.to_string()));
+        }
+        // They show whatever exists.
+        Subject::Queues
+        | Subject::Locals
+        | Subject::Aliases
+        | Subject::Models
+        | Subject::QueueManager
+        | Subject::QueueStatus
+        | Subject::Connections => {}
+    }
+    found
+}
+
 impl Found<'_> {
     /// Keeps an object if it is wanted.
     fn offer(&mut self, rank: u64, source: Source<'_>) {

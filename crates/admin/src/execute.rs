@@ -156,7 +156,9 @@ fn shown(target: &dyn Target, display: &Display) -> Reply {
     let mut rows = display::rows(target, display);
     if rows.is_empty() {
         return match &display.name {
-            NamePattern::Exactly(name) if display.condition.is_none() => {
+            NamePattern::Exactly(name)
+                if display.condition.is_none() && !display::is_there(target, display) =>
+            {
                 reply(Outcome::Failed, vec![catalogue::NOT_FOUND.message(&[name])])
             }
             NamePattern::Exactly(_) | NamePattern::StartsWith(_) => {

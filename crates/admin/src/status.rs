@@ -86,8 +86,8 @@ pub struct LogStatus {
     pub write_latency_us: WriteLatency,
     /// Bytes of extents that hold what is needed.
     pub bytes_in_use: u64,
-    /// Bytes that the log may have; 2^64 - 1 when only the disk bounds it.
-    pub bytes_max: u64,
+    /// Bytes that the log may have (`log_bytes_max`); none when only the disk bounds it.
+    pub bytes_max: Option<u64>,
     /// Bytes of extents that can be reused.
     pub bytes_reusable: u64,
     /// Extents there are.

@@ -114,7 +114,7 @@ pub(crate) struct Reach {
     /// File whose first line is the password (else TOWLINE_PASSWORD, else a prompt)
     #[arg(long, value_name = "FILE")]
     pub(crate) password_file: Option<PathBuf>,
-    /// SASL mechanism [default: scram with a user, anonymous without]
+    /// SASL mechanism [default: scram with a user, else external with --cert, else anonymous]
     #[arg(long, value_enum, ignore_case = true)]
     pub(crate) sasl: Option<Mechanism>,
     /// Trusted certificates for amqps://, a PEM file
@@ -224,10 +224,10 @@ pub(crate) struct Run {
     /// Data folder, created if missing [default: TOWLINE_DATA, else ./data/NAME]
     #[arg(long, value_name = "DIR", env = "TOWLINE_DATA", hide_env = true)]
     pub(crate) data: Option<PathBuf>,
-    /// Address and port for clients; port 0 picks a free one
-    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:5672",
-          value_parser = towline_config::listen_address)]
-    pub(crate) listen: SocketAddr,
+    /// Address and port for clients; port 0 picks a free one. Not with [[listener]] in the
+    /// configuration [default: 127.0.0.1:5672]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = towline_config::listen_address)]
+    pub(crate) listen: Option<SocketAddr>,
     /// Accept clients of other machines at the --listen address without TLS: their messages can be
     /// read and forged on the way. Users are still needed
     #[arg(long)]
@@ -525,7 +525,7 @@ mod tests {
             panic!("run");
         };
         assert_eq!(run.name, "QM1");
-        assert_eq!(run.listen.to_string(), "127.0.0.1:5672");
+        assert_eq!(run.listen, None);
         assert_eq!(run.data, None);
     }
 }

@@ -69,15 +69,18 @@ impl Reach {
     }
 
     fn options(&self, place: &Place) -> Result<Options, Failure> {
-        let sasl = self.sasl.map(|mechanism| match mechanism {
-            Mechanism::Anonymous => Sasl::Anonymous,
-            Mechanism::Plain => Sasl::Plain,
-            Mechanism::Scram => Sasl::Scram,
-            Mechanism::External => Sasl::External,
-        });
         let user = match place {
             Place::Remote { user: Some(user), .. } => Some(user.as_str()),
             Place::Remote { user: None, .. } | Place::Local(_) => None,
+        };
+        let sasl = match self.sasl {
+            Some(Mechanism::Anonymous) => Some(Sasl::Anonymous),
+            Some(Mechanism::Plain) => Some(Sasl::Plain),
+            Some(Mechanism::Scram) => Some(Sasl::Scram),
+            Some(Mechanism::External) => Some(Sasl::External),
+            // A certificate and nobody's name: the name is in the certificate.
+            None if user.is_none() && self.cert.is_some() => Some(Sasl::External),
+            None => None,
         };
         let wanted = match sasl {
             Some(Sasl::Anonymous | Sasl::External) => None,
@@ -144,4 +147,37 @@ pub(crate) fn prompt(what: &str) -> Result<String, Failure> {
     read?;
     restored.map_err(Failure::failed)?;
     Ok(line.trim_end_matches(['\r', '\n']).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_and_no_user_log_in_with_the_certificate() {
+        let login = |url: &str, cert: bool, sasl: Option<Mechanism>| {
+            let cert = cert.then(|| PathBuf::from("alice.pem"));
+            let reach = Reach {
+                data: None,
+                url: Some(url.into()),
+                // A user needs one, or the test would ask for it.
+                password_file: Some("/dev/null".into()),
+                sasl,
+                ca: None,
+                key: cert.clone(),
+                cert,
+                timeout: 1.0,
+                json: false,
+            };
+            let place = reach.place().unwrap();
+            let options = reach.options(&place).unwrap();
+            (options.sasl, options.password.is_some())
+        };
+        assert_eq!(login("amqps://host", true, None), (Some(Sasl::External), false));
+        assert_eq!(login("amqps://host", false, None), (None, false));
+        // Whoever names a user means the password of that user.
+        assert_eq!(login("amqps://alice@host", true, None), (None, true));
+        let named = Some(Mechanism::Anonymous);
+        assert_eq!(login("amqps://host", true, named), (Some(Sasl::Anonymous), false));
+    }
 }

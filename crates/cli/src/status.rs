@@ -79,7 +79,7 @@ fn of_instance(folder: &Path, timeout: f64) -> Result<Option<Told>, Failure> {
 }
 
 /// What an instance of a group told, as a table or as JSON: the status with the group in it when it is
-/// active, else an object that has only the group.
+/// active, else an object that has only the process and the group.
 fn shown(told: Told, json: bool) -> Result<String, Failure> {
     if json {
         return Ok(match told.status {
@@ -87,12 +87,12 @@ fn shown(told: Told, json: bool) -> Result<String, Failure> {
                 status.insert("group".into(), told.group);
                 Value::Object(status).to_string()
             }
-            _ => json!({ "group": told.group }).to_string(),
+            _ => json!({ "pid": told.process, "group": told.group }).to_string(),
         });
     }
     let group: GroupStatus = understood(told.group)?;
     let text = if told.status.is_null() {
-        status::group_table(&group, now_ms())
+        status::group_table(&group, told.process, now_ms())
     } else {
         let status: status::Status = understood(told.status)?;
         status::table(&status::Status { group: Some(group), ..status })

@@ -1,6 +1,7 @@
 //! `towline stop`: tells a queue manager to end in order, and waits until its process is gone. An
 //! instance of a group is asked, and may refuse; a single instance is sent SIGTERM.
 
+use std::io::ErrorKind;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -40,9 +41,18 @@ pub(crate) fn run(arguments: &Stop) -> Result<(), Failure> {
 
 /// Sends the signal.
 fn single(arguments: &Stop) -> Result<Process, Failure> {
-    let socket = arguments.here.data.join(reach::SOCKET);
-    let stream = UnixStream::connect(&socket)
-        .map_err(|error| Failure::CannotConnect(format!("{}: {error}", socket.display())))?;
+    let data = &arguments.here.data;
+    let socket = data.join(reach::SOCKET);
+    let stream = UnixStream::connect(&socket).map_err(|error| {
+        Failure::CannotConnect(match error.kind() {
+            // The second: what a killed one left.
+            ErrorKind::NotFound | ErrorKind::ConnectionRefused => format!(
+                "no queue manager is running in data folder {}; name another with --data",
+                data.display()
+            ),
+            _ => format!("{}: {error}", socket.display()),
+        })
+    })?;
     let process = Process::behind(&stream)?;
     process.signal(Signal::TERM)?;
     Ok(process)

@@ -444,6 +444,27 @@ fn papers_of_a_group_pass_the_check_of_their_own_instance_only() {
     {
         check(more).code(code);
     }
+    // Where clients connect is part of it.
+    assert!(said.contains("listener 127.0.0.1:5672: without TLS"), "{said}");
+    let group = std::fs::read_to_string(&config).unwrap();
+    let with = |listener: &str, floating: &str| {
+        let listener = format!("[[listener]]\naddress = \"127.0.0.1:5671\"\n{listener}");
+        let floating = format!("[group.floating]\naddress = \"192.0.2.50/24\"\n{floating}");
+        std::fs::write(&config, format!("{listener}{group}{floating}")).unwrap();
+        let output = check(&[]).get_output().clone();
+        String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+    };
+    let nowhere = with("", "interface = \"lo\"\n");
+    assert!(nowhere.contains("no client can connect there"), "{nowhere}");
+    let everywhere = "[[listener]]\naddress = \"[::]:5673\"\nallow_plaintext = true\n\
+                      allow_anonymous = true\n";
+    let fine = with(everywhere, "interface = \"lo\"\n");
+    assert!(fine.contains("floating address 192.0.2.50/24 on lo: not here"), "{fine}");
+    let unknown = with(everywhere, "interface = \"nosuch0\"\n");
+    assert!(unknown.contains("floating address 192.0.2.50/24: nosuch0: "), "{unknown}");
+    let papers = "certificate = \"/nowhere.pem\"\nprivate_key = \"/nowhere.pem\"\n";
+    let refused = with(papers, "interface = \"lo\"\n");
+    assert!(refused.contains("listener 127.0.0.1:5671: TWL1013E"), "{refused}");
 }
 
 #[test]

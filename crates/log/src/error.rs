@@ -177,6 +177,31 @@ impl Damage {
         matches!(self, Damage::TornTail | Damage::LeftOver(_))
     }
 
+    /// What to do about it, where the finding itself does not say it.
+    const fn advice(self) -> Option<&'static str> {
+        match self {
+            Damage::ExtentMissing(_)
+            | Damage::ImageExtentMissing(_)
+            | Damage::OldestMissing(_)
+            | Damage::NoExtents(_) => Some(WAY_OUT),
+            Damage::ImageMissing => Some(IMAGE_WAY_OUT),
+            Damage::LeftOver(_)
+            | Damage::Batch
+            | Damage::Chain
+            | Damage::Unreadable
+            | Damage::ExtentHeader
+            | Damage::ExtentSequence
+            | Damage::ExtentLength
+            | Damage::EndsBeforeImage
+            | Damage::Image
+            | Damage::ImageUnreadable
+            | Damage::Page
+            | Damage::PagesOverlap
+            | Damage::Records
+            | Damage::TornTail => None,
+        }
+    }
+
     /// One line for people.
     #[must_use]
     pub const fn text(self) -> &'static str {
@@ -195,10 +220,7 @@ impl Damage {
             Damage::NoExtents(_) => "the log existed, but all of its extents are missing",
             Damage::LeftOver(_) => "older extents that no image needs are left before a gap",
             Damage::EndsBeforeImage => "the log ends before its newest image (old copy?)",
-            Damage::ImageMissing => {
-                "the log's beginning is gone and no whole image covers it: put the image files \
-                 back; or restore a backup, or in a group run 'towline instance replace'"
-            }
+            Damage::ImageMissing => "the log's beginning is gone and no whole image covers it",
             Damage::Image => "the image is damaged",
             Damage::ImageUnreadable => "the disk cannot read the image",
             Damage::Page => "a page is damaged or missing",
@@ -209,21 +231,39 @@ impl Damage {
     }
 }
 
-impl fmt::Display for Finding {
+impl Finding {
+    /// Where and what, without what to do about it: for one that is repaired.
+    #[must_use]
+    pub const fn without_advice(&self) -> impl fmt::Display + '_ {
+        Bare(self)
+    }
+}
+
+struct Bare<'a>(&'a Finding);
+
+impl fmt::Display for Bare<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Finding { file, offset, lsn, what, .. } = self;
+        let Finding { file, offset, lsn, what, .. } = self.0;
         if *lsn == Lsn::ZERO {
             // The page file has no positions, and nothing of the log lies at the first one.
             write!(out, "{file} at offset {offset}: {}", what.text())?;
         } else {
             write!(out, "{file} at offset {offset} ({lsn}): {}", what.text())?;
         }
-        let Some(coverage) = what.coverage() else { return Ok(()) };
-        write!(out, " ({coverage})")?;
-        if what.is_harmless() { Ok(()) } else { write!(out, "; {WAY_OUT}") }
+        what.coverage().map_or(Ok(()), |coverage| write!(out, " ({coverage})"))
     }
 }
 
+impl fmt::Display for Finding {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}", Bare(self))?;
+        self.what.advice().map_or(Ok(()), |advice| write!(out, "; {advice}"))
+    }
+}
+
+/// What to do when no image is left.
+const IMAGE_WAY_OUT: &str = "put the image files back; or restore a backup, or in a group run \
+                             'towline instance replace'";
 /// What to do when extents are gone.
 const WAY_OUT: &str = "put the files back if they are somewhere; if not, restore a backup, or in a \
                        group run 'towline instance replace' here";
@@ -371,4 +411,21 @@ pub(crate) fn is_full(error: &io::Error) -> bool {
         error.kind(),
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_repaired_is_named_without_what_to_do() {
+        let coverage = Coverage::of([2, 3].into_iter(), Some(3));
+        for what in [Damage::OldestMissing(coverage), Damage::ImageMissing] {
+            let (file, lsn) = ("extent-0000000000000001".into(), Lsn::ZERO);
+            let finding = Finding { file, extent: 1, offset: 0, lsn, what };
+            let (whole, bare) = (finding.to_string(), finding.without_advice().to_string());
+            assert!(whole.starts_with(&bare) && whole.contains("replace'"), "{whole}");
+            assert!(bare.contains(what.text()) && !bare.contains("replace"), "{bare}");
+        }
+    }
 }

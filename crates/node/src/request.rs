@@ -278,8 +278,10 @@ pub enum Response {
 pub enum Farewell {
     /// The queue manager ends.
     Ending,
-    /// Another instance of its group becomes active, or is: there the clients are served.
+    /// Another instance of its group is active: there the clients are served.
     NotActive,
+    /// It hands over to another instance of its group, which may fail: then it stays active.
+    HandsOver,
 }
 
 impl fmt::Display for Farewell {
@@ -289,6 +291,10 @@ impl fmt::Display for Farewell {
             Farewell::NotActive => {
                 "this instance is not the active one any more: connect again, and the active one \
                  serves you"
+            }
+            Farewell::HandsOver => {
+                "this instance hands over to another one: connect again, and the active one serves \
+                 you"
             }
         })
     }

@@ -11,6 +11,7 @@ use towline_core::selector::{Properties, Selector, Value};
 use towline_core::{Body, Candidate, DeadLetterReason, Filter, Match, Selection};
 use towline_types::{BodyLocation, Payload, limits};
 
+use crate::front::{DEAD_LETTER_QUEUE, DEAD_LETTER_REASON, DEAD_LETTER_TIME, dead_letter_time};
 use crate::instance::FetchTicket;
 use crate::journal::Journal;
 
@@ -123,7 +124,7 @@ impl Selection for MessageSelection<'_> {
         let content = match self.content(candidate) {
             Found::Here(content) => content.to_contiguous(),
             Found::Elsewhere => return Match::NeedContent,
-            // A note of a message that cannot be read has no properties.
+            // A note of a message that cannot be read has no properties but those of a dead letter.
             Found::Unreadable if is_note(candidate) => Bytes::new(),
             // Whether it fits cannot be known: who asks is informed when it is read.
             Found::Unreadable => return Match::Yes,
@@ -174,12 +175,26 @@ impl Properties for SelectedMessage<'_> {
             }
             "JMSType" => text(self.properties.subject),
             "JMSReplyTo" => text(self.properties.reply_to),
-            name => self.application_property(name),
+            name => {
+                self.dead_letter_property(name).unwrap_or_else(|| self.application_property(name))
+            }
         }
     }
 }
 
 impl SelectedMessage<'_> {
+    /// What a delivery of a dead letter adds to its content (`front/message.rs`): a selector sees what
+    /// the consumer will.
+    fn dead_letter_property(&self, name: &str) -> Option<Value<'_>> {
+        let dead_letter = self.candidate.dead_letter?;
+        match name {
+            DEAD_LETTER_REASON => Some(Value::Text(dead_letter.reason.as_str())),
+            DEAD_LETTER_QUEUE => Some(Value::Text(&dead_letter.origin)),
+            DEAD_LETTER_TIME => Some(Value::Long(dead_letter_time(dead_letter))),
+            _ => None,
+        }
+    }
+
     fn application_property(&self, name: &str) -> Value<'_> {
         match self.sections.application_property(self.content, name) {
             Some(PropertyValue::Bool(value)) => Value::Boolean(value),

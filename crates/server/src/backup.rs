@@ -143,8 +143,8 @@ impl Folders {
         }
         Err(format!(
             "{}: a backup is written with the rights of the queue manager, so one that is not asked \
-             for by its own user on the local socket (--data) goes only into the folders of [backup] \
-             folders",
+             for by its own user on the local socket (--data; in a group that of the active instance) \
+             goes only into the folders of [backup] folders",
             to.display()
         ))
     }

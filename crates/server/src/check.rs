@@ -76,6 +76,23 @@ pub fn check(args: &RunArgs) -> Vec<Checked> {
     seen.0
 }
 
+/// The listeners of a configuration and the users that can log in there, as a start in a queue manager
+/// of this name looks at them.
+#[must_use]
+pub fn check_listeners(name: &str, file: &Path, config: &Config) -> Vec<Checked> {
+    let args =
+        RunArgs { name: name.to_owned(), config: Some(file.to_owned()), ..RunArgs::of_nothing() };
+    let mut seen = Seen(Vec::new());
+    if let Some(config) = seen.take("listeners", with_command_line(&args, config.clone()))
+        && let Some(users) = users(&mut seen, &args, &config)
+    {
+        for one in &config.listener {
+            listener(&mut seen, &args, &config, (one, &users));
+        }
+    }
+    seen.0
+}
+
 /// What was looked at so far.
 struct Seen(Vec<Checked>);
 

@@ -43,7 +43,7 @@ mod start;
 mod status;
 mod users;
 
-pub use check::{Checked, Verdict, check};
+pub use check::{Checked, Verdict, check, check_listeners};
 pub use group::{
     Answer, HardState, Report, Stand, ask_group, force_vote, give_up_vote, hard_state,
 };

@@ -12,7 +12,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde::Serialize;
 use towline_admin::catalogue::{
-    LISTENER_CERTIFICATE_EXPIRED, LISTENER_CERTIFICATE_EXPIRES, LISTENER_CERTIFICATE_READ,
+    Entry, LISTENER_CERTIFICATE_EXPIRED, LISTENER_CERTIFICATE_EXPIRES, LISTENER_CERTIFICATE_READ,
     LISTENER_CERTIFICATE_UNREADABLE, NO_USER_LEFT, RELOAD_FAILED, RELOAD_LATER, RELOADED,
 };
 
@@ -100,11 +100,11 @@ impl Reload {
         }
         for tls in self.listeners.lock().iter() {
             match tls.reload() {
-                Ok(true) => done.changed.push(format!(
-                    "certificate of {}, valid until {}",
-                    tls.address(),
-                    tls.expires().1
-                )),
+                Ok(true) => {
+                    let (address, until) = (tls.address(), tls.expires().1);
+                    done.changed.push(format!("certificate of {address}, valid until {until}"));
+                    done.warnings.extend(tell_expiry(tls));
+                }
                 Ok(false) => {}
                 Err(why) => done.failed(format!("certificate of {}: {why}", tls.address())),
             }
@@ -155,7 +155,10 @@ impl Reload {
         for tls in self.listeners.lock().iter() {
             let address = tls.address();
             match tls.reload() {
-                Ok(true) => log(&LISTENER_CERTIFICATE_READ, &[&address, &tls.expires().1]),
+                Ok(true) => {
+                    log(&LISTENER_CERTIFICATE_READ, &[&address, &tls.expires().1]);
+                    tell_expiry(tls);
+                }
                 Ok(false) => {}
                 Err(why) => {
                     let why = format!("{address}: {why}");
@@ -199,7 +202,9 @@ pub(crate) async fn watch(reload: Arc<Reload>) {
         let looked = tokio::task::spawn_blocking(move || {
             this.look(&mut before);
             if tell {
-                this.listeners.lock().iter().for_each(|tls| tell_expiry(tls));
+                for tls in this.listeners.lock().iter() {
+                    tell_expiry(tls);
+                }
             }
             before
         });
@@ -210,13 +215,18 @@ pub(crate) async fn watch(reload: Arc<Reload>) {
     }
 }
 
-fn tell_expiry(tls: &ListenerTls) {
+/// Logs that a certificate expires, or has expired, and gives what was logged.
+fn tell_expiry(tls: &ListenerTls) -> Option<String> {
     let (address, (at, time)) = (tls.address(), tls.expires());
+    let told = |entry: &Entry, values: &[&str]| {
+        log(entry, values);
+        Some(entry.message(values).to_string())
+    };
     match expiry(at) {
-        Expiry::Far => {}
+        Expiry::Far => None,
         Expiry::Near(days) => {
-            log(&LISTENER_CERTIFICATE_EXPIRES, &[&address, &days.to_string(), &time]);
+            told(&LISTENER_CERTIFICATE_EXPIRES, &[&address, &days.to_string(), &time])
         }
-        Expiry::Over => log(&LISTENER_CERTIFICATE_EXPIRED, &[&address, &time]),
+        Expiry::Over => told(&LISTENER_CERTIFICATE_EXPIRED, &[&address, &time]),
     }
 }

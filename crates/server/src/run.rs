@@ -1,6 +1,6 @@
 //! `towline run`: start, serve, end.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,6 +28,9 @@ use crate::{clerk, descriptors, fetcher, hint, housekeeping, pager, shared_folde
 use towline_config::{AutoDefineConfig, Config, ConfigError, ListenerConfig};
 use towline_logging::log;
 
+/// Where clients come in when neither the command line nor the configuration says: the port of AMQP.
+const LISTEN_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 5672);
+
 /// How long a quiescing queue manager waits for open units of work.
 const QUIESCE_MAX: Duration = Duration::from_secs(10);
 
@@ -42,8 +45,8 @@ pub struct RunArgs {
     pub name: String,
     /// Its data folder, made when it is not there.
     pub data: PathBuf,
-    /// Where clients come in when the configuration names no listener.
-    pub listen: SocketAddr,
+    /// Where clients come in, when the configuration names no listener; else the default address.
+    pub listen: Option<SocketAddr>,
     /// The configuration file.
     pub config: Option<PathBuf>,
     /// Accept clients of other machines without TLS at `listen`.
@@ -61,6 +64,22 @@ pub struct RunArgs {
 }
 
 impl RunArgs {
+    /// No option but the name, which is missing.
+    pub(crate) fn of_nothing() -> RunArgs {
+        RunArgs {
+            name: String::new(),
+            data: PathBuf::new(),
+            listen: None,
+            config: None,
+            allow_plaintext: false,
+            auto_define: None,
+            standby: false,
+            log_sync_delay: Duration::ZERO,
+            without_missing_extents: false,
+            program: String::new(),
+        }
+    }
+
     pub(crate) fn wishes(&self) -> Wishes {
         Wishes { sync_delay: self.log_sync_delay, without_missing: self.without_missing_extents }
     }
@@ -143,9 +162,16 @@ pub(crate) fn with_command_line(args: &RunArgs, mut config: Config) -> Result<Co
     }
     if config.listener.is_empty() {
         let allow_plaintext = args.allow_plaintext;
-        config
-            .listener
-            .push(ListenerConfig { allow_plaintext, ..ListenerConfig::plain(args.listen) });
+        let address = args.listen.unwrap_or(LISTEN_DEFAULT);
+        config.listener.push(ListenerConfig { allow_plaintext, ..ListenerConfig::plain(address) });
+    } else if args.listen.is_some() || args.allow_plaintext {
+        // It would have no effect, and the operator would not know.
+        let option = if args.listen.is_some() { "--listen" } else { "--allow-plaintext" };
+        let why = format!(
+            "it has [[listener]], and {option} is for a configuration without: leave the option out, \
+             or change the [[listener]]"
+        );
+        return Err(RunError::Config { file: args.config.clone(), error: ConfigError::from(why) });
     }
     // The file was checked; what is wrong now is of the command line.
     config.check().map_err(|why| RunError::Config { file: None, error: ConfigError::from(why) })?;

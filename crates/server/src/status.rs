@@ -117,7 +117,7 @@ fn log_status(log: &Log) -> LogStatus {
             max: latency.max_us,
         },
         bytes_in_use: stats.bytes_in_use,
-        bytes_max: stats.bytes_max,
+        bytes_max: (stats.bytes_max != u64::MAX).then_some(stats.bytes_max),
         bytes_reusable: stats.bytes_reusable,
         extents: stats.extents,
         current_lsn: log.tail().to_string(),

@@ -182,8 +182,16 @@ fn parse(text: &str) -> Option<ScramCredentials> {
 
 fn refuse_readable_by_others(path: &Path) -> Result<(), String> {
     use std::os::unix::fs::MetadataExt;
-    let metadata = std::fs::metadata(path)
-        .map_err(|error| format!("cannot read users file {}: {error}", path.display()))?;
+    let metadata = std::fs::metadata(path).map_err(|error| {
+        let file = path.display();
+        let way = match error.kind() {
+            std::io::ErrorKind::NotFound => {
+                format!("; add a user with 'towline user NAME --file {file}'")
+            }
+            _ => String::new(),
+        };
+        format!("cannot read users file {file}: {error}{way}")
+    })?;
     if metadata.mode() & 0o007 != 0 {
         return Err(format!(
             "users file {} can be read or written by everybody; chmod 600 it",

@@ -35,6 +35,27 @@ def give_back_failed(receiver):
 
 
 @scenario
+def reject_one(url, queue):
+    """Rejects the oldest message."""
+    connection = connect(url)
+    receiver = connection.create_receiver(queue)
+    receiver.receive(timeout=PATIENCE)
+    receiver.reject()
+    connection.close()
+
+
+@scenario
+def back_out(url, queue, times):
+    """Gives the oldest message back so often, each time as a failed delivery."""
+    connection = connect(url)
+    receiver = connection.create_receiver(queue)
+    for _ in range(int(times)):
+        receiver.receive(timeout=PATIENCE)
+        give_back_failed(receiver)
+    connection.close()
+
+
+@scenario
 def same_link_name(url):
     """Sender and receiver of one address have the same link name: names are per direction."""
     connection = connect(url)

@@ -94,7 +94,10 @@ impl Site {
         let mut command = Command::new(program);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.arg("run").arg(&self.name).arg("--data").arg(&self.data);
-        command.args(["--listen", &self.listen]).args(&self.arguments);
+        if !self.config.contains("[[listener]]") {
+            command.args(["--listen", &self.listen]);
+        }
+        command.args(&self.arguments);
         if !self.config.is_empty() {
             let path = self.scratch().join("towline.toml");
             fs::write(&path, &self.config)?;

@@ -244,6 +244,7 @@ fn the_extent_that_the_image_needs_first_comes_back_from_a_backup() -> Try {
     {
         require!(repaired.contains(words), "no {words} in {repaired}");
     }
+    require!(!repaired.contains("put the files back"), "advice for what is repaired: {repaired}");
     site.runs(&["log", "verify"], 0)?;
     let daemon = site.start()?;
     let texts = Peer::begun(daemon.address())?.drain(QUEUE)?;

@@ -260,7 +260,7 @@ fn folder_bytes(folder: &std::path::Path) -> Try<u64> {
 }
 
 #[test]
-fn a_listener_certificate_that_expires_soon_or_has_expired_is_warned_of_at_the_start() -> Try {
+fn a_listener_certificate_that_expires_soon_or_has_expired_is_warned_of_when_it_is_read() -> Try {
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
     let days = |count: u64| Duration::from_secs(count * 86_400);
     for (ends_at, id) in
@@ -277,6 +277,14 @@ fn a_listener_certificate_that_expires_soon_or_has_expired_is_warned_of_at_the_s
         let log = site.log();
         if id.is_empty() {
             require!(!log.contains("TWL3020W") && !log.contains("TWL3021E"), "warned: {log}");
+            // One that is put in its place is warned of at once, and to who put it there.
+            papers::server_until(site.scratch(), now - days(5))?;
+            let told = site.runs(&["reload"], 0)?;
+            // The look of every few seconds may have been first.
+            let was_first = told.contains("nothing has changed");
+            require!(was_first || told.contains("TWL3021E"), "{told}");
+            let limit = Duration::from_secs(30);
+            wait::until_true("the warning", limit, || site.log().contains("TWL3021E"))?;
         } else {
             require!(log.contains(id), "no {id}: {log}");
         }

@@ -515,7 +515,8 @@ entries! {
         "DISPLAY was given a full name that no such object has. Names are case-sensitive: put \
          one in lower case in quotes.";
     NOTHING_MATCHES = "TWL8148I" "No object matches.",
-        "DISPLAY was given a generic name or WHERE, and no object fits.";
+        "DISPLAY was given a generic name or WHERE, and no object fits; or TYPE(HANDLE), and the \
+         queue is not open.";
     SHOW_CONNECTION = "TWL8276I" "Display connection details.", "DISPLAY CONN.";
     SHOW_HANDLE = "TWL8277I" "Display handle details.",
         "DISPLAY QSTATUS or CONN with TYPE(HANDLE): a queue that a connection has open.";

@@ -311,6 +311,18 @@ fn handles_are_shown_by_queue_and_by_connection() {
 }
 
 #[test]
+fn a_queue_or_a_connection_without_handles_is_not_said_to_be_missing() {
+    let mut target = Fake::new();
+    run(&mut target, "DEF QL(SHUT)");
+    let text = "DIS QS(SHUT) TYPE(HANDLE)\nDIS QS(NONE) TYPE(HANDLE)\nDIS CONN(11) TYPE(HANDLE)";
+    let reply = run_script(&mut target, text);
+    assert_eq!(reply.replies[0].to_text(), "TWL8148I: No object matches.");
+    assert_eq!(reply.replies[1].to_text(), "TWL8147E: Object 'NONE' does not exist.");
+    assert_eq!(reply.replies[2].to_text(), "TWL8147E: Object '11' does not exist.");
+    assert_eq!(reply.failed, 2);
+}
+
+#[test]
 fn a_move_says_how_many_went_and_how_many_are_left() {
     let mut target = Fake::new();
     run(&mut target, "DEF QL(A)");

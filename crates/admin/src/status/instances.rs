@@ -23,10 +23,13 @@ const BACKLOG: usize = 4;
 const ACKLSN: usize = 5;
 
 /// The group for a terminal, each line ended, as an instance of it told at `now` (milliseconds since the
-/// Unix epoch).
+/// Unix epoch); the process of that instance, where it is to be shown.
 #[must_use]
-pub fn group_table(group: &GroupStatus, now: u64) -> String {
+pub fn group_table(group: &GroupStatus, process: Option<u32>, now: u64) -> String {
     let mut text = String::new();
+    if let Some(process) = process {
+        row(&mut text, "State", &format!("running, process {process}"));
+    }
     rows(&mut text, group);
     table(&mut text, group, now);
     text
@@ -222,7 +225,9 @@ a        active  yes    yes        0 <0:0:2:31232> normal       now
 b        replica yes    yes        0 <0:0:2:31232> normal       now
 c        unknown no     no    12345k <0:0:2:31232> disconnected 2h ago
 ";
-        assert_eq!(group_table(&group(), NOW), expected);
+        assert_eq!(group_table(&group(), None, NOW), expected);
+        let state = "State               running, process 4711\n";
+        assert_eq!(group_table(&group(), Some(4711), NOW), format!("{state}{expected}"));
     }
 
     #[test]
@@ -230,7 +235,7 @@ c        unknown no     no    12345k <0:0:2:31232> disconnected 2h ago
         let mut group = group();
         let c = &mut group.instances[2];
         c.reason = "it refused: log.extent_bytes is '67108864' at 'b' and '8388608' at 'c'".into();
-        let text = group_table(&group, NOW);
+        let text = group_table(&group, None, NOW);
         let (_, below) = text.split_once("2h ago\n").unwrap();
         let expected = "
 c: it refused: log.extent_bytes is '67108864' at 'b' and '8388608' at 'c'
@@ -260,7 +265,7 @@ c: it refused: log.extent_bytes is '67108864' at 'b' and '8388608' at 'c'
             instances: vec![InstanceStatus { instance: "a".into(), ..InstanceStatus::default() }],
             ..GroupStatus::default()
         };
-        let text = group_table(&group, NOW);
+        let text = group_table(&group, None, NOW);
         assert!(text.contains("Active              none, clients are NOT served\n"), "{text}");
         assert!(text.contains("QUORUM              0/3\n"), "{text}");
         assert!(text.contains("\na        unknown no     no         0 -      unknown never\n"));
@@ -283,7 +288,7 @@ c: it refused: log.extent_bytes is '67108864' at 'b' and '8388608' at 'c'
             row.sync_time = 1;
             row.reason = format!("{} {}", "r\u{1b}[2J".repeat(40), "words of it ".repeat(40));
         }
-        let text = group_table(&group, u64::MAX);
+        let text = group_table(&group, None, u64::MAX);
         for line in text.lines() {
             assert!(line.chars().count() <= 80, "{line}");
             assert!(!line.contains('\u{1b}'), "{line}");
@@ -315,7 +320,7 @@ c: it refused: log.extent_bytes is '67108864' at 'b' and '8388608' at 'c'
         hangs.sync_overdue_file = "extent-0000000000000038".into();
         hangs.instances[0].status = InstanceState::SyncOverdue;
         hangs.instances[1].status = InstanceState::LogFull;
-        let text = group_table(&hangs, NOW);
+        let text = group_table(&hangs, None, NOW);
         assert!(text.contains("sync overdue since 2310 ms: extent-0000000000000038"), "{text}");
         assert!(text.contains(" sync overdue ") && text.contains(" log full "), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
@@ -324,9 +329,9 @@ c: it refused: log.extent_bytes is '67108864' at 'b' and '8388608' at 'c'
     #[test]
     fn what_was_repaired_from_other_instances_is_shown_when_there_is_any() {
         let mut repaired = group();
-        assert!(!group_table(&repaired, NOW).contains("Repaired"));
+        assert!(!group_table(&repaired, None, NOW).contains("Repaired"));
         (repaired.repaired_batches, repaired.unrepaired_batches) = (1_000_000, 2);
-        let text = group_table(&repaired, NOW);
+        let text = group_table(&repaired, None, NOW);
         assert!(text.contains("batches from other instances, 2 times none had it"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     }

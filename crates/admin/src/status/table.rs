@@ -78,11 +78,7 @@ fn log(text: &mut String, status: &Status) {
         Space::Full => ", FULL: puts are refused",
     };
     let used = bytes(log.bytes_in_use);
-    let max = if log.bytes_max == u64::MAX {
-        String::new()
-    } else {
-        format!(" of {}", bytes(log.bytes_max))
-    };
+    let max = log.bytes_max.map(|max| format!(" of {}", bytes(max))).unwrap_or_default();
     row(text, "Log", &format!("{used}{max} in use, extents: {}{space}", log.extents));
     row(text, "Log position", &format!("{}, durable {}", log.current_lsn, log.durable_lsn));
     row(

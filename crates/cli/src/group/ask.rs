@@ -9,6 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::net::sockopt::socket_peercred;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use towline_admin::status::GroupStatus;
@@ -149,7 +150,9 @@ impl Asking {
         let mut reply = self.ask(&json!({ "do": STATUS }))?;
         let group = reply.get_mut("group").map(Value::take).unwrap_or_default();
         let status = reply.get_mut("status").map(Value::take).unwrap_or_default();
-        Ok(Told { group, status })
+        let process = socket_peercred(self.stream.get_ref()).ok();
+        let process = process.map(|peer| peer.pid.as_raw_pid().unsigned_abs());
+        Ok(Told { group, status, process })
     }
 
     /// Asks for what it knows of its group.
@@ -192,6 +195,8 @@ pub(crate) struct Told {
     pub(crate) group: Value,
     /// A `Status` when the instance is active, else null.
     pub(crate) status: Value,
+    /// The process of the instance.
+    pub(crate) process: Option<u32>,
 }
 
 /// A part of a reply.

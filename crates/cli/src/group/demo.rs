@@ -183,7 +183,7 @@ impl Running<'_> {
         let pid = pid.filter_map(|(_, process)| process.as_ref()).map(Process::number).next();
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let now = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
-        show::line(&group_table(group, now))?;
+        show::line(&group_table(group, None, now))?;
         let (a, b) = (data("a"), data("b"));
         show::line(&format!(
             "Try in another terminal:\n  \

@@ -56,7 +56,7 @@ pub(crate) fn rolling(arguments: &RollingRestart) -> Result<(), Failure> {
         let group = Asking::reach(&folder, ANSWER)?.group()?;
         members.push(Member { name: group.instance.clone(), folder, group });
     }
-    belong_together(&members, arguments.this_one)?;
+    belong_together(&members, arguments)?;
     let roll = Roll { members: &members, arguments };
     if !arguments.force {
         roll.whole()?;
@@ -111,11 +111,11 @@ fn folders(arguments: &RollingRestart) -> Result<Vec<PathBuf>, Failure> {
 }
 
 /// Whether these are all instances of one group, or the one that was meant.
-fn belong_together(members: &[Member], this_one: bool) -> Result<(), Failure> {
+fn belong_together(members: &[Member], arguments: &RollingRestart) -> Result<(), Failure> {
     let Some((first, others)) = members.split_first() else {
         return Err(Failure::Usage("--data DIR or --dir DIR is needed".into()));
     };
-    if this_one {
+    if arguments.this_one {
         return match others {
             [] => Ok(()),
             _ => Err(Failure::Usage("--this-one needs exactly one --data DIR".into())),
@@ -137,9 +137,16 @@ fn belong_together(members: &[Member], this_one: bool) -> Result<(), Failure> {
     if missing.is_empty() {
         return Ok(());
     }
+    let missing = missing.join(", ");
+    if let Some(dir) = &arguments.dir {
+        let dir = dir.display();
+        return Err(Failure::Failed(format!(
+            "no instance {missing} is running below {dir}: start it first"
+        )));
+    }
     Err(Failure::Usage(format!(
-        "the data folder of {} is missing; with --this-one, run it on each machine in turn",
-        missing.join(", ")
+        "the data folder of {missing} is not given (--data); if each machine has one instance, run it \
+         with --this-one on one machine after the other"
     )))
 }
 

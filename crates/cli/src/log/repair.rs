@@ -74,7 +74,7 @@ fn as_json(report: &MendReport) -> Result<(), Failure> {
 
 fn as_text(report: &MendReport) -> Result<(), Failure> {
     for finding in &report.mended {
-        show::line(&format!("repaired: {finding}"))?;
+        show::line(&format!("repaired: {}", finding.without_advice()))?;
     }
     for (finding, why) in &report.left {
         show::line(&format!("! not repaired: {finding}; {why}"))?;

@@ -128,7 +128,7 @@ fn each_thing_that_a_start_refuses_is_refused() {
     for (config, expected) in [
         ("[limit]\n", "did you mean 'limits'?"),
         (&users, "TWL1010E"),
-        (&gone, "gone"),
+        (&gone, "add a user with 'towline user NAME --file"),
         ("[users]\nlocal_group = \"no-such-group\"\n", "this machine has no such group"),
         ("[[listener]]\naddress = \"5672\"\n", "is only a port"),
         ("[[listener]]\naddress = \"127.0.0.1:1\"\nmechanisms = [\"PLAIN\"]\n", "listener"),
@@ -145,6 +145,11 @@ fn each_thing_that_a_start_refuses_is_refused() {
     }
     assert!(bed.refusal(GROUP, &["--standby"]).contains("choose one"));
     assert!(bed.refusal("", &["--listen", "0.0.0.0:1"]).contains("--allow-plaintext"));
+    let listener = "[[listener]]\naddress = \"127.0.0.1:1\"\n";
+    for more in [&["--listen", "127.0.0.1:2"][..], &["--allow-plaintext"]] {
+        let words = bed.refusal(listener, more);
+        assert!(words.contains("is for a configuration without"), "{words}");
+    }
     let file = bed.path("file");
     assert!(bed.refusal("", &["--data", &file]).contains("TWL1014E"));
     let long = bed.path(&"x".repeat(100));

@@ -39,7 +39,11 @@ fn err(assert: &Assert) -> String {
 fn a_replica_shows_the_group_and_the_active_its_status_too() {
     let fake = Fake::start();
     let replica = out(&towline(&["status", "--data", &fake.data("b")]).success());
-    assert!(replica.starts_with("Instance            b, replica, in sync\n"), "{replica}");
+    let pid = std::process::id();
+    let head = format!(
+        "State               running, process {pid}\nInstance            b, replica, in sync\n"
+    );
+    assert!(replica.starts_with(&head), "{replica}");
     assert!(replica.contains("\nQUORUM              3/3\n"), "{replica}");
     assert!(replica.contains("\nc        replica yes    yes        0 <0:0:2:31232>"), "{replica}");
     assert!(replica.lines().all(|line| line.chars().count() <= 80), "{replica}");
@@ -53,6 +57,7 @@ fn a_replica_shows_the_group_and_the_active_its_status_too() {
         serde_json::from_str(&text).unwrap()
     };
     assert_eq!(json("a")["pid"], 42);
+    assert_eq!(json("b")["pid"], pid, "its own");
     for name in fake::NAMES {
         let status = json(name);
         assert_eq!(status["group"]["instance"], name);
@@ -150,6 +155,11 @@ fn a_switch_to_the_active_instance_says_so_and_asks_for_nothing() {
     let fake = Fake::start();
     let done = towline(&["switch", "--to", "a", "--data", &fake.data("b")]).success();
     assert_eq!(out(&done), "a is active already\n");
+    let (c, dir) = (fake.data("c"), fake.dir());
+    std::fs::remove_file(format!("{c}/towline-group.sock")).unwrap();
+    let refused = towline(&["rolling-restart", "--dir", dir.to_str().unwrap()]).code(1);
+    let why = format!("no instance c is running below {}: start it first", dir.display());
+    assert!(err(&refused).contains(&why), "{}", err(&refused));
     assert_eq!(fake.asked(), [""; 0]);
 }
 
@@ -257,7 +267,7 @@ fn a_rolling_restart_needs_all_instances_of_one_group() {
     let fake = Fake::start();
     let (a, b) = (fake.data("a"), fake.data("b"));
     for (arguments, why) in [
-        (&["--data", &a, &b][..], "the data folder of c is missing"),
+        (&["--data", &a, &b][..], "the data folder of c is not given"),
         (&["--data", &a, &b, &a], "instance a is named twice"),
         (&["--this-one", "--data", &a, &b], "--this-one needs exactly one"),
         (&[], "--data"),

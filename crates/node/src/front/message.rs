@@ -189,11 +189,23 @@ pub(super) fn with_annotations(content: &Payload, annotations: &Bytes) -> Payloa
     Payload::from(marked.unwrap_or_else(|_| Bytes::clone(&whole)))
 }
 
+/// Application property of a dead letter: why it is one.
+pub(crate) const DEAD_LETTER_REASON: &str = "DeadLetterReason";
+/// Application property of a dead letter: the queue that it was in.
+pub(crate) const DEAD_LETTER_QUEUE: &str = "DeadLetterQueue";
+/// Application property of a dead letter: [`dead_letter_time`].
+pub(crate) const DEAD_LETTER_TIME: &str = "DeadLetterTime";
+
+/// When a message was moved, in milliseconds since 1970.
+pub(crate) fn dead_letter_time(dead_letter: &DeadLetter) -> i64 {
+    i64::try_from(dead_letter.moved_at.as_millis()).unwrap_or(i64::MAX)
+}
+
 /// The content of a dead-lettered message with why, from where and when: as message annotations for
 /// AMQP programs and as application properties for those that see nothing else (JMS).
 pub(super) fn with_dead_letter(content: &Payload, dead_letter: &DeadLetter) -> Payload {
     let whole = content.to_contiguous();
-    let moved_at = i64::try_from(dead_letter.moved_at.as_millis()).unwrap_or(i64::MAX);
+    let moved_at = dead_letter_time(dead_letter);
     let (reason, origin) = (dead_letter.reason.as_str(), dead_letter.origin.as_str());
     let annotations = [
         ("x-opt-dead-letter-reason", Value::String(reason)),
@@ -201,9 +213,9 @@ pub(super) fn with_dead_letter(content: &Payload, dead_letter: &DeadLetter) -> P
         ("x-opt-dead-letter-time", Value::Timestamp(moved_at)),
     ];
     let properties = [
-        ("DeadLetterReason", Value::String(reason)),
-        ("DeadLetterQueue", Value::String(origin)),
-        ("DeadLetterTime", Value::Long(moved_at)),
+        (DEAD_LETTER_REASON, Value::String(reason)),
+        (DEAD_LETTER_QUEUE, Value::String(origin)),
+        (DEAD_LETTER_TIME, Value::Long(moved_at)),
     ];
     let marked = sections::with_message_annotations(&whole, &annotations)
         .and_then(|marked| sections::with_application_properties(&marked, &properties));

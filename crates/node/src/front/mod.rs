@@ -33,6 +33,9 @@ use towline_types::{Payload, Time};
 
 use self::dynamic::Nodes;
 use self::links::Links;
+pub(crate) use self::message::{
+    DEAD_LETTER_QUEUE, DEAD_LETTER_REASON, DEAD_LETTER_TIME, dead_letter_time,
+};
 pub use self::redirect::Elsewhere;
 use crate::request::{Request, Response};
 

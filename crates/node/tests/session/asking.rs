@@ -343,6 +343,7 @@ fn a_client_that_is_let_go_reads_whether_it_is_the_queue_manager_or_the_instance
     let said = [
         (Farewell::Ending, "the queue manager is ending"),
         (Farewell::NotActive, "this instance is not the active one any more: connect again"),
+        (Farewell::HandsOver, "this instance hands over to another one: connect again"),
     ];
     for (farewell, begins) in said {
         let mut rig = Rig::new();

@@ -1,6 +1,7 @@
 //! Selectors and keys find a message however long it is, and wherever the sections end that they
 //! look at: a body beyond `BODY_CHUNK_BYTES` is kept in chunks.
 
+use towline_amqp::types::DeliveryState;
 use towline_types::limits::BODY_CHUNK_BYTES;
 
 use crate::rig::{Client, Rig};
@@ -102,4 +103,49 @@ fn a_message_whose_properties_end_at_the_end_of_a_chunk_is_found() {
 fn a_message_whose_properties_fill_several_chunks_is_found() {
     let bytes = 3 * BODY_CHUNK_BYTES + 7;
     found_in_memory_and_on_disk(late(bytes), &format!("{bytes} bytes before the body"));
+}
+
+#[test]
+fn a_dead_letter_is_found_by_the_properties_that_its_consumer_will_see() {
+    let mut rig = Rig::new();
+    rig.define("DLQ");
+    rig.mqsc("DEFINE QLOCAL(Q) BOTHRESH(1) BOQNAME(DLQ)");
+    let mut client = rig.connect();
+    let sender = rig.sender(&mut client, "Q");
+    // Its own property of that name is hidden by that of the dead letter.
+    rig.send(&mut client, sender, 1, red("one").property("DeadLetterQueue", "ITS.OWN"));
+    rig.outcomes(&mut client);
+    let consumer = rig.receiver(&mut client, "Q");
+    rig.credit(&mut client, consumer, 1);
+    let got = rig.received_whole(&mut client);
+    let state = DeliveryState::Modified {
+        delivery_failed: true,
+        undeliverable_here: false,
+        annotations: None,
+    };
+    rig.settle(&mut client, got[0].delivery, state);
+    for round in ["live", "after a restart"] {
+        for (selector, count) in [
+            ("DeadLetterQueue = 'Q'", 1),
+            ("DeadLetterReason = 'backout-threshold' AND color = 'red'", 1),
+            ("DeadLetterTime > 0", 1),
+            ("DeadLetterQueue = 'ITS.OWN'", 0),
+            ("DeadLetterReason = 'rejected'", 0),
+        ] {
+            let browser = rig.selecting_browser(&mut client, "DLQ", selector);
+            rig.credit(&mut client, browser, 5);
+            assert_eq!(rig.received_whole(&mut client).len(), count, "{selector}, {round}");
+            rig.detach(&mut client, browser);
+        }
+        rig = rig.restart();
+        rig.forget_contents();
+        client = rig.connect();
+    }
+    // One that is no dead letter has no property of that kind but its own.
+    let sender = rig.sender(&mut client, "Q");
+    rig.send(&mut client, sender, 1, message("two").property("DeadLetterQueue", "ITS.OWN"));
+    rig.outcomes(&mut client);
+    let own = rig.selecting_receiver(&mut client, "Q", "DeadLetterQueue = 'ITS.OWN'");
+    rig.credit(&mut client, own, 1);
+    assert_eq!(rig.received_whole(&mut client).len(), 1);
 }

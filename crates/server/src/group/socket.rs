@@ -149,6 +149,13 @@ fn breaks_quorum(group: &GroupStatus, this: Peer) -> Option<String> {
     let others = group.instances.iter().enumerate().filter(|(peer, _)| *peer != this);
     let left = others.filter(|(_, row)| row.connected_here).count();
     let all = group.instances.len();
+    if left == 0 {
+        return Some(format!(
+            "'{}' is connected to no other instance, so it cannot know whether the group goes on \
+             without it; --force stops it all the same",
+            group.instance
+        ));
+    }
     (left < all / 2 + 1).then(|| {
         format!(
             "stopping '{}' would leave {left} of {all} instances, and the group would serve \
@@ -175,6 +182,7 @@ mod tests {
         let why = breaks_quorum(&group([true, true, false]), 0).unwrap();
         assert!(why.contains("would leave 1 of 3"), "{why}");
         assert_eq!(breaks_quorum(&group([true, true, true]), 2), None);
-        assert!(breaks_quorum(&group([true, false, false]), 0).is_some());
+        let why = breaks_quorum(&group([true, false, false]), 0).unwrap();
+        assert!(why.contains("cannot know"), "the others may serve without it: {why}");
     }
 }

@@ -275,6 +275,16 @@ fn state_of(
     }
 }
 
+/// What stands in the rows too is as they say it: they may know better than this instance.
+fn of_rows(instances: Vec<InstanceStatus>, this: Peer) -> GroupStatus {
+    GroupStatus {
+        in_sync: instances.get(this).is_some_and(|row| row.in_sync),
+        in_sync_count: instances.iter().filter(|row| row.in_sync).count() as u64,
+        instances,
+        ..GroupStatus::default()
+    }
+}
+
 /// A process that stood still: how the others are it does not know before it has heard.
 fn knows_nothing(progress: &mut Progress) {
     (progress.is_in_sync, progress.hears_leader) = (false, false);
@@ -310,8 +320,6 @@ impl GroupView for View {
                 (false, Role::Follower | Role::Leader) => GroupRole::Replica,
                 (false, Role::Candidate) => GroupRole::Unknown,
             },
-            in_sync: progress.is_in_sync && !self.driver.is_copying(),
-            in_sync_count: instances.iter().filter(|row| row.in_sync).count() as u64,
             configured_count: self.config.member.len() as u64,
             group_lsn: progress.committed.end.to_string(),
             catch_up_lsn: progress.base.end.to_string(),
@@ -324,7 +332,22 @@ impl GroupView for View {
             sync_overdue_file: overdue.map(|overdue| overdue.file).unwrap_or_default(),
             repaired_batches: self.driver.repairs().repaired(),
             unrepaired_batches: self.driver.repairs().lacking(),
-            instances,
+            ..of_rows(instances, self.driver.this())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_instance_is_in_sync_when_its_row_says_so() {
+        let row = |in_sync| InstanceStatus { in_sync, ..InstanceStatus::default() };
+        let rows = [true, false, true].map(row).to_vec();
+        for (this, in_sync) in [true, false, true].into_iter().enumerate() {
+            let status = of_rows(rows.clone(), this);
+            assert_eq!((status.in_sync, status.in_sync_count), (in_sync, 2));
         }
     }
 }

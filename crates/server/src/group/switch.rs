@@ -189,7 +189,7 @@ pub(crate) fn hand_over(driver: &Driver, to: Option<&str>) -> Result<(), String>
     let door = driver.door().filter(|_| leads).ok_or("this instance is not active")?;
     let target = who_answers(driver, to)?;
     let name = driver.names().get(target).cloned().unwrap_or_default();
-    door.end(Farewell::NotActive);
+    door.end(Farewell::HandsOver);
     let began = Instant::now();
     driver.wait_until(DRAIN_MAX, || door.look(|instance| instance.runs_pending()) == 0);
     // A batch that is closed while leadership is on its way would end it without an heir.
