@@ -332,6 +332,20 @@ mod tests {
     }
 
     #[test]
+    fn images_are_due_by_imglogln_or_two_extents_and_by_imgintvl_and_never_with_0() {
+        let policy = |text: &str| {
+            let config = Config::parse(&format!("[queue_manager]\n{text}")).unwrap();
+            let Policy { log_bytes, interval, .. } = Policy::of(&config, 64 << 20);
+            (log_bytes, interval)
+        };
+        let hour = Duration::from_secs(3_600);
+        assert_eq!(policy("imglogln = 100"), (100 << 20, hour));
+        assert_eq!(policy("imglogln = 129"), (128 << 20, hour), "two extents are less");
+        assert_eq!(policy("imglogln = 0\nimgintvl = 7"), (u64::MAX, 7 * hour / 60));
+        assert_eq!(policy("imglogln = 1\nimgintvl = 0"), (1 << 20, Duration::MAX));
+    }
+
+    #[test]
     fn the_log_is_full_of_what_is_needed_and_not_of_what_can_be_reused() {
         let bounded = Stats {
             bytes_in_use: 600,

@@ -138,9 +138,26 @@ fn log_status(log: &Log) -> LogStatus {
     }
 }
 
-/// From /proc/self/statm, second field, in pages of 4 KiB; 0 where there is no /proc.
+/// From /proc/self/status, which says it in KiB whatever the size of a page is; 0 where there is no /proc.
 fn resident_bytes() -> u64 {
-    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages = text.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());
-    pages.unwrap_or(0) * 4_096
+    resident_in(&std::fs::read_to_string("/proc/self/status").unwrap_or_default())
+}
+
+fn resident_in(text: &str) -> u64 {
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+    kib.unwrap_or(0).saturating_mul(1_024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_counted_in_bytes_whatever_the_size_of_a_page_is() {
+        let text = "VmHWM:\t  999999 kB\nVmRSS:\t   20480 kB\nRssAnon:\t    1 kB\n";
+        assert_eq!(resident_in(text), 20 << 20);
+        assert_eq!((resident_in(""), resident_in("VmRSS:\t7 pages\n")), (0, 0));
+        assert!(resident_bytes() > 1 << 20, "this process");
+    }
 }

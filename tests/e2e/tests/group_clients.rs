@@ -80,6 +80,34 @@ fn a_client_of_an_instance_that_leads_no_more_reads_that_and_not_that_the_queue_
     reads(of_stopped, "not the active one any more: connect again")
 }
 
+/// Those that come through a replica too. Each answers, as clients do.
+#[test]
+fn each_of_many_clients_reads_why_it_is_let_go_at_a_planned_switch() -> Try {
+    const DIRECT: usize = 400;
+    const RELAYED: usize = 20;
+    let group = Group::formed()?;
+    let active = group.until_whole()?;
+    let replica = (active + 1) % 3;
+    let ways = [(active, DIRECT), (replica, RELAYED)];
+    let addresses = ways.iter().flat_map(|(at, count)| vec![group.address(*at); *count]);
+    let clients = addresses.map(Peer::begun).collect::<Try<Vec<Peer>>>()?;
+    let answer = amqp(0, &described(code::CLOSE, Vec::new()), &[]);
+    let reading = std::thread::spawn(move || {
+        let mut without_a_word = 0;
+        for mut client in clients {
+            let why = client.expect(code::CLOSE).map(|close| close.performative.field(0).clone());
+            let is_told = why.is_ok_and(|why| why.condition() == Some("amqp:connection:forced"));
+            without_a_word += usize::from(!is_told);
+            drop(client.send(&answer));
+        }
+        without_a_word
+    });
+    group.switch(replica, None)?;
+    let without_a_word = reading.join().map_err(|_| "the reader panicked")?;
+    require!(without_a_word == 0, "{without_a_word} clients read a bare end");
+    Ok(())
+}
+
 /// Connects again and again until it is told to stop; how often, or the first refusal.
 fn connecting(address: &str, stop: &AtomicBool) -> Result<u64, String> {
     let mut count = 0;

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use towline_e2e::chance::Chance;
 use towline_e2e::group::{Design, Group, Instance, NAMES, THREE, WHOLE_MAX};
-use towline_e2e::peer::Peer;
+use towline_e2e::peer::{Peer, transfer_in_unit};
 use towline_e2e::wait;
+use towline_e2e::wire::{Value, amqp, code, described, message};
 use towline_e2e::workload::Workload;
 use towline_e2e::{Try, require};
 
@@ -76,6 +77,33 @@ fn wall_clocks_that_jump_elect_nobody_and_lose_nothing() -> Try {
     let now = group.status(active)?["term"].clone();
     require!(now == term, "{}", group.explained(&format!("term {term} became {now}")));
     group.judge(active, &load.finish()?)?;
+    Ok(())
+}
+
+/// The clock is looked at while the instance runs: what expires at a time of day does, and the age of a
+/// unit of work is as before.
+#[test]
+fn a_step_of_the_clock_expires_messages_and_makes_no_unit_of_work_older() -> Try {
+    const CONTROL: u32 = 9;
+    let group = formed()?;
+    let active = group.until_whole()?;
+    put(&group, active, "1", Some("1800"))?;
+    let mut peer = Peer::begun(group.address(active))?;
+    peer.attach_sender(0, Q)?;
+    peer.attach_coordinator(CONTROL)?;
+    let declared = peer.control(CONTROL, 0, &described(code::DECLARE, vec![]))?;
+    let unit = declared.field(0).clone();
+    let body = message(true, b"in a unit");
+    peer.send(&amqp(0, &transfer_in_unit(0, 1, &unit), &body))?;
+    peer.expect(code::DISPOSITION)?;
+    group.shift_clock(active, HOUR_S)?;
+    until_told(&group, active, "TWL1050W", 0)?;
+    let expired = || group.site(active).queue_number(Q, "expired").is_ok_and(|count| count == 1);
+    wait::until_true("the end of the message", WHOLE_MAX, expired)?;
+    // The scan for what expired, and that for units that are too old, come one with the other.
+    let commit = described(code::DISCHARGE, vec![unit, Value::Bool(false)]);
+    let answer = peer.control(CONTROL, 2, &commit)?;
+    require!(answer.code() == Some(code::ACCEPTED), "the unit was ended: {answer:?}");
     Ok(())
 }
 

@@ -320,6 +320,40 @@ fn a_silent_client_is_dropped_after_the_idle_time_out() -> Try {
     daemon.stop()
 }
 
+/// One message that takes longer on a slow network than a client may be silent. Nothing that the client
+/// says meanwhile is read, because there is enough to write.
+#[test]
+fn a_client_that_reads_a_long_message_slowly_is_not_silent_and_one_that_does_not_read_is() -> Try {
+    const PARTS: u32 = 500;
+    const PART: usize = 60_000;
+    let site = Site::open()?.with_config(CONFIG);
+    let daemon = site.start()?;
+    let mut putting = Peer::begun(daemon.address())?;
+    putting.attach_sender(0, "LONG")?;
+    let data = 4 + PARTS * u32::try_from(PART)?;
+    let first = [b"\x00\x53\x75\xb0".as_slice(), &data.to_be_bytes(), b"head"].concat();
+    putting.send(&amqp(0, &transfer(0, 0, true), &first))?;
+    for part in 1..=PARTS {
+        putting.send(&amqp(0, &transfer(0, 0, part < PARTS), &[b'x'; PART]))?;
+    }
+    putting.await_accepted(1)?;
+
+    let mut deaf = Peer::begun(daemon.address())?;
+    browse_all(&mut deaf, "LONG")?;
+    let mut slow = Peer::begun(daemon.address())?;
+    slow.attach_receiver(1, "LONG", 1)?;
+    let (begun, mut read) = (Instant::now(), 0);
+    while read < PART * PARTS as usize {
+        slow.send(&frame(0, 0, &[]))?;
+        read += slow.read_bytes(400_000)?.len();
+        wait::pause(Duration::from_millis(100));
+    }
+    let took = begun.elapsed();
+    require!(took > Duration::from_secs(6), "read in {took:?}: not slow");
+    require!(deaf.is_hung_up(LIMIT), "one that reads nothing is still there");
+    daemon.stop()
+}
+
 #[test]
 fn a_flood_of_empty_frames_and_flows_harms_nobody() -> Try {
     let site = Site::open()?;

@@ -219,6 +219,34 @@ fn users_and_certificates_are_read_again_and_what_cannot_be_used_changes_nothing
     daemon.stop()
 }
 
+/// As a service that renews certificates leaves them: nothing tells the queue manager.
+#[test]
+fn a_renewed_listener_certificate_is_shown_without_a_signal_or_a_restart() -> Try {
+    let mut site = Site::open()?;
+    let papers = papers::issue(site.scratch(), "alice")?;
+    site.config = format!(
+        "[[listener]]\naddress = \"127.0.0.1:0\"\ncertificate = {:?}\nprivate_key = {:?}\n\
+         [users]\nfile = {:?}\n[limits]\nio_threads = 1\n",
+        papers.server,
+        papers.server_key,
+        papers::users(site.scratch(), &[("alice", "one")])?
+    );
+    let daemon = site.start()?;
+    require!(puts(&site, &daemon, ("alice", "one"), &papers.authority)?, "the first certificate");
+    // The key first: while both do not belong together, the old ones stay.
+    let other = site.scratch().join("other");
+    fs::create_dir(&other)?;
+    let new = papers::issue(&other, "alice")?;
+    fs::copy(&new.server_key, &papers.server_key)?;
+    says(&site, "TWL3023E")?;
+    require!(puts(&site, &daemon, ("alice", "one"), &papers.authority)?, "what was read before");
+    fs::copy(&new.server, &papers.server)?;
+    says(&site, "TWL3022I")?;
+    require!(puts(&site, &daemon, ("alice", "one"), &new.authority)?, "the new certificate");
+    require!(!puts(&site, &daemon, ("alice", "one"), &papers.authority)?, "the old one is shown");
+    daemon.stop()
+}
+
 #[test]
 fn the_command_reload_tells_what_changed_and_fails_when_part_of_it_did() -> Try {
     let mut site = Site::open()?;

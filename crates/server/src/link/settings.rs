@@ -132,7 +132,8 @@ mod tests {
     #[test]
     fn the_configuration_becomes_settings_and_only_others_are_peers() {
         let mut text = "[group]\nname = \"G\"\ninstance = \"b\"\ncertificate = \"a.pem\"\nprivate_key = \"k.pem\"\n\
-                        authorities = \"authority.pem\"\ncompression_threshold = 0\n"
+                        authorities = \"authority.pem\"\ncompression_threshold = 0\n\
+                        heartbeat_interval_ms = 11\nheartbeat_timeout_ms = 77\nretry_interval_ms = 5\n"
             .to_owned();
         for name in ["a", "b", "c"] {
             text.push_str("[[group.member]]\n");
@@ -143,7 +144,10 @@ mod tests {
         assert_eq!((settings.name(2), settings.address(2)), ("c", "c.example:5700"));
         assert_eq!((settings.other("a"), settings.other("b")), (Some(0), None));
         assert_eq!((settings.other("d"), settings.name(3)), (None, ""));
-        assert_eq!((settings.compression_threshold, settings.heartbeat_timeout.as_secs()), (0, 2));
+        assert_eq!(settings.compression_threshold, 0);
+        let times =
+            [settings.heartbeat_interval, settings.heartbeat_timeout, settings.retry_interval];
+        assert_eq!(times, [11, 77, 5].map(Duration::from_millis));
     }
 
     #[test]

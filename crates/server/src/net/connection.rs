@@ -107,6 +107,8 @@ pub(crate) struct ConnectionTask<S> {
     end_of_input: bool,
     /// Written, and perhaps still inside TLS.
     unflushed: bool,
+    /// Written since it was last looked at.
+    has_written: bool,
     /// Runs once the connection is over: a peer that does not read must not keep it.
     linger: Option<Pin<Box<Sleep>>>,
 }
@@ -147,6 +149,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             timer_at,
             end_of_input: false,
             unflushed: false,
+            has_written: false,
             linger: None,
         }
     }
@@ -233,6 +236,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             return false;
         }
         if self.output_waiting() > OUTPUT_BYTES_HIGH {
+            if std::mem::take(&mut self.has_written) {
+                // It reads what it asked for: a long message on a slow network is no silence. A
+                // peer that takes nothing passes for silent.
+                self.front.listening_stopped(now);
+            }
             return false;
         }
         let socket = &mut self.socket;
@@ -504,6 +512,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
         }
         self.unflushed = true;
+        self.has_written = true;
         self.forget_written(written);
         Poll::Ready(Ok(()))
     }

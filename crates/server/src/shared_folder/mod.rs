@@ -357,7 +357,44 @@ fn holder() -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+
+    use super::testing::{Hands, claim};
     use super::*;
+    use crate::clock::Clock;
+
+    /// Also when nothing that it does needs the log: another instance may have given the same message to
+    /// another client by then.
+    #[test]
+    fn an_instance_does_no_step_for_anybody_when_its_lease_has_run_out() {
+        let (folder, length) = (tempfile::tempdir().unwrap(), Duration::from_secs(1));
+        let hands = Hands::at(Duration::from_secs(5));
+        let lease = claim(folder.path(), 1, length, &hands).unwrap();
+        let (data, log_folder) = (folder.path().to_owned(), folder.path().join("log-1"));
+        let home = Home { data, log_folder, lease: Some(lease) };
+        let mut config = Config::default();
+        config.log.extent_bytes = 4 << 20;
+        let wishes = start::Wishes::default();
+        let opened = start::open("QM1", &home, &config, wishes, Clock::start());
+        let door = opened.unwrap().door;
+        door.tick();
+        // The log's own threads ask for the lease too: none of them has anything to do from here on.
+        door.log().shutdown();
+        assert_eq!(hands.losses(), []);
+        hands.go(length);
+        let (done, steps) = mpsc::channel();
+        thread::spawn(move || {
+            door.tick();
+            done.send(()).unwrap();
+        });
+        while hands.losses().is_empty() {
+            assert!(steps.try_recv().is_err(), "it did a step");
+            thread::yield_now();
+        }
+        assert_eq!(hands.losses(), [Loss::RanOut]);
+        assert!(steps.try_recv().is_err(), "it did a step");
+    }
 
     #[test]
     fn a_reserve_for_takeovers_is_held_where_the_disk_bounds_the_log() {
