@@ -52,6 +52,7 @@ impl Session {
         let session = self.index;
         let Some(link) = self.links.get_mut(usize::from(index)) else { return Ok(()) };
         if !link.is_live() {
+            events.extend(Event::lost_in_unit(transfer.state.as_ref()));
             return Ok(());
         }
         let id = LinkId { session, index, generation: link.generation };
@@ -116,10 +117,8 @@ impl Session {
             }
             !settled
         });
-        if let Some(DeliveryState::Transactional { txn_id, .. }) = state
-            && open <= serial_distance(first, last)
-        {
-            events.push_back(Event::OutcomeLost { txn_id });
+        if open <= serial_distance(first, last) {
+            events.extend(Event::lost_in_unit(state.as_ref()));
         }
     }
 
