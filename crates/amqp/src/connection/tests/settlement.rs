@@ -203,7 +203,7 @@ fn what_is_put_into_a_unit_behind_the_end_of_its_link_or_session_is_told_as_lost
     peer.send("transfer handle=0 delivery-id=0 tag=t state=@unit more payload=x");
     peer.connection.detach(link, true, None);
     assert!(lost(&mut peer), "the beginning of a message");
-    peer.send("transfer handle=0 more=false payload=x");
+    peer.send("transfer handle=0 payload=x");
     peer.no_event();
     peer.send("transfer handle=0 delivery-id=1 tag=u state=@unit payload=x");
     assert!(lost(&mut peer), "behind our detach");
