@@ -110,7 +110,7 @@ pub const PRODUCER_CREDIT: u32 = 1_000;
 const _: () = assert!(BODY_CHUNK_BYTES as u64 <= MESSAGE_BYTES_DEFAULT);
 // Any selector looks at properties of ordinary length: no property takes less than two bytes of it.
 const _: () =
-    assert!(SELECTOR_BYTES_MAX / 2 * ENVELOPE_BYTES_MAX as usize <= SELECTOR_WALK_BYTES_MAX);
+    assert!(SELECTOR_BYTES_MAX as u64 / 2 * ENVELOPE_BYTES_MAX <= SELECTOR_WALK_BYTES_MAX as u64);
 const _: () = assert!(DISPATCHED_AHEAD_MIN <= DISPATCHED_AHEAD_MAX);
 const _: () = assert!(DISPATCHED_AHEAD_MAX <= DISPATCHED_AHEAD_OF_CONNECTION_MAX);
 const _: () = assert!(SASL_FRAME_BYTES_MAX <= FRAME_BYTES_MAX);
