@@ -134,10 +134,11 @@ pub enum Event {
         /// Whether the peer has forgotten the delivery.
         settled: bool,
     },
-    /// The peer gave its word in a transaction on deliveries of which at least one is not open: their
-    /// link is detached, they are settled, or they never were. The transaction must not succeed as
-    /// though that outcome were in it (4.4.2).
-    OutcomeLost {
+    /// Something that the peer put into a transaction reached nothing: an outcome for a delivery that is
+    /// not open (its link is detached, it is settled, or it never was), or a message, or the beginning
+    /// of one, on a link or a session that we have ended meanwhile. The transaction must not succeed
+    /// as though that were in it (4.4).
+    LostInUnit {
         /// The transaction.
         txn_id: TxnId,
     },
@@ -169,6 +170,18 @@ pub enum Event {
         /// False when we closed it: a violation, silence, a failed login.
         by_peer: bool,
     },
+}
+
+impl Event {
+    /// See [`Event::LostInUnit`]; none when what was dropped is outside of any unit.
+    pub(crate) fn lost_in_unit(state: Option<&DeliveryState>) -> Option<Event> {
+        match state {
+            Some(DeliveryState::Transactional { txn_id, .. }) => {
+                Some(Event::LostInUnit { txn_id: *txn_id })
+            }
+            _ => None,
+        }
+    }
 }
 
 /// The peer's open frame (AMQP 2.7.1).

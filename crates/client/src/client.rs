@@ -330,7 +330,7 @@ impl Client {
         match event {
             Event::Opened(opened) => self.opened = Some(*opened),
             // Only servers see these.
-            Event::Login(_) | Event::SessionBegun(_) | Event::OutcomeLost { .. } => {}
+            Event::Login(_) | Event::SessionBegun(_) | Event::LostInUnit { .. } => {}
             Event::SenderSettled { session, deliveries, .. } => {
                 let is = |id: &IncomingId| id.link.is_of(session) && deliveries.has(*id);
                 self.unconfirmed.retain(|id| !is(id));

@@ -15,7 +15,8 @@ use crate::queue::{Attention, Away, BLOCKS_AHEAD, Queue, Rank, Search, Spot, Sta
 use crate::request::{Candidate, Filter, Match, Selection};
 use crate::{ConsumerId, MessageSequence, QueueId, QueueManager};
 
-/// Messages examined and consumers asked in one call; about a millisecond at worst.
+/// Messages examined and consumers asked in one call. One with long properties counts as many, so a
+/// call takes some milliseconds, and one message more.
 const LOOKS_PER_CALL: u32 = 8192;
 /// Messages whose content is asked for ahead of a scan that waits for content.
 const FETCH_AHEAD: usize = 32;
@@ -342,7 +343,9 @@ impl Service<'_> {
             backout_count: entry.backout_count,
             dead_letter: extra.and_then(|extra| extra.dead_letter.as_deref()),
         };
-        self.selection.matches(filter, &candidate)
+        let answer = self.selection.matches(filter, &candidate);
+        *self.looks = self.looks.saturating_sub(self.selection.further_looks());
+        answer
     }
 
     /// Asks for the content of a message, once.

@@ -234,6 +234,11 @@ pub trait Selection {
     /// Does this message pass this filter? Must give the same answer each time (`NeedContent`
     /// aside).
     fn matches(&mut self, filter: &Filter, candidate: &Candidate<'_>) -> Match;
+
+    /// What the last answer cost beyond one look: long values take longer to look at.
+    fn further_looks(&self) -> u32 {
+        0
+    }
 }
 
 /// How a consumer settles a delivery (AMQP 3.4).

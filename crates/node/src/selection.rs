@@ -47,7 +47,7 @@ impl Contents {
     }
 
     pub(crate) fn selection<'a>(&'a self, journal: &'a dyn Journal) -> MessageSelection<'a> {
-        MessageSelection { contents: self, journal }
+        MessageSelection { contents: self, journal, further_looks: 0 }
     }
 }
 
@@ -85,6 +85,7 @@ pub fn front_of_chunks<E>(
 pub(crate) struct MessageSelection<'a> {
     contents: &'a Contents,
     journal: &'a dyn Journal,
+    further_looks: u32,
 }
 
 impl MessageSelection<'_> {
@@ -118,6 +119,7 @@ enum Found {
 
 impl Selection for MessageSelection<'_> {
     fn matches(&mut self, filter: &Filter, candidate: &Candidate<'_>) -> Match {
+        self.further_looks = 0;
         let Some(selector) = filter.condition.downcast_ref::<Selector>() else {
             return Match::No;
         };
@@ -131,6 +133,13 @@ impl Selection for MessageSelection<'_> {
         };
         // Whether there is more behind the body's beginning does not matter.
         let Ok(Some(sections)) = Sections::scan_front(&content, false) else { return Match::No };
+        let walks = selector.walks().saturating_add(1);
+        let walked = sections.front_bytes().saturating_mul(walks);
+        if walked > limits::SELECTOR_WALK_BYTES_MAX {
+            return Match::No;
+        }
+        self.further_looks =
+            u32::try_from(walked / limits::SELECTOR_LOOK_BYTES).unwrap_or(u32::MAX);
         let Ok(properties) = sections.properties(&content) else { return Match::No };
         let message = SelectedMessage {
             content: &content,
@@ -141,6 +150,10 @@ impl Selection for MessageSelection<'_> {
             candidate,
         };
         if selector.matches(&message) { Match::Yes } else { Match::No }
+    }
+
+    fn further_looks(&self) -> u32 {
+        self.further_looks
     }
 }
 

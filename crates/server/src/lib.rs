@@ -32,6 +32,7 @@ mod link;
 mod name;
 mod net;
 mod outbox;
+mod owners;
 mod pager;
 mod random;
 mod refused;

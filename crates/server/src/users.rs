@@ -9,7 +9,7 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use parking_lot::RwLock;
-use towline_amqp::sasl::{ITERATIONS_DEFAULT, ScramCredentials, prepared};
+use towline_amqp::sasl::{ScramCredentials, prepared};
 
 use crate::net::Comparing;
 use towline_config::UsersConfig;
@@ -29,9 +29,11 @@ pub(crate) struct Users {
 struct Known {
     by_name: HashMap<String, ScramCredentials>,
     administrators: Vec<String>,
-    /// What the password of a user who does not exist is compared with, so that the time of the
-    /// answer does not tell who exists. No password fits it.
-    nobody: Option<ScramCredentials>,
+    /// From which the credentials of users that do not exist are made. Of the first line of the file:
+    /// were it new at each start, then the names whose salt changes would be those that do not exist.
+    secret: Option<[u8; 32]>,
+    /// The iterations of all users.
+    iterations: Vec<u32>,
 }
 
 impl Users {
@@ -73,7 +75,7 @@ impl Users {
         let credentials = ScramCredentials::derive(password, b"sixteen bytes...", 4_096);
         let by_name = credentials.map(|found| (name.to_owned(), found)).into_iter().collect();
         let administrators = vec![name.to_owned()];
-        let known = Known { by_name, administrators, nobody: None };
+        let known = Known { by_name, administrators, ..Known::default() };
         let comparing = Arc::new(Comparing::with_threads(1));
         let known = RwLock::new(Arc::new(known));
         Users { known, named: true, comparing, salt_secret: None }
@@ -94,8 +96,11 @@ impl Users {
         self.named
     }
 
+    /// What a password of this user is held against. A user that does not exist has credentials
+    /// too, which look like those of others and which no password fits: neither the challenge nor
+    /// the time of the answer shows who exists. `None`: there are no users.
     pub(crate) fn credentials(&self, user: &str) -> Option<ScramCredentials> {
-        self.known().by_name.get(user).cloned()
+        self.known().credentials(user)
     }
 
     /// Whether the password is this user's, found out when it is the turn of `address`. `None`: too
@@ -113,10 +118,9 @@ impl Users {
     /// Whether the password is this user's. Takes as long for a user who does not exist as for a
     /// wrong password.
     fn password_fits(&self, user: &str, password: &str) -> bool {
-        let all = self.known();
-        let known = all.by_name.get(user);
-        let fits = known.or(all.nobody.as_ref()).is_some_and(|keys| keys.fits(password));
-        fits && known.is_some()
+        let known = self.known();
+        let fits = known.credentials(user).is_some_and(|keys| keys.fits(password));
+        fits && known.by_name.contains_key(user)
     }
 
     pub(crate) fn is_administrator(&self, user: &str) -> bool {
@@ -134,7 +138,7 @@ impl Known {
         let mut known = Known {
             by_name: HashMap::new(),
             administrators: administrators.collect(),
-            nobody: nobody(ITERATIONS_DEFAULT),
+            ..Known::default()
         };
         let Some(path) = &config.file else { return Ok(known) };
         refuse_readable_by_others(path)?;
@@ -155,18 +159,22 @@ impl Known {
             };
             let (name, credentials) = line.split_once(':').ok_or_else(wrong)?;
             let credentials = parse(credentials).ok_or_else(wrong)?;
+            known.secret.get_or_insert_with(|| credentials.secret_of_others());
             known.by_name.insert(prepared(name).into_owned(), credentials);
         }
-        let iterations = known.by_name.values().map(ScramCredentials::iterations).max();
-        known.nobody = nobody(iterations.unwrap_or(ITERATIONS_DEFAULT));
+        known.iterations = known.by_name.values().map(ScramCredentials::iterations).collect();
+        // The map has no order, and the choice must be the same after a restart.
+        known.iterations.sort_unstable();
         Ok(known)
     }
-}
 
-fn nobody(iterations: u32) -> Option<ScramCredentials> {
-    let (salt, stored, server) =
-        (crate::random::bytes::<16>(), crate::random::bytes(), crate::random::bytes());
-    ScramCredentials::new(&salt, iterations, stored, server)
+    fn credentials(&self, user: &str) -> Option<ScramCredentials> {
+        let made = || {
+            let secret = self.secret.as_ref()?;
+            Some(ScramCredentials::of_nobody(user, secret, &self.iterations))
+        };
+        self.by_name.get(user).cloned().or_else(made)
+    }
 }
 
 /// `SCRAM-SHA-256$iterations:salt$stored:server`, the form in which PostgreSQL keeps them too.
@@ -208,6 +216,7 @@ mod tests {
     use std::time::Duration;
 
     use rustix::time::{ClockId, clock_gettime};
+    use towline_amqp::sasl::ITERATIONS_DEFAULT;
 
     use super::*;
 
@@ -239,8 +248,29 @@ mod tests {
         let credentials = users.credentials("alice").unwrap();
         assert_eq!(credentials.iterations(), ITERATIONS_DEFAULT);
         assert_eq!(credentials.salt().len(), 16);
-        assert!(users.credentials("bob").is_none());
         assert!(users.is_administrator("alice") && !users.is_administrator("bob"));
+    }
+
+    #[test]
+    fn the_challenge_does_not_tell_who_exists() {
+        let lines = [("alice", 10_000), ("bob", 20_000), ("carol", 20_000)];
+        let lines = lines.map(|(name, iterations)| line(name, "x", Some(iterations)));
+        let text = lines.join("\n");
+        let users = read(&text).unwrap();
+        let challenge = |users: &Users, name: &str| {
+            let keys = users.credentials(name).unwrap();
+            (keys.salt().to_vec(), keys.iterations())
+        };
+        let names: Vec<String> = (0..100).map(|number| format!("nobody-{number}")).collect();
+        let count =
+            |wanted| names.iter().filter(|name| challenge(&users, name).1 == wanted).count();
+        assert!(count(10_000) > 10 && count(20_000) > 40, "as those of the users");
+        assert_eq!(count(10_000) + count(20_000), 100);
+        let again = read(&format!("{text}\n{}", line("dave", "x", Some(20_000)))).unwrap();
+        for name in &names {
+            assert_eq!(challenge(&users, name).0, challenge(&again, name).0, "after a restart");
+            assert!(!users.password_fits(name, "x"));
+        }
     }
 
     #[test]

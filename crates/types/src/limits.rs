@@ -97,12 +97,20 @@ pub const DELIVERIES_UNFINISHED_MAX: usize = 256;
 pub const QUEUES_KEPT_MAX: usize = 64;
 /// Longest selector text in bytes.
 pub const SELECTOR_BYTES_MAX: usize = 4_096;
+/// Bytes of one message that one selector may walk through: what stands before the body, for each
+/// property and each LIKE of the selector. A message for which that is more does not match.
+pub const SELECTOR_WALK_BYTES_MAX: usize = 128 * 1024 * 1024;
+/// So many bytes to walk through count as one message more to look at.
+pub const SELECTOR_LOOK_BYTES: usize = 1_024;
 /// Nesting of one selector.
 pub const SELECTOR_DEPTH_MAX: usize = 32;
 /// Link credit that we keep granted to a producer.
 pub const PRODUCER_CREDIT: u32 = 1_000;
 
 const _: () = assert!(BODY_CHUNK_BYTES as u64 <= MESSAGE_BYTES_DEFAULT);
+// Any selector looks at properties of ordinary length: no property takes less than two bytes of it.
+const _: () =
+    assert!(SELECTOR_BYTES_MAX as u64 / 2 * ENVELOPE_BYTES_MAX <= SELECTOR_WALK_BYTES_MAX as u64);
 const _: () = assert!(DISPATCHED_AHEAD_MIN <= DISPATCHED_AHEAD_MAX);
 const _: () = assert!(DISPATCHED_AHEAD_MAX <= DISPATCHED_AHEAD_OF_CONNECTION_MAX);
 const _: () = assert!(SASL_FRAME_BYTES_MAX <= FRAME_BYTES_MAX);

@@ -111,6 +111,11 @@ entries! {
     NO_MODEL = "TWL1071W" "Rule '{pattern}' of auto_define names model '{model}', which does not exist.",
         "This rule defines no queue until the model exists: use DEFINE QMODEL, or name another \
          model in the configuration.";
+    FOLDER_OPEN = "TWL1100W" "Other users could change folder {folder}: {reason}.",
+        "They could replace the log, or the socket that administrators use. Stop the queue \
+         manager, give the folder to its user (chown) with mode 700, and look whether everything \
+         in it is yours. If a volume or a shared folder sets the owner, make sure that no other \
+         user of this machine can reach it.";
 
     RECOVERY_ENDED = "TWL2002I" "Recovery log read: {records} records, {bytes} bytes in {time} ms.",
         "All committed work is restored. The time excludes opening the listeners.";

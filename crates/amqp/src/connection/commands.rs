@@ -165,6 +165,7 @@ impl Connection {
     /// Detaches a link; `closed` destroys its terminus. `Detached` follows when the peer answers.
     pub fn detach(&mut self, link: LinkId, closed: bool, error: Option<Error>) {
         if let Some(session) = session_of(&mut self.sessions, link) {
+            self.events.extend(session.begun_in_unit(link));
             session.detach(link, closed, error, &mut self.output, &mut self.unfinished);
             self.forget_name(link);
         }

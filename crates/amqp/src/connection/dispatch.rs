@@ -15,7 +15,8 @@ use crate::event::{Event, LinkId, Opened};
 use crate::link::Violation;
 use crate::session::{Session, SessionState};
 use crate::types::{
-    Attach, Begin, Close, Detach, End, Error, Open, Performative, Transfer, condition,
+    Attach, Begin, Close, Detach, Disposition, End, Error, Open, Performative, Role, Transfer,
+    condition,
 };
 
 /// See [`Connection::deny_open`].
@@ -37,6 +38,20 @@ impl Connection {
                 session.on_transfer(transfer, payload, &mut self.events, &mut self.unfinished);
             self.touch(index);
             self.punish(index, result);
+        } else {
+            self.events.extend(Event::lost_in_unit(transfer.state.as_ref()));
+        }
+    }
+
+    fn on_disposition(&mut self, channel: u16, disposition: Disposition) {
+        let Some(index) = self.mapped(channel) else { return };
+        let Some(session) = self.sessions.get_mut(usize::from(index)) else { return };
+        if session.is_live() {
+            let result = session.on_disposition(disposition, &mut self.events);
+            self.touch(index);
+            self.punish(index, result);
+        } else if disposition.role == Role::Receiver {
+            self.events.extend(Event::lost_in_unit(disposition.state.as_ref()));
         }
     }
 
@@ -58,11 +73,7 @@ impl Connection {
             Performative::Flow(flow) => self.in_session(channel, |session, connection| {
                 session.on_flow(&flow, connection.events, connection.output)
             }),
-            Performative::Disposition(disposition) => {
-                self.in_session(channel, |session, connection| {
-                    session.on_disposition(disposition, connection.events)
-                });
-            }
+            Performative::Disposition(disposition) => self.on_disposition(channel, disposition),
         }
     }
 

@@ -94,6 +94,8 @@ pub(crate) struct Partial {
     pub(crate) tag: DeliveryTag,
     pub(crate) message_format: u32,
     pub(crate) settled: bool,
+    /// Of an earlier attach, as the peer says: it is ignored.
+    pub(crate) resumed: bool,
     pub(crate) state: Option<DeliveryState>,
     pub(crate) payload: Payload,
     /// Small pieces behind `payload`.

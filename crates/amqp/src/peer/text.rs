@@ -226,6 +226,7 @@ fn transfer(words: &Words<'_>) -> Transfer {
             None => None,
         },
         state: words.state(),
+        resume: words.flag("resume"),
         aborted: words.flag("aborted"),
         ..Transfer::default()
     }

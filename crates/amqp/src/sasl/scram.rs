@@ -60,15 +60,26 @@ impl ScramCredentials {
         ScramCredentials::new(salt, iterations, stored_key, mac(&salted, &[b"Server Key"]))
     }
 
-    /// Credentials that no password fits, the same ones for a user whenever they are asked for.
-    pub(super) fn of_nobody(user: &str, secret: &[u8]) -> ScramCredentials {
+    /// Credentials that no password fits, the same ones for a user whenever they are asked for. Their
+    /// iterations are one of `iterations`, those of the users that exist; the default if none do.
+    #[must_use]
+    pub fn of_nobody(user: &str, secret: &[u8], iterations: &[u32]) -> ScramCredentials {
         let made = mac(secret, &[b"salt", user.as_bytes()]);
+        let drawn = made.last_chunk::<8>().map_or(0, |drawn| u64::from_be_bytes(*drawn));
+        let place = usize::try_from(drawn).unwrap_or_default().checked_rem(iterations.len());
+        let iterations = place.and_then(|place| iterations.get(place)).copied();
         ScramCredentials {
             salt: Arc::from(made.first_chunk::<16>().map_or(&made[..], |salt| salt)),
-            iterations: ITERATIONS_DEFAULT,
+            iterations: iterations.unwrap_or(ITERATIONS_DEFAULT),
             stored_key: mac(secret, &[b"stored key", user.as_bytes()]),
             server_key: mac(secret, &[b"server key", user.as_bytes()]),
         }
+    }
+
+    /// A secret for [`ScramCredentials::of_nobody`] that a restart and other instances make again.
+    #[must_use]
+    pub fn secret_of_others(&self) -> [u8; 32] {
+        mac(&self.server_key, &[b"credentials of users that do not exist"])
     }
 
     /// Whether it is the password (for PLAIN). Takes as long as the iterations take.

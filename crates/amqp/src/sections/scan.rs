@@ -193,6 +193,15 @@ impl Sections {
         }
     }
 
+    /// Bytes before the body: all that a selector looks at.
+    #[must_use]
+    pub fn front_bytes(&self) -> usize {
+        let Sections { header, delivery_annotations, message_annotations, .. } = *self;
+        let annotations = [header, delivery_annotations, message_annotations];
+        let spans = annotations.into_iter().chain([self.properties, self.application_properties]);
+        spans.flatten().map(|span| span.end as usize).max().unwrap_or(0)
+    }
+
     /// Where the content begins: what a queue keeps, without header and delivery annotations.
     #[must_use]
     pub fn content_start(&self) -> usize {

@@ -52,10 +52,14 @@ impl Session {
         let session = self.index;
         let Some(link) = self.links.get_mut(usize::from(index)) else { return Ok(()) };
         if !link.is_live() {
+            events.extend(Event::lost_in_unit(transfer.state.as_ref()));
             return Ok(());
         }
         let id = LinkId { session, index, generation: link.generation };
         check_settle_mode(index, link.receiver_settle_mode, &transfer)?;
+        if transfer.resume {
+            events.extend(Event::lost_in_unit(transfer.state.as_ref()));
+        }
         let Direction::Receiving(receiving) = &mut link.direction else {
             let text = "a transfer on a link whose sender is the other end";
             return Err(session_violation(condition::NOT_ALLOWED, text));
@@ -116,10 +120,8 @@ impl Session {
             }
             !settled
         });
-        if let Some(DeliveryState::Transactional { txn_id, .. }) = state
-            && open <= serial_distance(first, last)
-        {
-            events.push_back(Event::OutcomeLost { txn_id });
+        if open <= serial_distance(first, last) {
+            events.extend(Event::lost_in_unit(state.as_ref()));
         }
     }
 
@@ -216,7 +218,7 @@ impl Receiving {
         let bytes = payload.len() as u64;
         let Some(partial) = self.take_partial(unfinished) else {
             let partial = first_frame(id.index, self, transfer)?;
-            if aborted {
+            if aborted || (partial.resumed && !more) {
                 return Ok(Some(self.aborted(id)));
             }
             if !more && !self.is_too_long(bytes) {
@@ -225,7 +227,7 @@ impl Receiving {
             return self.go_on(id, (partial, payload), more, unfinished);
         };
         let partial = next_frame(*partial, transfer)?;
-        if aborted {
+        if aborted || (partial.resumed && !more) {
             return Ok(Some(self.aborted(id)));
         }
         self.go_on(id, (partial, payload), more, unfinished)
@@ -248,10 +250,10 @@ impl Receiving {
             let error = Error::new(condition::MESSAGE_SIZE_EXCEEDED, "a message without an end");
             return Err(Violation::Link(id.index, error));
         }
-        let too_long = self.is_too_long(total);
+        let too_long = self.is_too_long(total) || partial.resumed;
         let mut partial = if too_long { partial.drop_all(total) } else { partial.with(payload) };
         let bytes_max = self.message_bytes_max;
-        let report = too_long && !partial.told && (partial.settled || !more);
+        let report = too_long && !partial.resumed && !partial.told && (partial.settled || !more);
         partial.told |= report;
         let refused = report.then(|| {
             let transfer = partial.event(id, Payload::Empty, partial.state.clone());
@@ -268,7 +270,8 @@ impl Receiving {
         self.message_bytes_max != 0 && bytes > self.message_bytes_max
     }
 
-    /// An aborted delivery used up credit, and nothing else shows that.
+    /// An aborted delivery used up credit, and nothing else shows that. So did one that is resumed: we
+    /// keep none of an earlier attach, and it must be ignored (AMQP 2.7.5).
     fn aborted(&self, link: LinkId) -> Event {
         let credit = self.credit;
         Event::Flow(event::Flow { link, credit, sends: 0, drain: false, available: None })
@@ -297,6 +300,7 @@ fn first_frame(
         tag,
         message_format: transfer.message_format.unwrap_or(0),
         settled: transfer.settled.unwrap_or(false),
+        resumed: transfer.resume,
         state: transfer.state,
         payload: Payload::Empty,
         gathered: BytesMut::new(),

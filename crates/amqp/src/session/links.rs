@@ -219,6 +219,16 @@ impl Session {
         }
     }
 
+    /// What a unit of work loses with this link: the delivery of which more frames were to come.
+    pub(crate) fn begun_in_unit(&self, id: LinkId) -> Option<Event> {
+        match &self.link(id)?.direction {
+            Direction::Receiving(Receiving { partial: Some(partial), .. }) => {
+                Event::lost_in_unit(partial.state.as_ref())
+            }
+            Direction::Receiving(_) | Direction::Sending(_) => None,
+        }
+    }
+
     /// Detaches a link for something that the peer did; its id when the driver has to hear of it.
     pub(crate) fn expel(
         &mut self,

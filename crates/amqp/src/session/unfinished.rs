@@ -87,6 +87,7 @@ mod tests {
             tag: DeliveryTag::from_number(0),
             message_format: 0,
             settled: false,
+            resumed: false,
             state: None,
             payload: Payload::Empty,
             gathered: BytesMut::new(),

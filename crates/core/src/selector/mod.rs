@@ -5,8 +5,8 @@
 //! program and its evaluation in three-valued logic), `like` (patterns in linear time).
 //!
 //! Invariants: a program is postfix and leaves one value; the height of its stack is known when it
-//! was parsed; evaluation neither allocates nor recurses, and its cost is linear in the length of
-//! the selector plus the length of the values it looks at.
+//! was parsed; evaluation neither allocates nor recurses, and walks through the properties of a
+//! message at most [`Selector::walks`] times.
 
 mod like;
 mod parse;
@@ -82,6 +82,13 @@ impl Selector {
     #[must_use]
     pub fn index_key(&self) -> Option<&IndexKey> {
         self.index_key.as_ref()
+    }
+
+    /// How often its evaluation walks through the properties of a message, or through a value, at
+    /// most.
+    #[must_use]
+    pub fn walks(&self) -> usize {
+        self.program.walks()
     }
 
     /// The text that it was parsed from.

@@ -91,6 +91,11 @@ impl Program {
         Program { ops: ops.into(), height }
     }
 
+    /// Operations that walk: to find a property, or along a value.
+    pub(super) fn walks(&self) -> usize {
+        self.ops.iter().filter(|op| matches!(op, Op::Property(_) | Op::Like { .. })).count()
+    }
+
     /// The value that the program leaves.
     pub(super) fn evaluate<'a, P: Properties + ?Sized>(&'a self, properties: &'a P) -> Value<'a> {
         if self.height <= HEIGHT_SMALL {

@@ -249,6 +249,27 @@ fn a_bounded_dispatch_says_that_there_is_more() {
 }
 
 #[test]
+fn a_look_at_long_properties_counts_as_many() {
+    let mut rig = Rig::new();
+    rig.define("Q");
+    for _ in 0..100 {
+        rig.put("Q", "x");
+    }
+    rig.cold.further_looks = 4_000;
+    let filter = super::rig::first_byte(b'y', None);
+    let id = rig.open_get(&ConsumerSpec { filter, ..spec("Q") }).unwrap();
+    rig.core.set_credit(id, 1, true);
+    assert!(rig.core.dispatch(rig.now, &mut rig.cold, &mut rig.outputs));
+    assert_eq!(rig.cold.asked, 3, "of 8,192");
+    rig.cold.further_looks = u32::MAX;
+    assert!(rig.core.dispatch(rig.now, &mut rig.cold, &mut rig.outputs));
+    assert_eq!(rig.cold.asked, 4, "one for each call at least");
+    rig.cold.further_looks = 0;
+    assert!(!rig.core.dispatch(rig.now, &mut rig.cold, &mut rig.outputs));
+    assert_eq!(rig.cold.asked, 100);
+}
+
+#[test]
 fn consumers_of_several_connections_end_with_theirs() {
     let mut rig = Rig::new();
     rig.define("Q");

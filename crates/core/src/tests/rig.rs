@@ -72,6 +72,8 @@ pub(crate) struct Cold {
     /// Content of these is not at hand.
     pub(crate) sequences: BTreeSet<u64>,
     pub(crate) asked: u64,
+    /// What an answer costs beyond one look.
+    pub(crate) further_looks: u32,
     log: Vec<u8>,
 }
 
@@ -99,6 +101,10 @@ impl Selection for Cold {
         let wanted = filter.condition.downcast_ref::<u8>().unwrap();
         let content = self.content(candidate.body);
         if content.first() == Some(wanted) { Match::Yes } else { Match::No }
+    }
+
+    fn further_looks(&self) -> u32 {
+        self.further_looks
     }
 }
 

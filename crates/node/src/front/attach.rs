@@ -132,10 +132,11 @@ impl Front {
         if let Some(what) = topics::subscription(&attached, source) {
             return Err(topics::unsupported(what));
         }
+        // Before its queue is looked for: one that was kept for it would not be found again.
+        let selector = selector_of(&source.filter)?;
         let private = source.capabilities.contains(TEMPORARY_QUEUE);
         match self.place(&attached, (address, source.dynamic), private) {
             Place::Terminus(terminus) => {
-                let selector = selector_of(&source.filter)?;
                 let browse = source.distribution_mode == Some(DistributionMode::Copy);
                 let exclusive = source.capabilities.contains("exclusive").then_some(true);
                 let used_for =

@@ -118,11 +118,11 @@ impl Front {
         settled: bool,
         requests: &mut Vec<Request>,
     ) {
-        let Some(token) = self.links.token(link) else { return };
-        let Some(LinkUse::Consumer { consumer, .. }) =
-            self.links.by_token(token).map(|link| &link.used_for)
-        else {
-            return;
+        let token = self.links.token(link);
+        let used_for = token.and_then(|token| Some(&self.links.by_token(token)?.used_for));
+        let (Some(token), Some(LinkUse::Consumer { consumer, .. })) = (token, used_for) else {
+            // It was detached behind a frame that came with this one.
+            return self.lost(state);
         };
         let (consumer, sequence) = (*consumer, MessageSequence(key));
         let (outcome, unit) = match message::outcome_of(state, settled) {
@@ -142,6 +142,7 @@ impl Front {
         let annotations = match message::annotations_of(state) {
             Ok(annotations) => annotations,
             Err(error) => {
+                self.lost(state);
                 self.machine.detach(link, true, Some(error));
                 return self.detached(link, requests);
             }
@@ -188,10 +189,16 @@ impl Front {
         }
     }
 
-    /// The peer put an outcome into a unit of work for a delivery that is not open: its link is
-    /// detached, it is settled, or there never was one. The unit must not commit as though that were
-    /// in it (AMQP 4.4.2).
-    pub(super) fn outcome_lost(&mut self, txn_id: &TxnId) {
+    /// A message or an outcome is dropped: its link is detached, or its delivery is not open.
+    pub(super) fn lost(&mut self, state: Option<&DeliveryState>) {
+        if let Some(DeliveryState::Transactional { txn_id, .. }) = state {
+            self.lost_in_unit(txn_id);
+        }
+    }
+
+    /// What the peer put into a unit of work was dropped. The unit must not commit as though it were
+    /// in it (AMQP 4.4).
+    pub(super) fn lost_in_unit(&mut self, txn_id: &TxnId) {
         let unit = message::unit_of_txn(txn_id).ok();
         if let Some(open) = unit.and_then(|unit| self.units.get_mut(&unit)) {
             open.spoiled = true;

@@ -349,7 +349,11 @@ impl Front {
                 }
                 self.link_gone(link, closed || !by_peer, requests);
             }
-            Event::SessionEnded { session, .. } => {
+            Event::SessionEnded { session, by_peer, .. } => {
+                if !by_peer {
+                    // What ended it, and what was behind that, may have been part of any unit.
+                    self.units.values_mut().for_each(|unit| unit.spoiled = true);
+                }
                 for link in self.links.of_session(session) {
                     self.link_gone(link, false, requests);
                 }
@@ -360,7 +364,7 @@ impl Front {
                 let orderly = error.is_none() && by_peer;
                 self.ending.get_or_insert(if orderly { Ending::Orderly } else { Ending::Lost });
             }
-            Event::OutcomeLost { txn_id } => self.outcome_lost(&txn_id),
+            Event::LostInUnit { txn_id } => self.lost_in_unit(&txn_id),
             Event::SessionBegun(_) | Event::SenderSettled { .. } => {}
         }
     }

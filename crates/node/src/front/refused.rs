@@ -103,7 +103,7 @@ impl Front {
                 | LinkUse::Consumer { .. }
                 | LinkUse::AdminReplies { .. },
             )
-            | None => return,
+            | None => return self.lost(transfer.state.as_ref()),
         };
         let text = format!("message of {bytes} bytes is longer than {limit}");
         let unit = message::unit_of(transfer.state.as_ref()).ok().flatten();

@@ -17,7 +17,10 @@ use crate::request::{ProducerId, PutTo, Request};
 
 impl Front {
     pub(super) fn transfer(&mut self, now: Time, transfer: Transfer, requests: &mut Vec<Request>) {
-        let Some(link) = self.links.get_mut(transfer.link) else { return };
+        let Some(link) = self.links.get_mut(transfer.link) else {
+            // It was detached behind a frame that came with this one.
+            return self.lost(transfer.state.as_ref());
+        };
         match &mut link.used_for {
             LinkUse::Producer { producer, credit, .. } => {
                 *credit = credit.saturating_sub(1);
@@ -39,7 +42,7 @@ impl Front {
             LinkUse::Opening(_)
             | LinkUse::Abandoned
             | LinkUse::Consumer { .. }
-            | LinkUse::AdminReplies { .. } => {}
+            | LinkUse::AdminReplies { .. } => self.lost(transfer.state.as_ref()),
         }
     }
 

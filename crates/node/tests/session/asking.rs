@@ -280,6 +280,26 @@ fn a_link_that_is_detached_and_not_closed_finds_its_dynamic_queue_again() {
 }
 
 #[test]
+fn a_link_that_comes_back_with_a_wrong_selector_is_refused_and_its_queue_stays() {
+    let mut rig = rig_with_model();
+    let mut client = rig.connect();
+    let link = rig.any_link(&mut client, Role::Receiver, named("link", ExpiryPolicy::Never));
+    let made = address_of(&client, link);
+    rig.suspend(&mut client, link);
+    let wrong = rig.any_link(&mut client, Role::Receiver, |request| {
+        named("link", ExpiryPolicy::Never)(request);
+        let name = Value::Symbol("apache.org:selector-filter:string");
+        let selector = OwnedValue::described(name, Value::String("a ="));
+        let source = request.source.as_mut().unwrap();
+        source.filter = Map::default().with("selector", selector.view());
+    });
+    let error = Rig::ending(&client, wrong).expect("a refusal");
+    assert_eq!(error.condition, condition::INVALID_FIELD);
+    let again = rig.any_link(&mut client, Role::Receiver, named("link", ExpiryPolicy::Never));
+    assert_eq!(address_of(&client, again), made);
+}
+
+#[test]
 fn a_dynamic_queue_that_is_kept_holds_its_messages_and_another_link_gets_one_of_its_own() {
     let mut rig = rig_with_model();
     let mut client = rig.connect();

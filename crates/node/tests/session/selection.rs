@@ -2,7 +2,7 @@
 //! look at: a body beyond `BODY_CHUNK_BYTES` is kept in chunks.
 
 use towline_amqp::types::DeliveryState;
-use towline_types::limits::BODY_CHUNK_BYTES;
+use towline_types::limits::{BODY_CHUNK_BYTES, SELECTOR_WALK_BYTES_MAX};
 
 use crate::rig::{Client, Rig};
 use crate::text::{Text, message};
@@ -148,4 +148,40 @@ fn a_dead_letter_is_found_by_the_properties_that_its_consumer_will_see() {
     let own = rig.selecting_receiver(&mut client, "Q", "DeadLetterQueue = 'ITS.OWN'");
     rig.credit(&mut client, own, 1);
     assert_eq!(rig.received_whole(&mut client).len(), 1);
+}
+
+// What one message may cost while all other clients wait is bounded.
+#[test]
+fn a_selector_walks_through_so_many_bytes_of_one_message_and_no_more() {
+    let mut rig = Rig::new();
+    rig.define("Q");
+    let mut client = rig.connect();
+    let sender = rig.sender(&mut client, "Q");
+    rig.send(&mut client, sender, 1, late(1_000_000));
+    let red = "color = 'red'";
+    let many = |conditions: usize| format!("{red}{}", " AND x IS NULL".repeat(conditions));
+    let most = SELECTOR_WALK_BYTES_MAX / 1_000_000 - 2;
+    for (conditions, found) in [(0, 1), (most, 1), (most + 1, 0)] {
+        let browser = rig.selecting_browser(&mut client, "Q", &many(conditions));
+        rig.credit(&mut client, browser, 5);
+        assert_eq!(rig.received_whole(&mut client).len(), found, "{conditions} conditions");
+        rig.detach(&mut client, browser);
+    }
+}
+
+// Others wait for one step only.
+#[test]
+fn a_step_ends_early_when_properties_are_long() {
+    let mut rig = Rig::new();
+    rig.define("Q");
+    let mut client = rig.connect();
+    let sender = rig.sender(&mut client, "Q");
+    for key in 0..40 {
+        rig.send(&mut client, sender, key, late(60_000));
+    }
+    let selector = format!("color = 'blue'{}", " OR filler LIKE '%y%'".repeat(100));
+    let receiver = rig.selecting_receiver(&mut client, "Q", &selector);
+    assert!(rig.one_step(&mut client, receiver), "there is more to do");
+    let steps = rig.ticks();
+    assert!((10..=40).contains(&steps), "{steps} steps for 40 messages");
 }

@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use towline_amqp::LinkId;
-use towline_amqp::types::{DeliveryState, Symbol, TxnId, condition};
+use towline_amqp::codec::{Map, Value};
+use towline_amqp::types::{DeliveryState, Outcome, Symbol, TxnId, condition};
+use towline_types::limits;
 
 use crate::rig::{Client, Got, Received, Rig};
 use crate::text::message;
@@ -151,6 +153,48 @@ fn a_unit_does_not_commit_without_an_outcome_for_a_delivery_that_is_not_open() {
     let unit = rig.declare(&mut client);
     rig.accept_number_in(&mut client, 50, &unit);
     assert_eq!(rig.discharge(&mut client, &unit, true), Some(DeliveryState::Accepted));
+}
+
+// 4.4: the link ends at the first message; what came with it is not taken any more.
+#[test]
+fn a_unit_does_not_commit_without_a_message_behind_one_that_ended_their_link() {
+    let (mut rig, mut client, ..) = with_one_got();
+    let named = rig.sender(&mut client, "Q");
+    let anonymous = rig.anonymous_sender(&mut client);
+    for link in [named, anonymous] {
+        let unit = rig.declare(&mut client);
+        rig.send_behind_a_malformed_one(&mut client, link, &unit);
+        assert!(Rig::ending(&client, link).is_some());
+        rejected_with(rig.discharge(&mut client, &unit, false), &condition::TRANSACTION_ROLLBACK);
+    }
+}
+
+#[test]
+fn a_unit_does_not_commit_without_an_outcome_that_ended_its_session() {
+    let (mut rig, mut client, ..) = with_one_got();
+    rig.another_session(&mut client);
+    let unit = rig.declare(&mut client);
+    rig.accept_backwards_in(&mut client, &unit);
+    rejected_with(rig.discharge(&mut client, &unit, false), &condition::TRANSACTION_ROLLBACK);
+    assert_eq!(left(&mut rig), one(0));
+}
+
+// 4.4.2: annotations that are too long detach the link, and the outcome is in no unit.
+#[test]
+fn a_unit_does_not_commit_without_an_outcome_that_could_not_be_taken() {
+    let (mut rig, mut client, receiver, got) = with_one_got();
+    let unit = rig.declare(&mut client);
+    let long = "x".repeat(limits::MODIFIED_ANNOTATIONS_BYTES_MAX);
+    let outcome = Outcome::Modified {
+        delivery_failed: false,
+        undeliverable_here: false,
+        annotations: Some(Box::new(Map::default().with("x-long", Value::String(&long)))),
+    };
+    let state = DeliveryState::Transactional { txn_id: unit, outcome: Some(outcome) };
+    rig.settle(&mut client, got.delivery, state);
+    assert!(Rig::ending(&client, receiver).is_some());
+    rejected_with(rig.discharge(&mut client, &unit, false), &condition::TRANSACTION_ROLLBACK);
+    assert_eq!(left(&mut rig), one(0));
 }
 
 #[test]

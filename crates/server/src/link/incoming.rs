@@ -8,9 +8,9 @@
 //! Invariants: nothing reaches the inbox before certificate and hello name the same other member of
 //! the same group; of one peer one connection for frames is read at a time, the newest.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use rustls::pki_types::UnixTime;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{LazyConfigAcceptor, StartHandshake};
 use towline_admin::catalogue::ACCEPT_FAILED;
@@ -32,12 +32,12 @@ use super::papers::{ALPN_STREAM, in_date, reason};
 use super::patience::{Patience, broken};
 use super::stream::LinkStream;
 use super::{Peer, Shared, names};
+use crate::attempts::network;
 use towline_logging::log;
 
-/// Handshakes under way at once. When there are more the next ones wait in the system's queue.
-const UNFINISHED_MAX: usize = 32;
-/// How long a handshake may take while others wait for its place.
-const UNFINISHED_FOR: Duration = Duration::from_secs(1);
+/// Handshakes under way at once. For one more, the oldest of the address that has most is given up: at
+/// once, so that no number of silent connections keeps a member waiting.
+const UNFINISHED_MAX: usize = 256;
 /// How long a peer that was refused has to read why.
 const PARTING: Duration = Duration::from_secs(1);
 /// Bytes that are read from it meanwhile, and thrown away.
@@ -52,7 +52,14 @@ const BELIEVED_BYTES: usize = 256 * 1024;
 /// Handshakes under way, the oldest first.
 struct Unfinished {
     places: Arc<Semaphore>,
-    begun: VecDeque<(Instant, Arc<Notify>)>,
+    begun: VecDeque<Begun>,
+}
+
+struct Begun {
+    /// From where.
+    network: IpAddr,
+    /// See [`Place`].
+    pushed_out: Arc<Notify>,
 }
 
 /// A handshake's place; given back when dropped.
@@ -65,24 +72,34 @@ struct Place {
 }
 
 impl Unfinished {
-    /// Waits for a place; pushes out who has had one for long.
-    async fn place(&mut self) -> Option<(OwnedSemaphorePermit, Arc<Notify>)> {
+    fn new() -> Unfinished {
+        Unfinished { places: Arc::new(Semaphore::new(UNFINISHED_MAX)), begun: VecDeque::new() }
+    }
+
+    /// A place for a connection from `address`; another one is pushed out when there is none.
+    async fn place(&mut self, address: SocketAddr) -> Option<Place> {
         // Who else holds the notice is the handshake itself: it is over otherwise.
-        self.begun.retain(|(_, notice)| Arc::strong_count(notice) > 1);
-        loop {
-            let places = Arc::clone(&self.places);
-            let Some((begun, oldest)) = self.begun.front() else {
-                return Some((places.acquire_owned().await.ok()?, Arc::default()));
-            };
-            tokio::select! {
-                biased;
-                permit = places.acquire_owned() => return Some((permit.ok()?, Arc::default())),
-                () = sleep_until(*begun + UNFINISHED_FOR) => {
-                    oldest.notify_one();
-                    self.begun.pop_front();
-                }
-            }
+        self.begun.retain(|begun| Arc::strong_count(&begun.pushed_out) > 1);
+        if self.places.available_permits() == 0
+            && let Some(begun) = self.greediest().and_then(|at| self.begun.remove(at))
+        {
+            begun.pushed_out.notify_one();
         }
+        let permit = Arc::clone(&self.places).acquire_owned().await.ok()?;
+        let (pushed_out, network) = (Arc::<Notify>::default(), network(address.ip()));
+        self.begun.push_back(Begun { network, pushed_out: Arc::clone(&pushed_out) });
+        let deadline = Instant::now() + HANDSHAKE_MAX;
+        Some(Place { _permit: permit, pushed_out, address, deadline })
+    }
+
+    /// The oldest handshake of the address that has most.
+    fn greediest(&self) -> Option<usize> {
+        let mut counts = HashMap::<IpAddr, usize>::new();
+        for begun in &self.begun {
+            *counts.entry(begun.network).or_default() += 1;
+        }
+        let most = counts.values().copied().max()?;
+        self.begun.iter().position(|begun| counts.get(&begun.network) == Some(&most))
     }
 }
 
@@ -92,16 +109,11 @@ pub(super) async fn accept(shared: Arc<Shared>, listener: TcpListener) {
         Ok(listener) => listener,
         Err(error) => return log(&ACCEPT_FAILED, &[&error.to_string()]),
     };
-    let places = Arc::new(Semaphore::new(UNFINISHED_MAX));
-    let mut unfinished = Unfinished { places, begun: VecDeque::new() };
+    let mut unfinished = Unfinished::new();
     loop {
-        let Some((permit, pushed_out)) = unfinished.place().await else { return };
         match listener.accept().await {
             Ok((socket, address)) => {
-                let now = Instant::now();
-                unfinished.begun.push_back((now, Arc::clone(&pushed_out)));
-                let deadline = now + HANDSHAKE_MAX;
-                let place = Place { _permit: permit, pushed_out, address, deadline };
+                let Some(place) = unfinished.place(address).await else { return };
                 tokio::spawn(first_message(Arc::clone(&shared), socket, place));
             }
             Err(error) => {
@@ -121,7 +133,7 @@ async fn bounded<T>(place: &Place, part: impl Future<Output = io::Result<T>>) ->
         done = timeout_at(place.deadline, part) => {
             done.unwrap_or_else(|_| Err(late("the handshake took too long")))
         }
-        () = place.pushed_out.notified() => Err(late("too many handshakes, and this one was slow")),
+        () = place.pushed_out.notified() => Err(late("too many handshakes of its address at once")),
     }
 }
 
@@ -170,7 +182,7 @@ async fn shake_hands(shared: Arc<Shared>, start: StartHandshake<TcpStream>, plac
         Ok(Ok(stream)) => stream,
         Ok(Err((error, socket))) => {
             refuse(&shared, &place, &reason(&error));
-            return part(socket).await;
+            return part_within(&place, socket).await;
         }
         Err(error) => return refuse(&shared, &place, &error.to_string()),
     };
@@ -197,7 +209,7 @@ async fn shake_hands(shared: Arc<Shared>, start: StartHandshake<TcpStream>, plac
         (Ok(_), Err(error)) => refuse(&shared, &place, &reason(&error)),
         (Err(why), _) => {
             refuse(&shared, &place, &why);
-            part(stream).await;
+            part_within(&place, stream).await;
         }
     }
 }
@@ -253,6 +265,17 @@ async fn welcome(
         Matter::Refused(_) => {}
         Matter::Frames => serve(&shared, peer, stream, &greeting).await,
         Matter::Stream(purpose) => shared.inbox.stream(peer, purpose, LinkStream::new(stream)),
+    }
+}
+
+/// As [`part`], while nobody else needs the place.
+async fn part_within(place: &Place, stream: impl AsyncRead + AsyncWrite + Unpin) {
+    let parting = async {
+        part(stream).await;
+        Ok(())
+    };
+    if let Err(error) = bounded(place, parting).await {
+        tracing::trace!(%error, "a peer that was refused did not wait for the end");
     }
 }
 
@@ -402,6 +425,33 @@ mod tests {
 
     fn room(input: &BytesMut) -> usize {
         input.capacity() - input.len()
+    }
+
+    #[test]
+    fn when_all_places_are_taken_the_address_that_has_most_gives_up_its_oldest_at_once() {
+        let from = |last: u8| SocketAddr::from(([192, 0, 2, last], 40_000));
+        let (flood, member) = (from(1), from(2));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            let mut unfinished = Unfinished::new();
+            let of_member = unfinished.place(member).await.unwrap();
+            let mut of_flood = VecDeque::new();
+            while of_flood.len() + 1 < UNFINISHED_MAX {
+                of_flood.push_back(unfinished.place(flood).await.unwrap());
+            }
+            for next in [flood, member, flood] {
+                let oldest: Place = of_flood.pop_front().unwrap();
+                let gives_up = async move {
+                    oldest.pushed_out.notified().await;
+                    drop(oldest);
+                };
+                let both = async { tokio::join!(unfinished.place(next), gives_up).0 };
+                let place = timeout(Duration::from_secs(10), both).await.expect("not the oldest");
+                of_flood.push_back(place.unwrap());
+            }
+            let told = timeout(Duration::ZERO, of_member.pushed_out.notified()).await;
+            assert!(told.is_err(), "a member gave way to a flood from elsewhere");
+        });
     }
 
     #[test]

@@ -123,7 +123,7 @@ impl Shown {
                 Event::Login(_)
                 | Event::Opened(_)
                 | Event::SenderSettled { .. }
-                | Event::OutcomeLost { .. } => {}
+                | Event::LostInUnit { .. } => {}
             }
         }
     }

@@ -171,7 +171,7 @@ fn a_transactional_outcome_names_its_unit() {
 }
 
 fn lost(peer: &mut Peer) -> bool {
-    matches!(peer.event(), Event::OutcomeLost { txn_id } if txn_id.as_bytes() == b"unit")
+    matches!(peer.event(), Event::LostInUnit { txn_id } if txn_id.as_bytes() == b"unit")
 }
 
 // 4.4.2: a transaction must not succeed without an outcome that the receiver put into it.
@@ -194,6 +194,29 @@ fn a_transactional_outcome_of_what_is_not_open_is_told_as_lost() {
     assert!(matches!(peer.event(), Event::Detached { .. }));
     peer.send("disposition role=receiver first=2 settled state=accepted@unit");
     assert!(lost(&mut peer), "its link is detached");
+}
+
+// 4.4: the same of messages, and of what comes behind the end of a link or a session of ours.
+#[test]
+fn what_is_put_into_a_unit_behind_the_end_of_its_link_or_session_is_told_as_lost() {
+    let (mut peer, link) = sending_peer(100);
+    peer.send("transfer handle=0 delivery-id=0 tag=t state=@unit more payload=x");
+    peer.connection.detach(link, true, None);
+    assert!(lost(&mut peer), "the beginning of a message");
+    peer.send("transfer handle=0 payload=x");
+    peer.no_event();
+    peer.send("transfer handle=0 delivery-id=1 tag=u state=@unit payload=x");
+    assert!(lost(&mut peer), "behind our detach");
+    peer.send("transfer handle=0 delivery-id=2 tag=v payload=x");
+    peer.no_event();
+    peer.send("disposition role=receiver first=9 last=8");
+    assert!(matches!(peer.event(), Event::SessionEnded { by_peer: false, .. }));
+    peer.send("transfer handle=0 delivery-id=3 tag=w state=@unit payload=x");
+    assert!(lost(&mut peer), "behind our end");
+    peer.send("disposition role=receiver first=0 settled state=accepted@unit");
+    assert!(lost(&mut peer), "behind our end");
+    peer.send("disposition role=receiver first=0 settled state=accepted");
+    peer.no_event();
 }
 
 // 4.4.2: after a rollback the delivery is as it was, and may be retired again.

@@ -112,6 +112,24 @@ fn only_a_live_receiving_link_has_credit_to_ask_for() {
     assert_eq!(peer.connection.link_credit(link), None);
 }
 
+// 2.7.5: the receiver ignores resumed deliveries that it does not know.
+#[test]
+fn a_resumed_delivery_is_ignored_and_uses_up_credit() {
+    let (mut peer, link) = sending_peer(5);
+    peer.send("transfer handle=0 delivery-id=0 tag=a resume payload=a");
+    assert!(matches!(peer.event(), Event::Flow(flow) if flow.link == link && flow.credit == 4));
+    peer.send("transfer handle=0 delivery-id=1 tag=b resume settled more payload=b");
+    peer.send("transfer handle=0 more payload=b");
+    peer.no_event();
+    peer.send("transfer handle=0 payload=b");
+    assert!(matches!(peer.event(), Event::Flow(flow) if flow.credit == 3));
+    peer.send("transfer handle=0 delivery-id=2 tag=c resume state=@unit payload=c");
+    assert!(matches!(peer.event(), Event::LostInUnit { .. }));
+    assert!(matches!(peer.event(), Event::Flow(flow) if flow.credit == 2));
+    peer.send("transfer handle=0 delivery-id=3 tag=d payload=d");
+    assert_eq!(transfer(&mut peer).payload.to_contiguous(), "d");
+}
+
 #[test]
 fn deliveries_of_different_links_may_be_mixed() {
     let (mut peer, _) = sending_peer(5);

@@ -44,12 +44,48 @@ impl Rig {
         let unit = std::str::from_utf8(unit.as_bytes()).unwrap();
         let line =
             format!("disposition role=receiver first={number} settled state=accepted@{unit}");
-        let mut input: BytesMut = peer::text::encode(&line);
+        self.says_anyway(client, &line);
+    }
+
+    /// A frame that the client's machine would not send.
+    fn says_anyway(&mut self, client: &mut Client, line: &str) {
+        let mut input: BytesMut = peer::text::encode(line);
         let mut requests = Vec::new();
         client.front.receive(self.now, &mut input, &mut requests);
         let input = Input::Requests { connection: client.id, requests: &mut requests };
         self.instance.step(self.now, input, &self.log, &mut self.out);
         self.exchange(client);
+    }
+
+    /// In one write: a message that is none and asks for no answer, and behind it one in a unit.
+    pub(crate) fn send_behind_a_malformed_one(
+        &mut self,
+        client: &mut Client,
+        link: LinkId,
+        unit: &TxnId,
+    ) {
+        let malformed = Payload::from(bytes::Bytes::from_static(b"\x00\x53\x77\xff"));
+        let state = Some(DeliveryState::Transactional { txn_id: *unit, outcome: None });
+        let message = super::super::text::message("behind").encode();
+        for (key, content, state) in [(901, malformed, None), (902, message, state)] {
+            let outgoing = Outgoing { content, state, settled: true, ..Outgoing::default() };
+            client.machine.send(link, key, outgoing);
+        }
+        self.exchange(client);
+    }
+
+    /// What the client does from now on goes over another session.
+    pub(crate) fn another_session(&mut self, client: &mut Client) {
+        client.session = client.machine.begin().unwrap();
+        self.exchange(client);
+    }
+
+    /// As `accept_number_in`, but with a range that ends before it begins, which ends the session.
+    pub(crate) fn accept_backwards_in(&mut self, client: &mut Client, unit: &TxnId) {
+        let unit = std::str::from_utf8(unit.as_bytes()).unwrap();
+        let line =
+            format!("disposition role=receiver first=9 last=8 settled state=accepted@{unit}");
+        self.says_anyway(client, &line);
     }
 
     /// Detached, and not closed: the client may come back for it.
