@@ -5,10 +5,12 @@
 //! be read (`towline_core::SetAside`).
 //!
 //! Invariant: an extent that was given back in order is never called missing. So where batches were
-//! read and not applied, because it is not known that the group has committed them, only a gap counts:
-//! those batches may take away what lived before the oldest extent, and gaps are not made by giving back.
+//! read and not applied, because it is not known that the group has committed them, only a gap counts
+//! at the start: those batches may take away what lived before the oldest extent, and gaps are not made
+//! by giving back. What lived there is a [`Doubt`], judged when those batches are applied, and before
+//! this instance serves a client.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -42,8 +44,18 @@ impl Lacking {
         read: &dyn Fn(PageRef) -> Option<Bytes>,
     ) -> Lacking {
         let from = if recovery.held_back() { recovery.oldest_extent() } else { 0 };
+        let is_missing = |extent| extent >= from && !recovery.has_extent(extent);
+        Lacking::among(restart, &is_missing, read)
+    }
+
+    /// What lives in extents that are missing.
+    fn among(
+        restart: &Restart,
+        is_missing: &dyn Fn(u64) -> bool,
+        read: &dyn Fn(PageRef) -> Option<Bytes>,
+    ) -> Lacking {
         let mut extents = restart.live_extents();
-        extents.retain(|extent, _| *extent >= from && !recovery.has_extent(*extent));
+        extents.retain(|extent, _| is_missing(*extent));
         let mut noted = BTreeMap::new();
         if !extents.is_empty() {
             noted = restart.set_aside_in(&|extent| extents.contains_key(&extent), read);
@@ -106,6 +118,45 @@ impl fmt::Display for Lacking {
             0 => Ok(()),
             more => write!(out, " and {more} further ones"),
         }
+    }
+}
+
+/// Extents before the oldest one that is there, in which messages live as far as the log was applied at
+/// the start. What was read and not applied may have taken those messages away; then the extents were
+/// given back in order.
+#[derive(Debug)]
+pub(crate) struct Doubt {
+    extents: BTreeSet<u64>,
+    /// The newest batch that was read.
+    last: u64,
+}
+
+impl Doubt {
+    /// `None`: nothing was held back, or nothing lives before the oldest extent.
+    pub(crate) fn of(restart: &Restart, recovery: &Recovery) -> Option<Doubt> {
+        if !recovery.held_back() {
+            return None;
+        }
+        let mut extents = restart.live_extents();
+        extents.retain(|extent, _| *extent < recovery.oldest_extent());
+        let (base, places) = recovery.places();
+        let last = places.last().unwrap_or(&base).index;
+        (!extents.is_empty()).then(|| Doubt { extents: extents.into_keys().collect(), last })
+    }
+
+    /// Whether it can be judged by what was applied up to batch `applied`. A leader has applied all that
+    /// was ever committed when it serves the first client, though its log may have been longer once.
+    pub(crate) fn is_due(&self, applied: u64, leads: bool) -> bool {
+        leads || applied >= self.last
+    }
+
+    /// What is missing, as messages live now.
+    pub(crate) fn judge(
+        &self,
+        restart: &Restart,
+        read: &dyn Fn(PageRef) -> Option<Bytes>,
+    ) -> Lacking {
+        Lacking::among(restart, &|extent| self.extents.contains(&extent), read)
     }
 }
 

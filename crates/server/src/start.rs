@@ -26,7 +26,7 @@ use crate::clock::Clock;
 use crate::door::{Chores, Door};
 use crate::fetcher::Fetcher;
 use crate::images::{Images, Stand};
-use crate::lacking::Lacking;
+use crate::lacking::{Doubt, Lacking};
 use crate::pager::{self, Pager};
 use crate::shared_folder::{Home, Lease};
 use crate::status::Surroundings;
@@ -131,7 +131,7 @@ pub(crate) fn open(
 ) -> Result<Opened, StartError> {
     let new_id = LogId(u128::from_le_bytes(crate::random::bytes()));
     let found = bring_back(name, home, config, wishes, (new_id, None))?;
-    let Found { restart, recovery, pages, status, marker, tail, disk, lacks: _ } = found;
+    let Found { restart, recovery, pages, status, marker, tail, disk, lacks: _, doubt: _ } = found;
     let instance = restart.finish(tail);
     let extent_bytes = recovery.extent_bytes();
     let about = (config, extent_bytes, status);
@@ -330,12 +330,14 @@ impl Back<'_> {
         if lacking.is_empty() {
             tell_left_over(&report);
         }
-        let lacks = !lacking.is_empty();
+        let doubt = Doubt::of(&restart, &recovery);
+        // Who was told to start without extents does not lead with a doubt.
+        let lacks = !lacking.is_empty() || (self.without_missing && doubt.is_some());
         self.judge(lacking)?;
         let rebuilt = matches!(begin, Begin::Oldest);
         let status = restart_status(&report, rebuilt, image_made, began.elapsed());
         let (marker, tail) = (self.marker.to_owned(), report.tail);
-        Ok(Found { restart, recovery, pages, status, marker, tail, disk, lacks })
+        Ok(Found { restart, recovery, pages, status, marker, tail, disk, lacks, doubt })
     }
 }
 
@@ -383,6 +385,8 @@ pub(crate) struct Found {
     pub(crate) disk: Arc<dyn Disk>,
     /// An operator wanted it without extents in which messages live.
     pub(crate) lacks: bool,
+    /// Whether messages live in what is missing is known when more is applied.
+    pub(crate) doubt: Option<Doubt>,
 }
 
 /// Tells how far a long start is, at most once in a second.

@@ -401,6 +401,41 @@ fn an_extent_removed_by_hand_is_refused_at_a_start_and_a_full_copy_brings_it_bac
     all_are_sound(group)
 }
 
+/// The oldest extent is gone, and what was written last is not yet known to be committed when the instance
+/// starts: that might have taken the messages away, so it is judged when the instance has applied it.
+#[test]
+fn the_oldest_extent_removed_by_hand_ends_the_instance_before_it_could_lead() -> Try {
+    let config = "[log]\nextent_bytes = 4194304\n[queue_manager]\nimglogln = 1\n";
+    let group = Group::formed_as(&Design { config: config.into(), ..Design::default() })?;
+    let active = group.until_whole()?;
+    let large = |number| text(number) + &"y".repeat(400_000) + "\n";
+    let input: String = (0..COUNT).map(large).collect();
+    group.site(active).runs_with(&["put", Q, "--lines"], input.as_bytes(), 0)?;
+    let mut group = again(group)?;
+    let active = group.until_whole()?;
+    let hit = (active + 1) % 3;
+    let oldest = extent_of(&group, hit, &text(0))?;
+    let name = oldest.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    // Killed at once, the instance has not noted that this is committed.
+    group.site(active).runs(&["put", Q, "one more"], 0)?;
+    group.kill(hit)?;
+    fs::remove_file(&oldest)?;
+    let refused = said(&group.site(hit).start_refused()?);
+    for words in ["TWL2060E", &name] {
+        require!(refused.contains(words), "no {words} in {refused}");
+    }
+    let config = group.site(hit).scratch().join("towline.toml").to_string_lossy().into_owned();
+    group.until_in_sync(2)?;
+    group.site(hit).runs(&["instance", "replace", "--yes", "--config", &config], 0)?;
+    group.start(hit)?;
+    group.until_whole()?;
+    group.make_active(hit)?;
+    let browsed = group.site(hit).towline(&["browse", Q])?.output()?;
+    let found = String::from_utf8_lossy(&browsed.stdout).matches("message ").count();
+    require!(found == COUNT, "{found} messages: {}", group.explained(NAMES[hit]));
+    all_are_sound(group)
+}
+
 /// The operator starts an instance that lacks an extent all the same: the two others have its messages.
 #[test]
 fn an_instance_started_without_an_extent_leads_no_group_that_has_it_and_gets_a_copy() -> Try {

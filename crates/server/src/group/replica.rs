@@ -4,13 +4,14 @@
 //! Not here: what is committed (`driver`); what comes after the end of the restart (`active`).
 //!
 //! Invariants: only what is committed is applied; images are taken between runs; the restart leaves
-//! this place once, when all is applied that this instance leads from.
+//! this place once, when all is applied that this instance leads from, and no extent is missing in which
+//! a message lives.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use towline_admin::catalogue::GROUP_CANNOT_APPLY;
+use towline_admin::catalogue::{GROUP_CANNOT_APPLY, MESSAGES_MISSING};
 use towline_log::{Log, LogError, Pages, RunStream};
 use towline_node::{Instance, Restart};
 use towline_types::{Batch, BatchPlace, Lsn, Time};
@@ -21,6 +22,7 @@ use super::repair;
 use crate::clock::Clock;
 use crate::housekeeping::{self, Complaint, Policy};
 use crate::images::{Images, Stand, Taken};
+use crate::lacking::Doubt;
 use crate::start::make_room;
 use towline_logging::log as say;
 
@@ -47,19 +49,22 @@ struct State {
     stream: RunStream,
     /// The newest batch that was applied.
     applied: BatchPlace,
+    /// Whether messages live in extents that are not there, until that is known.
+    doubt: Option<Doubt>,
 }
 
 impl Replica {
     /// `applied` is the last batch that was fed into `stream`, and what it yielded is in `restart`.
     pub(crate) fn new(
         (mut restart, stream, applied): (Restart, RunStream, BatchPlace),
+        doubt: Option<Doubt>,
         driver: Arc<Driver>,
         pages: Pages,
     ) -> Replica {
         if stream.at_seam() {
             restart.reached(applied.end.max(restart.image_at()));
         }
-        let state = State { restart: Some(restart), stream, applied };
+        let state = State { restart: Some(restart), stream, applied, doubt };
         Replica { state: Mutex::new(state), driver, pages }
     }
 
@@ -68,10 +73,12 @@ impl Replica {
     pub(crate) fn apply(&self) -> Option<(Restart, BatchPlace)> {
         loop {
             let applied = self.state.lock().applied;
+            self.judge_doubt(false);
             let seen = self.driver.wait(applied.index, HOUSEKEEPING_INTERVAL);
             match seen {
                 Seen { ending: true, .. } => return None,
                 Seen { leads_from: Some(from), .. } if applied.index >= from => {
+                    self.judge_doubt(true);
                     let restart = self.state.lock().restart.take()?;
                     return Some((restart, applied));
                 }
@@ -98,7 +105,7 @@ impl Replica {
             }
         };
         let mut state = self.state.lock();
-        let State { restart: Some(restart), stream, applied } = &mut *state else { return };
+        let State { restart: Some(restart), stream, applied, .. } = &mut *state else { return };
         for batch in &batches {
             assert_eq!(batch.index, applied.index + 1, "what is applied follows what was applied");
             self.apply_batch(restart, stream, batch);
@@ -109,6 +116,19 @@ impl Replica {
             let seam = *applied;
             drop(state);
             self.driver.seam(seam);
+        }
+    }
+
+    /// Ends the process, as a start is refused, when messages live in extents that are not there: as the
+    /// leader it would give them up for all instances.
+    fn judge_doubt(&self, leads: bool) {
+        let mut state = self.state.lock();
+        let State { restart: Some(restart), applied, doubt, .. } = &mut *state else { return };
+        let Some(due) = doubt.take_if(|doubt| doubt.is_due(applied.index, leads)) else { return };
+        let lacking = due.judge(restart, &|page| self.pages.read(page).ok());
+        if !lacking.is_empty() {
+            say(&MESSAGES_MISSING, &[&lacking.messages().to_string(), &lacking.to_string()]);
+            std::process::exit(crate::EXIT_LOG_FAILED);
         }
     }
 

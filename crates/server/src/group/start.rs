@@ -71,7 +71,7 @@ pub(crate) fn open(
         repair_at_start::reading(&about, home.log_folder(), back)
     };
     let Promised { kept, held, found } = promised((data, member_of(this)), &kept_file, read_back)?;
-    let Found { restart, recovery, pages, status, marker, disk, lacks, .. } = found;
+    let Found { restart, recovery, pages, status, marker, disk, lacks, doubt, .. } = found;
     if recovery.log_id() != id {
         return Err(StartError::OtherLog { group: group.name.clone() });
     }
@@ -98,8 +98,10 @@ pub(crate) fn open(
     let log = recovery.start_following(listener, replicator).map_err(StartError::Log)?;
     let images = start::images_of(disk, log.durable(), pages.clone());
     driver.set_log(log);
+    // With the option it gets a copy, whatever comes of the doubt.
+    let doubt = doubt.filter(|_| !wishes.without_missing);
     let begin = (restart, stream, applied);
-    let replica = Replica::new(begin, Arc::clone(&driver), pages.clone());
+    let replica = Replica::new(begin, doubt, Arc::clone(&driver), pages.clone());
     let replica = Arc::new(replica);
     start::remove_marker(&marker, &images, replica.as_ref());
     let restart = status;
