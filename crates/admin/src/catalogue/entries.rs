@@ -253,6 +253,12 @@ entries! {
         "Too many connections are about to log in (limits.logins_pending_per_address_max, \
          limits.logins_pending_max), and this one was silent.";
 
+    STOOD_STILL = "TWL1110W" "The connection from {address} was closed: it stopped in the middle of a large \
+                              message, and others waited for the memory.",
+        "What large messages take on their way in, and on their way out, is bounded for all \
+         connections together. While others wait, a client must go on with its message: 256 KiB in \
+         15 s are enough. Look whether the program hangs, or its network is too slow.";
+
     LINK_UP = "TWL4101I" "Link to instance '{instance}' at {address} is up; it runs version {version}.",
         "Votes and log batches can be sent to it.";
     LINK_DOWN = "TWL4102W" "Link to instance '{instance}' is down: {reason}.",

@@ -59,10 +59,27 @@ impl Connection {
                 session.on_flow(&flow, connection.events, connection.output)
             }),
             Performative::Disposition(disposition) => {
+                let mut rest = None;
                 self.in_session(channel, |session, connection| {
-                    session.on_disposition(disposition, connection.events)
+                    rest = session.on_disposition(disposition, connection.events)?;
+                    Ok(())
                 });
+                self.outcomes = rest;
             }
+        }
+    }
+
+    /// Takes the next part of a long disposition.
+    pub(super) fn go_on(&mut self) {
+        let Some(outcomes) = self.outcomes.take() else { return };
+        if self.is_closing() {
+            return;
+        }
+        let Some(session) = self.sessions.get_mut(usize::from(outcomes.session.index)) else {
+            return;
+        };
+        if session.is_live() && session.id() == outcomes.session {
+            self.outcomes = session.go_on(outcomes, &mut self.events);
         }
     }
 
