@@ -111,6 +111,11 @@ entries! {
     NO_MODEL = "TWL1071W" "Rule '{pattern}' of auto_define names model '{model}', which does not exist.",
         "This rule defines no queue until the model exists: use DEFINE QMODEL, or name another \
          model in the configuration.";
+    STOOD_STILL = "TWL1110W" "The connection from {address} was closed: it stopped in the middle of a large \
+                              message, and others waited for the memory.",
+        "What large messages take on their way in, and on their way out, is bounded for all \
+         connections together. While others wait, a client must go on with its message: 256 KiB in \
+         15 s are enough. Look whether the program hangs, or its network is too slow.";
 
     RECOVERY_ENDED = "TWL2002I" "Recovery log read: {records} records, {bytes} bytes in {time} ms.",
         "All committed work is restored. The time excludes opening the listeners.";
@@ -252,12 +257,6 @@ entries! {
                                  wait.",
         "Too many connections are about to log in (limits.logins_pending_per_address_max, \
          limits.logins_pending_max), and this one was silent.";
-
-    STOOD_STILL = "TWL1110W" "The connection from {address} was closed: it stopped in the middle of a large \
-                              message, and others waited for the memory.",
-        "What large messages take on their way in, and on their way out, is bounded for all \
-         connections together. While others wait, a client must go on with its message: 256 KiB in \
-         15 s are enough. Look whether the program hangs, or its network is too slow.";
 
     LINK_UP = "TWL4101I" "Link to instance '{instance}' at {address} is up; it runs version {version}.",
         "Votes and log batches can be sent to it.";
