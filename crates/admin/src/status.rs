@@ -223,6 +223,10 @@ pub struct MemoryStatus {
     pub arriving_bytes: u64,
     /// What those may have, beside the one that is read in any case.
     pub arriving_bytes_max: u64,
+    /// Large messages that are being sent.
+    pub departing_bytes: u64,
+    /// What those may have, unless one alone has more.
+    pub departing_bytes_max: u64,
     /// Messages that lost the annotations of a `modified` outcome since the start, because too many
     /// messages had some.
     pub annotations_forgotten: u64,

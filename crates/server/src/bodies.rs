@@ -1,6 +1,6 @@
 //! Where the content of a delivery comes from: memory, the log's cache, or the log's extents.
 
-use towline_core::Body;
+use towline_core::{Body, DeadLetterReason, Delivery};
 use towline_log::{Log, LogError};
 use towline_types::{BodyLocation, Payload};
 
@@ -37,6 +37,11 @@ pub(crate) fn read_or_fetch(door: &Door, log: &Log, body: &Body) -> Result<Paylo
         }
         _ => found,
     }
+}
+
+/// Whether the message was set aside because its content is damaged.
+pub(crate) fn is_note(delivery: &Delivery) -> bool {
+    delivery.dead_letter.as_ref().is_some_and(|it| it.reason == DeadLetterReason::Damaged)
 }
 
 /// Where in the log the content is.

@@ -40,6 +40,14 @@ impl Clock {
         self.started_at + since_boot().saturating_sub(self.started)
     }
 
+    /// The moment of a timer that is due at a time of [`Clock::now`].
+    #[must_use]
+    pub(crate) fn instant_of(&self, at: Time) -> tokio::time::Instant {
+        // tokio refuses instants decades away.
+        let wait = at.since(self.now()).min(Duration::from_secs(86_400));
+        tokio::time::Instant::now() + wait
+    }
+
     /// The time of day, for stamps and for what expires.
     #[must_use]
     pub(crate) fn wall(&self) -> Time {

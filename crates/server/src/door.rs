@@ -30,7 +30,7 @@ use crate::fetcher::Fetcher;
 use crate::group::Repairs;
 use crate::images::Taken;
 use crate::journal::LogJournal;
-use crate::net::Arrivals;
+use crate::net::{Arrivals, Departures};
 use crate::outbox::{Filling, Outbox};
 use crate::pager::Pager;
 use crate::status::Surroundings;
@@ -134,6 +134,11 @@ impl Door {
     /// Large messages on their way in.
     pub(crate) fn arrivals(&self) -> &Arc<Arrivals> {
         &self.surroundings.arrivals
+    }
+
+    /// Large messages on their way out.
+    pub(crate) fn departures(&self) -> &Arc<Departures> {
+        &self.surroundings.departures
     }
 
     /// Tells the status which URLs clients can use.

@@ -10,7 +10,7 @@ use towline_log::{Log, Pages, Stats};
 use towline_types::{Time, limits};
 
 use crate::images::Taken;
-use crate::net::Arrivals;
+use crate::net::{Arrivals, Departures};
 use crate::shared_folder::Lease;
 
 /// What the node is surrounded by.
@@ -30,6 +30,8 @@ pub(crate) struct Surroundings {
     pub(crate) image: Mutex<ImageStatus>,
     /// Large messages on their way in.
     pub(crate) arrivals: Arc<Arrivals>,
+    /// Large messages on their way out.
+    pub(crate) departures: Arc<Departures>,
     /// The group, when this is an instance of one.
     pub(crate) group: OnceLock<Arc<dyn crate::door::GroupView>>,
     /// The lease of a shared data folder.
@@ -64,6 +66,8 @@ impl Surroundings {
                 cache_bytes_max: self.cache_bytes_max,
                 arriving_bytes: self.arrivals.bytes(),
                 arriving_bytes_max: limits::ARRIVING_BYTES_MAX,
+                departing_bytes: self.departures.bytes(),
+                departing_bytes_max: limits::DEPARTING_BYTES_MAX,
                 ..MemoryStatus::default()
             },
             ..Status::default()

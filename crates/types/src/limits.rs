@@ -32,6 +32,9 @@ pub const STAGED_PUT_BYTES: u64 = 256;
 /// Bytes of large messages whose end has not come, of all connections together; beyond it only one
 /// of these connections is read.
 pub const ARRIVING_BYTES_MAX: u64 = 256 * 1024 * 1024;
+/// Bytes of large messages that are being sent, of all connections together; beyond it no connection
+/// begins another one. One is sent in any case.
+pub const DEPARTING_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// Part of the recovery log's room, in percent, above which the unit of work that holds its oldest
 /// place is rolled back, as in IBM MQ.
 pub const LOG_PRESSURE_PERCENT: u64 = 80;
@@ -90,6 +93,9 @@ pub const HANDLE_MAX: u32 = 1_023;
 pub const NESTING_DEPTH_MAX: usize = 32;
 /// Longest delivery tag (AMQP 2.8.7).
 pub const DELIVERY_TAG_BYTES_MAX: usize = 32;
+/// Deliveries whose outcomes one disposition brings that a connection takes at once; the others of
+/// the range come when other connections had their turn.
+pub const OUTCOMES_AT_ONCE_MAX: usize = 1_024;
 /// Unfinished multi-frame deliveries of one session.
 pub const DELIVERIES_UNFINISHED_MAX: usize = 256;
 /// Dynamic queues of one connection that wait for their detached links to come back; one more goes

@@ -116,6 +116,11 @@ entries! {
          manager, give the folder to its user (chown) with mode 700, and look whether everything \
          in it is yours. If a volume or a shared folder sets the owner, make sure that no other \
          user of this machine can reach it.";
+    STOOD_STILL = "TWL1110W" "The connection from {address} was closed: it stopped in the middle of a large \
+                              message, and others waited for the memory.",
+        "What large messages take on their way in, and on their way out, is bounded for all \
+         connections together. While others wait, a client must go on with its message: 256 KiB in \
+         15 s are enough. Look whether the program hangs, or its network is too slow.";
 
     RECOVERY_ENDED = "TWL2002I" "Recovery log read: {records} records, {bytes} bytes in {time} ms.",
         "All committed work is restored. The time excludes opening the listeners.";

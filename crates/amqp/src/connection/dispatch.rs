@@ -48,6 +48,7 @@ impl Connection {
         let Some(session) = self.sessions.get_mut(usize::from(index)) else { return };
         if session.is_live() {
             let result = session.on_disposition(disposition, &mut self.events);
+            let result = result.map(|rest| self.outcomes = rest);
             self.touch(index);
             self.punish(index, result);
         } else if disposition.role == Role::Receiver {
@@ -74,6 +75,19 @@ impl Connection {
                 session.on_flow(&flow, connection.events, connection.output)
             }),
             Performative::Disposition(disposition) => self.on_disposition(channel, disposition),
+        }
+    }
+
+    /// Takes the next part of a long disposition.
+    pub(super) fn go_on(&mut self) {
+        let Some(outcomes) = self.outcomes.take() else { return };
+        if self.is_closing() {
+            return;
+        }
+        let session = self.sessions.get_mut(usize::from(outcomes.session.index));
+        match session.filter(|it| it.is_live() && it.id() == outcomes.session) {
+            Some(session) => self.outcomes = session.go_on(outcomes, &mut self.events),
+            None => self.events.extend(outcomes.lost_in_unit()),
         }
     }
 

@@ -80,6 +80,7 @@ fn connection(
         names: BTreeMap::new(),
         links: 0,
         unfinished: Unfinished::default(),
+        outcomes: None,
         generation: 0,
         output: Output::new(),
         events: VecDeque::new(),

@@ -36,7 +36,7 @@ use slab::Slab;
 use towline_types::Time;
 
 use crate::event::{Event, LinkId};
-use crate::session::{Session, Unfinished};
+use crate::session::{Outcomes, Session, Unfinished};
 use crate::types::{Error, Open, Role};
 
 pub use options::{ClientOptions, ServerOptions};
@@ -69,6 +69,8 @@ pub struct Connection {
     names: BTreeMap<(bool, Arc<str>), LinkId>,
     links: usize,
     unfinished: Unfinished,
+    /// What is left of a long disposition; nothing behind it is looked at before.
+    outcomes: Option<Outcomes>,
     generation: u32,
     output: Output,
     events: VecDeque<Event>,
@@ -117,10 +119,23 @@ impl Connection {
     /// Payloads are slices of `input`'s memory.
     ///
     /// While a [`Login`](Event::Login) waits for its answer nothing is consumed: call again
-    /// after the answer, even without new bytes.
+    /// after the answer, even without new bytes. The same while it [has more](Connection::has_more).
     pub fn receive(&mut self, now: Time, input: &mut BytesMut) {
         self.clock.advance(now);
-        while self.receive_one(input) {}
+        self.go_on();
+        while self.outcomes.is_none() && self.receive_one(input) {
+            // A client has no other connections to think of.
+            while !self.local.server && self.outcomes.is_some() {
+                self.go_on();
+            }
+        }
+    }
+
+    /// Whether a disposition is not taken wholly yet: its next part, and what came behind it, waits for
+    /// [`receive`](Connection::receive), which comes back so that others have their turn.
+    #[must_use]
+    pub fn has_more(&self) -> bool {
+        self.outcomes.is_some()
     }
 
     /// The next thing that happened.
@@ -224,6 +239,13 @@ impl Connection {
         }
     }
 
+    /// Closes because of something that the peer did and only the driver saw. Its answer is not awaited.
+    pub fn abort(&mut self, error: Error) {
+        if matches!(self.phase, Phase::Frames) {
+            self.fail(error);
+        }
+    }
+
     /// Closes because of something that the peer did. Fatal: the peer's answer is not awaited.
     fn fail(&mut self, error: Error) {
         self.write_close(Some(error.clone()));
@@ -245,6 +267,7 @@ impl Connection {
     fn forget_sessions(&mut self) {
         self.sessions.clear();
         self.unfinished = Unfinished::default();
+        self.outcomes = None;
         self.channels.clear();
         self.names.clear();
         self.due.clear();

@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
-use towline_types::Payload;
+use towline_types::{Payload, limits};
 
 use crate::connection::Output;
-use crate::event::{self, Deliveries, Event, IncomingId, LinkId, TooLong};
+use crate::event::{self, Deliveries, Event, IncomingId, LinkId, SessionId, TooLong};
 use crate::link::{Direction, Link, LinkState, Partial, Receiving, Violation, serial_distance};
 use crate::session::{Session, Unfinished};
 use crate::types::{
@@ -18,9 +18,28 @@ use crate::types::{
 const GATHER_BYTES_MAX: usize = 1_024;
 /// A delivery that is too long for its link is read, and dropped, up to here: a program that sends
 /// one such message hears of it by its outcome and keeps the link.
-const DROPPED_BYTES_MAX: u64 = 2 * towline_types::limits::TRANSFER_BYTES_MAX;
+const DROPPED_BYTES_MAX: u64 = 2 * limits::TRANSFER_BYTES_MAX;
 /// The largest credit that fits serial numbers (RFC 1982).
 const CREDIT_MAX: u32 = i32::MAX as u32;
+
+/// What is left of a disposition whose range has too many open deliveries for once.
+#[derive(Debug)]
+pub(crate) struct Outcomes {
+    pub(crate) session: SessionId,
+    range: (u32, u32),
+    settled: bool,
+    state: Option<DeliveryState>,
+    /// Deliveries of the range that it was sent with beside the open ones that were reached: none, if
+    /// all were open.
+    missing: u64,
+}
+
+impl Outcomes {
+    /// What a unit of work loses when the session ends first.
+    pub(crate) fn lost_in_unit(&self) -> Option<Event> {
+        Event::lost_in_unit(self.state.as_ref())
+    }
+}
 
 fn session_violation(condition: Symbol, text: &str) -> Violation {
     Violation::Session(Error::new(condition, text))
@@ -68,12 +87,12 @@ impl Session {
         Ok(())
     }
 
-    /// Takes a disposition.
+    /// Takes a disposition; what is left of it belongs to [`Session::go_on`].
     pub(crate) fn on_disposition(
         &mut self,
         disposition: Disposition,
         events: &mut VecDeque<Event>,
-    ) -> Result<(), Violation> {
+    ) -> Result<Option<Outcomes>, Violation> {
         let Disposition { role, first, last, settled, state, batchable: _ } = disposition;
         let last = last.unwrap_or(first);
         if last != first && serial_distance(first, last) == 0 {
@@ -86,29 +105,31 @@ impl Session {
                 events.push_back(Event::SenderSettled { session, deliveries, state });
             }
             Role::Sender => {}
-            Role::Receiver => self.on_outcomes(first, last, settled, state, events),
+            Role::Receiver => {
+                let says_nothing = matches!(state, None | Some(DeliveryState::Received { .. }));
+                if settled || !says_nothing {
+                    let missing = u64::from(serial_distance(first, last)) + 1;
+                    let (session, range) = (self.id(), (first, last));
+                    let outcomes = Outcomes { session, range, settled, state, missing };
+                    return Ok(self.go_on(outcomes, events));
+                }
+            }
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Tells the driver of each open delivery in the range, once unsettled and once settled at most:
-    /// a peer cannot multiply events by repeating itself.
-    fn on_outcomes(
+    /// a peer cannot multiply events by repeating itself. So many at a time that other connections need
+    /// not wait for a million of them; the rest is returned.
+    pub(crate) fn go_on(
         &mut self,
-        first: u32,
-        last: u32,
-        settled: bool,
-        state: Option<DeliveryState>,
+        outcomes: Outcomes,
         events: &mut VecDeque<Event>,
-    ) {
-        let says_nothing = matches!(state, None | Some(DeliveryState::Received { .. }));
-        if says_nothing && !settled {
-            return;
-        }
+    ) -> Option<Outcomes> {
+        let Outcomes { range, settled, state, mut missing, .. } = outcomes;
         let (session, links) = (self.index, &self.links);
-        let mut open = 0;
-        self.unsettled.walk(first, last, |entry| {
-            open += 1;
+        let rest = self.unsettled.walk(range, limits::OUTCOMES_AT_ONCE_MAX, |entry| {
+            missing = missing.saturating_sub(1);
             let link = links.get(usize::from(entry.link));
             if let Some(Link { generation, .. }) = link
                 && (settled || !entry.told)
@@ -120,9 +141,13 @@ impl Session {
             }
             !settled
         });
-        if open <= serial_distance(first, last) {
+        if let Some(range) = rest {
+            return Some(Outcomes { range, state, missing, ..outcomes });
+        }
+        if missing > 0 {
             events.extend(Event::lost_in_unit(state.as_ref()));
         }
+        None
     }
 
     /// Takes a flow, and sends what it lets through.

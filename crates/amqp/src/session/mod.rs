@@ -24,6 +24,7 @@ use crate::event::{LinkId, SessionId};
 use crate::link::{Direction, Link, LinkState};
 use crate::types::{Begin, DeliveryState, End, Error, Flow, Role};
 
+pub(crate) use incoming::Outcomes;
 pub(crate) use unfinished::Unfinished;
 
 use outgoing::Waiting;

@@ -68,22 +68,29 @@ impl Unsettled {
         }
     }
 
-    /// Hands each open delivery of the ids `first` to `last` to `visit`, which says whether to keep
-    /// it. The work is bounded by what is open, not by the range.
+    /// Hands open deliveries of the ids `first` to `last` to `visit`, which says whether to keep them:
+    /// so many at most. The range that is left, if there is one, begins with an open delivery and ends
+    /// with what was sent. The work is bounded by what is open, not by the range.
     pub(crate) fn walk(
         &mut self,
-        first: u32,
-        last: u32,
+        (first, last): (u32, u32),
+        most: usize,
         mut visit: impl FnMut(&mut Entry) -> bool,
-    ) {
-        let Some(first) = self.widen(first) else { return };
+    ) -> Option<(u32, u32)> {
+        let first = self.widen(first)?;
         // An end beyond what was sent is cut.
         let last = self.widen(last).unwrap_or(self.next().saturating_sub(1));
         if last < first {
-            return;
+            return None;
         }
+        let (mut left, mut rest) = (most, None);
         let mut gone = Vec::new();
         for (id, entry) in self.old.range_mut(first..=last) {
+            if left == 0 {
+                rest = Some(*id);
+                break;
+            }
+            left -= 1;
             if !note(&mut self.told, *id, entry, &mut visit) {
                 gone.push(*id);
             }
@@ -96,17 +103,23 @@ impl Unsettled {
             None => 0,
             Some(end) => usize::try_from(end).unwrap_or(usize::MAX).saturating_add(1),
         };
+        let count = if rest.is_some() { 0 } else { count };
         let slots = self.ring.iter_mut().enumerate().take(count).skip(start);
         for (offset, slot) in slots {
+            let Some(entry) = slot else { continue };
             let id = self.base + offset as u64;
-            if let Some(entry) = slot
-                && !note(&mut self.told, id, entry, &mut visit)
-            {
+            if left == 0 {
+                rest = Some(id);
+                break;
+            }
+            left -= 1;
+            if !note(&mut self.told, id, entry, &mut visit) {
                 *slot = None;
                 self.live -= 1;
             }
         }
         self.trim();
+        rest.map(|rest| (wire(rest), wire(last)))
     }
 
     /// Forgets the delivery of this link and key; its wire id when it was open.
@@ -210,10 +223,11 @@ mod tests {
 
     fn settled_by(unsettled: &mut Unsettled, first: u32, last: u32) -> Vec<u64> {
         let mut keys = Vec::new();
-        unsettled.walk(first, last, |entry| {
+        let rest = unsettled.walk((first, last), usize::MAX, |entry| {
             keys.push(entry.key);
             false
         });
+        assert_eq!(rest, None);
         keys
     }
 
@@ -226,6 +240,29 @@ mod tests {
         assert_eq!(settled_by(&mut unsettled, 2, 5), [2, 4, 5]);
         assert_eq!(settled_by(&mut unsettled, 0, u32::MAX / 2), [1, 7, 8]);
         assert_eq!(unsettled.slots(), (0, 0));
+    }
+
+    #[test]
+    fn a_long_range_is_walked_in_parts_and_reaches_nothing_that_was_sent_meanwhile() {
+        let mut unsettled = Unsettled::default();
+        // A straggler, a hole in a ring, and more.
+        unsettled.push(Some(entry(0)));
+        for key in 1..3_000 {
+            unsettled.push((key > 2_000).then_some(entry(key)));
+        }
+        let (mut range, mut keys, mut parts) = (Some((0, u32::MAX / 2)), Vec::new(), 0);
+        while let Some(part) = range {
+            let before = keys.len();
+            range = unsettled.walk(part, 300, |entry| {
+                keys.push(entry.key);
+                false
+            });
+            assert!(keys.len() - before <= 300);
+            parts += 1;
+            unsettled.push(Some(entry(9_000)));
+        }
+        assert_eq!(keys, std::iter::once(0).chain(2_001..3_000).collect::<Vec<u64>>());
+        assert_eq!(parts, 4);
     }
 
     #[test]
@@ -263,7 +300,7 @@ mod tests {
         let mut unsettled = Unsettled::default();
         unsettled.push(Some(entry(4)));
         unsettled.push(Some(entry(5)));
-        unsettled.walk(1, 1, |entry| {
+        unsettled.walk((1, 1), 9, |entry| {
             entry.told = true;
             true
         });
@@ -279,7 +316,7 @@ mod tests {
         unsettled.push(Some(entry(4)));
         for _ in 0..2 {
             let mut told = Vec::new();
-            unsettled.walk(0, 0, |entry| {
+            unsettled.walk((0, 0), 9, |entry| {
                 told.push(std::mem::replace(&mut entry.told, true));
                 true
             });

@@ -183,7 +183,7 @@ impl Front {
             self.machine.receive(now, input);
             self.take_events(now, requests);
             // While a login waits for its answer the machine takes nothing.
-            if input.is_empty() || input.len() == before {
+            if input.is_empty() || input.len() == before || self.machine.has_more() {
                 return self.windows_moved();
             }
         }
@@ -213,6 +213,13 @@ impl Front {
     #[must_use]
     pub fn deadline(&self) -> Time {
         self.machine.deadline().unwrap_or(Time::NEVER)
+    }
+
+    /// Whether what was received is not carried out wholly: [`Front::receive`] goes on with it, also
+    /// without new bytes, when others had their turn.
+    #[must_use]
+    pub fn has_more(&self) -> bool {
+        self.machine.has_more()
     }
 
     /// Whether the connection is over once the output is flushed.
@@ -315,6 +322,14 @@ impl Front {
                 self.close("an administrator stopped the connection (STOP CONN)");
             }
         }
+    }
+
+    /// The peer keeps memory from others and does not go on: the connection is over.
+    pub fn stood_still(&mut self) {
+        let text = "the connection stopped in the middle of a large message, and others wait for the \
+                    memory that it takes";
+        self.machine.abort(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, text));
+        self.ending.get_or_insert(Ending::Lost);
     }
 
     /// Closes the connection. Orderly: what the client was given and did not settle is not its fault,

@@ -16,7 +16,7 @@ use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use towline_node::{Front, FrontOptions};
 
-use super::connection::part;
+use super::parting::part;
 use crate::clock::Clock;
 use crate::identity::Gate;
 

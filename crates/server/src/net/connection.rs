@@ -3,7 +3,8 @@
 //! costs one read, one step of the node and one write.
 //!
 //! Back-pressure: it stops reading while the front holds too many bytes that are not durable yet, or
-//! all connections too many of unfinished large messages (`arrivals`), and stops taking responses while the socket does not take its output.
+//! all connections too many of unfinished large messages (`arrivals`), and stops taking responses while the
+//! socket does not take its output, or all connections have too many large ones to send (`departures`).
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -14,12 +15,12 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, Sleep, sleep, sleep_until};
+use tokio::time::{Sleep, sleep, sleep_until};
 use towline_amqp::types::SaslCode;
-use towline_core::{Body, ConnectionId, DeadLetterReason, Delivery, Refusal, SetAside};
+use towline_core::{Body, ConnectionId, Refusal, SetAside};
 use towline_log::{Log, LogError};
 use towline_node::{Front, Request, Response};
 use towline_types::{Payload, Time};
@@ -30,23 +31,23 @@ use crate::door::Door;
 use crate::identity::Gate;
 use crate::net::admission::Place;
 use crate::net::arrivals::Arrival;
-use crate::net::scratch;
+use crate::net::departures::{self, Departure};
+use crate::net::parting::part;
+use crate::net::{scratch, turn};
 use crate::outbox::Outbox;
 
 /// Encoded bytes that may wait for the socket before responses wait instead.
 const OUTPUT_BYTES_HIGH: usize = 1024 * 1024;
 /// Bytes taken from the front at once: all that a turn leaves there, so that it is one write.
 const OUTPUT_BYTES_TAKEN: usize = OUTPUT_BYTES_HIGH;
+/// Bytes written in one turn before the others get theirs, and a little more.
+const TURN_BYTES_MAX: usize = 4 * OUTPUT_BYTES_TAKEN;
 /// Undurable bytes of one connection above which it is not read.
 const INCOMING_BYTES_HIGH: usize = 16 * 1024 * 1024;
 /// Pieces given to one vectored write (IOV_MAX is 1,024).
 const WRITE_PIECES_MAX: usize = 512;
 /// How long a connection that is over may take to get its last bytes out.
 const LINGER: Duration = Duration::from_secs(5);
-/// How long the peer of a connection that is over has to close its side.
-const PARTING: Duration = Duration::from_secs(1);
-/// Bytes that are read from it meanwhile, and thrown away.
-const PARTING_BYTES_MAX: usize = 1024 * 1024;
 /// Responses of one turn before the others get theirs.
 const RESPONSES_MAX: usize = 512;
 /// Rounds of one poll before the others get their turn.
@@ -61,6 +62,8 @@ pub(crate) enum End {
     Lost,
     /// It had not logged in, and others waited for its place.
     GaveWay,
+    /// It held a large message and stood still, and others waited for the memory.
+    StoodStill,
 }
 
 /// How a connection came in.
@@ -82,6 +85,7 @@ pub(crate) struct ConnectionTask<S> {
     id: ConnectionId,
     place: Place,
     arrival: Arrival,
+    departure: Departure,
     /// Until the client has logged in.
     gate: Option<Arc<Gate>>,
     /// No output before: too many wrong passwords came from there.
@@ -98,8 +102,12 @@ pub(crate) struct ConnectionTask<S> {
     responses: VecDeque<Response>,
     output: VecDeque<Bytes>,
     output_bytes: usize,
+    /// A large delivery that may not be begun yet; the responses behind it wait.
+    postponed: Option<Response>,
     /// A body that is being read from the log; the responses behind it wait.
     reading: Option<(BodyRead, Response)>,
+    /// Its bytes, as far as they are counted.
+    reading_bytes: u64,
     /// The other instances were asked for what is being read.
     is_group_asked: bool,
     timer: Pin<Box<Sleep>>,
@@ -107,8 +115,10 @@ pub(crate) struct ConnectionTask<S> {
     end_of_input: bool,
     /// Written, and perhaps still inside TLS.
     unflushed: bool,
-    /// Written since it was last looked at.
-    has_written: bool,
+    /// A bound ended this turn: the others get theirs before the next one.
+    turn_was_long: bool,
+    /// It was closed because it stood still and others waited.
+    stood_still: bool,
     /// Runs once the connection is over: a peer that does not read must not keep it.
     linger: Option<Pin<Box<Sleep>>>,
 }
@@ -131,6 +141,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             id,
             place: entrance.place,
             arrival: door.arrivals().join(),
+            departure: door.departures().join(),
             gate: Some(entrance.gate),
             held: None,
             comparing: None,
@@ -143,13 +154,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             responses: VecDeque::new(),
             output: VecDeque::new(),
             output_bytes: 0,
+            postponed: None,
             reading: None,
+            reading_bytes: 0,
             is_group_asked: false,
-            timer: Box::pin(sleep_until(instant_of(clock, timer_at))),
+            timer: Box::pin(sleep_until(clock.instant_of(timer_at))),
             timer_at,
             end_of_input: false,
             unflushed: false,
-            has_written: false,
+            turn_was_long: false,
+            stood_still: false,
             linger: None,
         }
     }
@@ -177,12 +191,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             if self.gate.is_some() && self.place.poll_gives_way(context) {
                 return Poll::Ready(End::GaveWay);
             }
+            if self.departure.is_over() {
+                return Poll::Ready(End::StoodStill);
+            }
             let mut progress = self.poll_login(context, now);
             progress |= self.poll_input(context, now);
             progress |= self.step_node(now);
             progress |= self.poll_responses(context, now);
             progress |= self.poll_timer(context, now);
-            match self.poll_output(context) {
+            match self.poll_output(context, now) {
                 Ok(written) => progress |= written,
                 Err(_) => {
                     self.end_of_input = true;
@@ -196,14 +213,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
                 return Poll::Pending;
             }
         }
-        context.waker().wake_by_ref();
+        match std::mem::take(&mut self.turn_was_long) || self.front.has_more() {
+            true => turn::after_others(context),
+            false => turn::soon(context),
+        }
         Poll::Pending
     }
 
     fn finished(&mut self, context: &mut Context<'_>) -> Option<End> {
         if self.front.is_finished() {
             if self.is_flushed() {
-                return Some(if self.front.ended_orderly() { End::Orderly } else { End::Lost });
+                return Some(match self.front.ended_orderly() {
+                    true => End::Orderly,
+                    false if self.stood_still => End::StoodStill,
+                    false => End::Lost,
+                });
             }
             let linger = self.linger.get_or_insert_with(|| Box::pin(sleep(LINGER)));
             if linger.as_mut().poll(context).is_ready() {
@@ -233,15 +257,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         if self.front.incoming_bytes() > INCOMING_BYTES_HIGH || !self.arrival.may_read(context) {
             // It is we who do not listen: the peer must not pass for silent.
             self.front.listening_stopped(now);
+            self.arrival.excused();
             return false;
         }
+        if self.arrival.is_over() {
+            self.front.stood_still();
+            self.arrival.holds(0);
+            self.stood_still = true;
+            return true;
+        }
         if self.output_waiting() > OUTPUT_BYTES_HIGH {
-            if std::mem::take(&mut self.has_written) {
-                // It reads what it asked for: a long message on a slow network is no silence. A
-                // peer that takes nothing passes for silent.
-                self.front.listening_stopped(now);
-            }
             return false;
+        }
+        if self.front.has_more() {
+            let mut input = std::mem::take(&mut self.partial);
+            self.front.receive(now, &mut input, &mut self.requests);
+            self.partial = input;
+            return true;
         }
         let socket = &mut self.socket;
         let partial = &mut self.partial;
@@ -314,7 +346,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
     /// Turns responses into output while there is room for it. True when there was one.
     fn poll_responses(&mut self, context: &mut Context<'_>, now: Time) -> bool {
         let mut progress = false;
-        for _ in 0..RESPONSES_MAX {
+        if self.departure.is_counted() {
+            self.departure.holds(self.departing_bytes());
+        }
+        for left in (0..RESPONSES_MAX).rev() {
+            self.turn_was_long |= left == 0;
             if self.output_waiting() > OUTPUT_BYTES_HIGH {
                 return progress;
             }
@@ -336,9 +372,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
                 if self.reading.is_some() {
                     continue;
                 }
+                self.reading_bytes = 0;
             }
-            let response = match self.front.next_held(now, &mut self.requests) {
-                held @ Some(_) => held,
+            let response = match self.postponed.take() {
+                postponed @ Some(_) => postponed,
+                None => self.front.next_held(now, &mut self.requests),
+            };
+            let response = match response {
+                next @ Some(_) => next,
                 None => {
                     if self.responses.is_empty() {
                         self.outbox.take(&mut self.responses, context.waker());
@@ -347,8 +388,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
                     self.front.admit(response)
                 }
             };
-            if let Some(response) = response {
-                self.respond(now, response);
+            if let Some(response) = response
+                && !self.respond(context, now, response)
+            {
+                return progress;
             }
             // What came of it is taken when the turn ends: the outcomes of many puts are one frame then.
             progress = true;
@@ -356,19 +399,34 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         progress
     }
 
-    fn respond(&mut self, now: Time, response: Response) {
+    /// Bytes of bodies that are on their way to the socket.
+    fn departing_bytes(&self) -> u64 {
+        self.reading_bytes + (self.output_waiting() + self.front.begun_bytes()) as u64
+    }
+
+    /// Carries out one response. False when it must wait: there is no memory for its body now.
+    fn respond(&mut self, context: &mut Context<'_>, now: Time, response: Response) -> bool {
         let Response::Deliver(delivery) = &response else {
             self.front.respond(now, response, None, &mut self.requests);
-            return;
+            return true;
         };
+        let bytes = departures::bytes_of(&delivery.body);
+        if departures::is_large(bytes)
+            && !self.departure.may_begin(context, self.departing_bytes(), bytes)
+        {
+            self.postponed = Some(response);
+            return false;
+        }
         self.is_group_asked = false;
         match bodies::resident(&self.log, &delivery.body) {
             Some(body) => self.front.respond(now, response, Some(body), &mut self.requests),
             None => {
                 let body = delivery.body.clone();
+                self.reading_bytes = bytes;
                 self.read(body, response);
             }
         }
+        true
     }
 
     fn read(&mut self, body: Body, response: Response) {
@@ -415,7 +473,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
                 delivery.body = body.clone();
                 self.read(body, Response::Deliver(delivery));
             }
-            Some(_) if is_note(&delivery) => {
+            Some(_) if bodies::is_note(&delivery) => {
                 let now = self.clock.now();
                 let place = error.to_string();
                 let origin = delivery.dead_letter.as_ref().map(|it| it.origin.clone());
@@ -456,7 +514,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         // The timer is moved only when it fired or would be late: deadlines move away all the time.
         if deadline < self.timer_at || self.timer.as_mut().poll(context).is_ready() {
             self.timer_at = deadline;
-            self.timer.as_mut().reset(instant_of(self.clock, deadline));
+            self.timer.as_mut().reset(self.clock.instant_of(deadline));
             return self.timer.as_mut().poll(context).is_ready();
         }
         false
@@ -470,8 +528,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         }
     }
 
-    /// Writes what there is. True when bytes went out.
-    fn poll_output(&mut self, context: &mut Context<'_>) -> io::Result<bool> {
+    /// Writes what there is, as far as one turn goes. True when bytes went out.
+    fn poll_output(&mut self, context: &mut Context<'_>, now: Time) -> io::Result<bool> {
         if let Some(held) = &mut self.held {
             if held.as_mut().poll(context).is_pending() {
                 return Ok(false);
@@ -479,7 +537,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             self.held = None;
         }
         let mut progress = false;
-        loop {
+        let mut left = TURN_BYTES_MAX;
+        while left > 0 {
             if self.output_bytes < OUTPUT_BYTES_TAKEN {
                 self.take_output();
             }
@@ -496,15 +555,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
                 }
                 return Ok(progress);
             }
-            match self.poll_write(context) {
+            let written = match self.poll_write(context) {
                 Poll::Pending => return Ok(progress),
                 Poll::Ready(result) => result?,
+            };
+            left = left.saturating_sub(written);
+            self.departure.moved(written as u64);
+            if self.output_waiting() > OUTPUT_BYTES_HIGH {
+                // It takes what it gets, and is not read meanwhile: it must not pass for silent.
+                self.front.listening_stopped(now);
             }
             progress = true;
         }
+        self.turn_was_long = true;
+        Ok(progress)
     }
 
-    fn poll_write(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_write(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let pieces: Vec<IoSlice<'_>> =
             self.output.iter().take(WRITE_PIECES_MAX).map(|piece| IoSlice::new(piece)).collect();
         let written = ready!(Pin::new(&mut self.socket).poll_write_vectored(context, &pieces))?;
@@ -512,9 +579,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
         }
         self.unflushed = true;
-        self.has_written = true;
         self.forget_written(written);
-        Poll::Ready(Ok(()))
+        Poll::Ready(Ok(written))
     }
 
     fn forget_written(&mut self, mut written: usize) {
@@ -528,44 +594,4 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             self.output.pop_front();
         }
     }
-}
-
-/// Ends a socket so that the peer gets our last bytes. TLS has a word for the end, without which the
-/// peer must think that somebody cut the connection; and a socket that is closed with unread bytes
-/// in it is reset, which may take back what the peer has not read.
-pub(super) async fn part<S: AsyncRead + AsyncWrite + Unpin>(mut socket: S) {
-    let parting = async {
-        socket.shutdown().await?;
-        let mut left = PARTING_BYTES_MAX;
-        while left > 0 {
-            let read = std::future::poll_fn(|context| {
-                scratch::with(|buffer| {
-                    let read = std::pin::pin!(socket.read_buf(buffer)).poll(context);
-                    buffer.clear();
-                    read
-                })
-            });
-            match read.await? {
-                0 => break,
-                bytes => left = left.saturating_sub(bytes),
-            }
-        }
-        io::Result::Ok(())
-    };
-    match tokio::time::timeout(PARTING, parting).await {
-        Ok(Ok(())) | Err(_) => {}
-        Ok(Err(error)) => tracing::trace!(%error, "a peer did not wait for the end"),
-    }
-}
-
-/// Whether it was set aside because its content is damaged.
-fn is_note(delivery: &Delivery) -> bool {
-    delivery.dead_letter.as_ref().is_some_and(|it| it.reason == DeadLetterReason::Damaged)
-}
-
-fn instant_of(clock: Clock, at: Time) -> Instant {
-    let now = clock.now();
-    // tokio refuses instants decades away.
-    let wait = at.since(now).min(Duration::from_secs(86_400));
-    Instant::now() + wait
 }

@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinSet, LocalSet};
 use tokio_rustls::TlsAcceptor;
 use towline_admin::catalogue::{
-    ACCEPT_FAILED, LOCAL_REFUSED, LOGIN_GAVE_WAY, TLS_FAILED, TOO_MANY_CONNECTIONS,
+    ACCEPT_FAILED, LOCAL_REFUSED, LOGIN_GAVE_WAY, STOOD_STILL, TLS_FAILED, TOO_MANY_CONNECTIONS,
 };
 use towline_node::{Elsewhere, Front, FrontOptions};
 
@@ -457,10 +457,14 @@ where
     let options = FrontOptions { elsewhere: kind.elsewhere.clone(), ..options };
     let front = Front::new(options, door.clock().now());
     let task = ConnectionTask::new(socket, front, id, Entrance { place, gate }, door, outbox);
-    if task.run().await == End::GaveWay
-        && let Peer::Tcp { address, .. } = peer
-    {
-        gave_way(address);
+    let address = match peer {
+        Peer::Tcp { address, .. } => Some(address),
+        Peer::Local { .. } => None,
+    };
+    match (task.run().await, address) {
+        (End::GaveWay, Some(address)) => gave_way(address),
+        (End::StoodStill, _) => log_seldom(&STOOD_STILL, &[&called(address)]),
+        _ => {}
     }
 }
 

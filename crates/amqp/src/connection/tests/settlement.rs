@@ -1,13 +1,13 @@
 //! Dispositions, both ways.
 
 use bytes::Bytes;
-use towline_types::Payload;
+use towline_types::{Payload, limits};
 
 use super::{attached, receiving_peer, sending_peer, transfer};
 use crate::connection::{ClientOptions, Connection};
 use crate::event::{AttachRequest, Event, LinkId};
 use crate::frame::Protocol;
-use crate::peer::Peer;
+use crate::peer::{Peer, text};
 use crate::types::{
     Coordinator, DeliveryState, LinkTarget, Outcome, ReceiverSettleMode, Role, SenderSettleMode,
     TxnId,
@@ -140,6 +140,50 @@ fn a_range_of_all_ids_costs_no_more_than_what_is_open() {
     for key in 0..3 {
         assert_eq!(outcome(&mut peer), (link, key, None, true));
     }
+}
+
+#[test]
+fn outcomes_of_very_many_deliveries_come_in_parts_and_what_is_behind_them_waits() {
+    let most = limits::OUTCOMES_AT_ONCE_MAX as u64;
+    let sent = 2 * most + 10;
+    let (mut peer, link) = receiving_peer(ReceiverSettleMode::First, 10_000);
+    peer.send("flow next-incoming-id=0 incoming-window=10000");
+    send(&mut peer, link, 0..sent);
+    let last = sent - 1;
+    let all = format!("disposition role=receiver first=0 last={last} settled state=accepted@unit");
+    let mut bytes = text::encode(&all);
+    bytes.extend_from_slice(&text::encode("detach handle=0"));
+    peer.send_bytes(&bytes);
+    let mut key = 0;
+    for part in [most, most, 10] {
+        for _ in 0..part {
+            assert_eq!(outcome(&mut peer).1, key);
+            key += 1;
+        }
+        assert_eq!(peer.connection.has_more(), key < sent);
+        if key < sent {
+            peer.no_event();
+            // It was sent after the disposition, which cannot mean it.
+            send(&mut peer, link, sent..sent + 1);
+            peer.resend();
+        }
+    }
+    assert!(matches!(peer.event(), Event::Detached { .. }), "and no outcome is lost");
+}
+
+#[test]
+fn what_is_left_of_outcomes_ends_with_the_session() {
+    let (mut peer, link) = receiving_peer(ReceiverSettleMode::First, 10_000);
+    peer.send("flow next-incoming-id=0 incoming-window=10000");
+    send(&mut peer, link, 0..2_000);
+    peer.send("disposition role=receiver first=0 last=1999 settled state=accepted");
+    assert!(peer.connection.has_more());
+    peer.connection.close(None);
+    peer.resend();
+    assert!(!peer.connection.has_more());
+    peer.send("close");
+    let closed = std::iter::from_fn(|| peer.connection.next_event()).last();
+    assert!(matches!(closed, Some(Event::Closed { .. })), "{closed:?}");
 }
 
 #[test]
