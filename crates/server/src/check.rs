@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use towline_admin::catalogue::{
-    LISTENER_CERTIFICATE_EXPIRED, LISTENER_CERTIFICATE_EXPIRES, MESSAGES_MISSING,
-    NO_DEAD_LETTER_QUEUE, NO_MODEL,
+    GROUP_CERTIFICATE_EXPIRED, GROUP_CERTIFICATE_EXPIRES, LISTENER_CERTIFICATE_EXPIRED,
+    LISTENER_CERTIFICATE_EXPIRES, MESSAGES_MISSING, NO_DEAD_LETTER_QUEUE, NO_MODEL,
 };
 use towline_log::LinuxDisk;
 
@@ -68,7 +68,10 @@ pub fn check(args: &RunArgs) -> Vec<Checked> {
         }
     }
     if let Some(group) = &config.group {
-        seen.add("group", of_group(args, group));
+        match of_group(args, group) {
+            Ok(verdict) => seen.push("group", verdict),
+            Err(error) => seen.add("group", Err(error)),
+        }
     }
     let socket = check_socket(args, &config).map(|()| "its path is short enough".to_owned());
     seen.add("local socket", socket);
@@ -168,12 +171,25 @@ fn listener(
     );
 }
 
-fn of_group(args: &RunArgs, group: &GroupConfig) -> Result<String, RunError> {
+fn of_group(args: &RunArgs, group: &GroupConfig) -> Result<Verdict, RunError> {
     let wrong = |why: String| RunError::Config { file: args.config.clone(), error: why.into() };
     group.own().map_err(wrong)?;
-    let until = link::check(&args.name, group, &group.instance).map_err(wrong)?;
+    let (at, until) = link::expires(&args.name, group, &group.instance).map_err(wrong)?;
+    let expiry = expiry(at);
+    if let Expiry::Over = expiry {
+        // A start takes it: the files may be replaced while the instance runs.
+        return Ok(Verdict::Warning(GROUP_CERTIFICATE_EXPIRED.message(&[&until]).to_string()));
+    }
+    link::check(&args.name, group, &group.instance).map_err(wrong)?;
     let (instance, name) = (&group.instance, &group.name);
-    Ok(format!("instance '{instance}' of '{name}', certificate valid until {until}"))
+    Ok(match expiry {
+        Expiry::Near(days) => Verdict::Warning(
+            GROUP_CERTIFICATE_EXPIRES.message(&[&days.to_string(), &until]).to_string(),
+        ),
+        Expiry::Far | Expiry::Over => Verdict::Fine(format!(
+            "instance '{instance}' of '{name}', certificate valid until {until}"
+        )),
+    })
 }
 
 /// The data folder, and what is known of names from the log in it.

@@ -125,8 +125,9 @@ entries! {
     RECOVERY_ENDED = "TWL2002I" "Recovery log read: {records} records, {bytes} bytes in {time} ms.",
         "All committed work is restored. The time excludes opening the listeners.";
     TAIL_CUT = "TWL2003I" "The torn tail of the recovery log was cut: {finding}.",
-        "The process or the machine stopped during a write. The batch was never acknowledged, so \
-         nothing acknowledged is lost.";
+        "The process or the machine stopped during a write, and the batch was not acknowledged. (A \
+         last batch that the disk damaged after an unclean end looks the same: see the guide \
+         damaged-log.)";
     LOG_DAMAGED = "TWL2004E" "The recovery log is damaged: {finding}.",
         "Bytes before the tail are not what was written: the disk or another program changed \
          them. The queue manager does not start rather than skip messages. Run 'towline log \

@@ -56,6 +56,7 @@ pub(crate) use hello::{Greeting, Standing, StreamPurpose};
 pub(crate) use known::Known;
 pub(crate) use meter::LinkState;
 pub use papers::check;
+pub(crate) use papers::expires;
 pub(crate) use rotation::{Expiry, expiry};
 pub(crate) use settings::{LinkSettings, bind};
 pub(crate) use stream::LinkStream;

@@ -153,11 +153,9 @@ impl Papers {
 /// A text that names the file and what is wrong with it.
 pub fn check(queue_manager: &str, config: &GroupConfig, name: &str) -> Result<String, String> {
     let files = PaperFiles::of(config);
-    let papers = Papers::read(&files)?;
+    let papers = belonging(queue_manager, config, name)?;
     let of_certificate =
         |why: String| format!("certificate {}: {why}", files.certificate.display());
-    let names = Names::of(queue_manager, &config.name, name);
-    names::belongs(papers.own(), &names).map_err(of_certificate)?;
     let chain = certificates(&files.certificate, &papers.text[0])?;
     let mut roots = RootCertStore::empty();
     for authority in certificates(&files.authorities, &papers.text[2])? {
@@ -173,6 +171,29 @@ pub fn check(queue_manager: &str, config: &GroupConfig, name: &str) -> Result<St
     let as_client = verifier.verify_client_cert(own, between, now);
     as_client.map_err(|error| of_certificate(words(&error)))?;
     Ok(papers.expires())
+}
+
+/// When the certificate of the instance `name` of a group expires: in seconds since 1970, and for people.
+///
+/// # Errors
+/// Why a start refuses the files.
+pub(crate) fn expires(
+    queue_manager: &str,
+    config: &GroupConfig,
+    name: &str,
+) -> Result<(i64, String), String> {
+    let papers = belonging(queue_manager, config, name)?;
+    Ok((papers.expires_at, papers.expires()))
+}
+
+/// The files, if they fit together and name that instance.
+fn belonging(queue_manager: &str, config: &GroupConfig, name: &str) -> Result<Papers, String> {
+    let files = PaperFiles::of(config);
+    let papers = Papers::read(&files)?;
+    let names = Names::of(queue_manager, &config.name, name);
+    names::belongs(papers.own(), &names)
+        .map_err(|why| format!("certificate {}: {why}", files.certificate.display()))?;
+    Ok(papers)
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, String> {
