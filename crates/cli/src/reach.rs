@@ -78,7 +78,7 @@ impl Reach {
             Some(Mechanism::Plain) => Some(Sasl::Plain),
             Some(Mechanism::Scram) => Some(Sasl::Scram),
             Some(Mechanism::External) => Some(Sasl::External),
-            // A certificate and nobody's name: the name is in the certificate.
+            // A certificate and no user: the name is in the certificate.
             None if user.is_none() && self.cert.is_some() => Some(Sasl::External),
             None => None,
         };
@@ -175,7 +175,7 @@ mod tests {
         };
         assert_eq!(login("amqps://host", true, None), (Some(Sasl::External), false));
         assert_eq!(login("amqps://host", false, None), (None, false));
-        // Whoever names a user means the password of that user.
+        // A user that is named logs in with that user's password.
         assert_eq!(login("amqps://alice@host", true, None), (None, true));
         let named = Some(Mechanism::Anonymous);
         assert_eq!(login("amqps://host", true, named), (Some(Sasl::Anonymous), false));

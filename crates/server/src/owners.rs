@@ -1,6 +1,6 @@
-//! Whether other users could change the data folder. It is made for its owner alone; one that was there
-//! before may be anybody's, and whoever may write into it can put his own files, links and socket in
-//! the place of ours.
+//! Whether other users could change the data folder. A start creates it for its owner alone. One that existed
+//! before may belong to another user, and a user with write access can replace files, links and the
+//! socket in it.
 //!
 //! It reports, and refuses nothing: on some volumes and shared folders the owner is set by others.
 

@@ -268,7 +268,7 @@ async fn welcome(
     }
 }
 
-/// As [`part`], while nobody else needs the place.
+/// As [`part`], as long as no other connection needs the place.
 async fn part_within(place: &Place, stream: impl AsyncRead + AsyncWrite + Unpin) {
     let parting = async {
         part(stream).await;
