@@ -515,8 +515,21 @@ pub fn transfer_in_unit(handle: u32, delivery: u32, unit: &Value) -> Value {
 /// An attach of a receiver to a queue.
 #[must_use]
 pub fn attach_receiver(handle: u32, queue: &str) -> Value {
+    attach_from(handle, queue, vec![text(queue)])
+}
+
+/// An attach of a receiver of copies.
+#[must_use]
+pub fn attach_browser(handle: u32, queue: &str) -> Value {
+    let mut source = vec![Value::Null; 7];
+    source.splice(0..1, [text(queue)]);
+    source.splice(6..7, [symbol("copy")]);
+    attach_from(handle, queue, source)
+}
+
+fn attach_from(handle: u32, queue: &str, source: Vec<Value>) -> Value {
     let name = text(&format!("receiver-{handle}-{queue}"));
-    let source = described(code::SOURCE, vec![text(queue)]);
+    let source = described(code::SOURCE, source);
     let target = described(code::TARGET, vec![text("e2e")]);
     let fields = vec![
         name,

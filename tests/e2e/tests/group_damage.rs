@@ -37,6 +37,16 @@ fn written() -> Try<Group> {
     again(group)
 }
 
+/// A group with messages that fill extents of 4 MiB.
+fn with_large_messages(config: &str) -> Try<Group> {
+    let group = Group::formed_as(&Design { config: config.into(), ..Design::default() })?;
+    let active = group.until_whole()?;
+    let large = |number| text(number) + &"y".repeat(400_000) + "\n";
+    let input: String = (0..COUNT).map(large).collect();
+    group.site(active).runs_with(&["put", Q, "--lines"], input.as_bytes(), 0)?;
+    Ok(group)
+}
+
 /// The same after an end in order of all, which takes images.
 fn again(mut group: Group) -> Try<Group> {
     group.until_whole()?;
@@ -369,12 +379,7 @@ fn a_copy_of_a_damaged_log_is_refused_and_the_next_one_is_of_the_repaired_log() 
 #[test]
 fn an_extent_removed_by_hand_is_refused_at_a_start_and_a_full_copy_brings_it_back() -> Try {
     let config = "[log]\nextent_bytes = 4194304\n";
-    let group = Group::formed_as(&Design { config: config.into(), ..Design::default() })?;
-    let active = group.until_whole()?;
-    let large = |number| text(number) + &"y".repeat(400_000) + "\n";
-    let input: String = (0..COUNT).map(large).collect();
-    group.site(active).runs_with(&["put", Q, "--lines"], input.as_bytes(), 0)?;
-    let mut group = again(group)?;
+    let mut group = again(with_large_messages(config)?)?;
     for is_active in [false, true] {
         let active = group.until_whole()?;
         let hit = if is_active { active } else { (active + 1) % 3 };
@@ -406,12 +411,7 @@ fn an_extent_removed_by_hand_is_refused_at_a_start_and_a_full_copy_brings_it_bac
 #[test]
 fn the_oldest_extent_removed_by_hand_ends_the_instance_before_it_could_lead() -> Try {
     let config = "[log]\nextent_bytes = 4194304\n[queue_manager]\nimglogln = 1\n";
-    let group = Group::formed_as(&Design { config: config.into(), ..Design::default() })?;
-    let active = group.until_whole()?;
-    let large = |number| text(number) + &"y".repeat(400_000) + "\n";
-    let input: String = (0..COUNT).map(large).collect();
-    group.site(active).runs_with(&["put", Q, "--lines"], input.as_bytes(), 0)?;
-    let mut group = again(group)?;
+    let mut group = again(with_large_messages(config)?)?;
     let active = group.until_whole()?;
     let hit = (active + 1) % 3;
     let oldest = extent_of(&group, hit, &text(0))?;
@@ -441,12 +441,7 @@ fn the_oldest_extent_removed_by_hand_ends_the_instance_before_it_could_lead() ->
 fn an_instance_started_without_an_extent_leads_no_group_that_has_it_and_gets_a_copy() -> Try {
     let config =
         "[log]\nextent_bytes = 4194304\n[queue_manager]\ndeadq = \"DEV.DEAD.LETTER.QUEUE\"\n";
-    let group = Group::formed_as(&Design { config: config.into(), ..Design::default() })?;
-    let active = group.until_whole()?;
-    let large = |number| text(number) + &"y".repeat(400_000) + "\n";
-    let input: String = (0..COUNT).map(large).collect();
-    group.site(active).runs_with(&["put", Q, "--lines"], input.as_bytes(), 0)?;
-    let mut group = again(group)?;
+    let mut group = again(with_large_messages(config)?)?;
     for instance in THREE {
         group.stop(instance)?;
     }

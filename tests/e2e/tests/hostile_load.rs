@@ -4,8 +4,10 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use towline_e2e::daemon::{Daemon, Site};
-use towline_e2e::peer::{Ending, Peer, attach_sender, credit_flow, transfer, transfer_in_unit};
-use towline_e2e::wire::{SASL_HEADER, Value, amqp, code, described, frame, message, text};
+use towline_e2e::peer::{
+    Ending, Peer, attach_browser, attach_sender, credit_flow, transfer, transfer_in_unit,
+};
+use towline_e2e::wire::{SASL_HEADER, Value, amqp, code, described, frame, message};
 use towline_e2e::{Try, fail, require, wait};
 
 /// Login time-out of the tests: short, so that they are.
@@ -126,19 +128,7 @@ fn readers_that_do_not_read_cost_bounded_memory() -> Try {
 
 /// Asks for copies of everything, with endless credit and an endless window.
 fn browse_all(peer: &mut Peer, queue: &str) -> Try {
-    let mut source = vec![Value::Null; 7];
-    source.splice(0..1, [text(queue)]);
-    source.splice(6..7, [Value::Symbol("copy".into())]);
-    let fields = vec![
-        text("reader"),
-        Value::Uint(3),
-        Value::Bool(true),
-        Value::Null,
-        Value::Null,
-        described(code::SOURCE, source),
-        described(code::TARGET, vec![text("e2e")]),
-    ];
-    peer.send(&amqp(0, &described(code::ATTACH, fields), &[]))?;
+    peer.send(&amqp(0, &attach_browser(3, queue), &[]))?;
     peer.expect(code::ATTACH)?;
     let flow = vec![
         Value::Uint(0),
