@@ -146,7 +146,11 @@ fn stop_ends_a_queue_manager_in_order_and_waits_for_it() {
     let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(told["pid"], daemon.process.id());
     assert!(daemon.process.try_wait().unwrap().is_some_and(|status| status.success()));
-    assert_eq!(stop().status.code(), Some(4));
+    let again = stop();
+    assert_eq!(again.status.code(), Some(4));
+    let said: serde_json::Value = serde_json::from_slice(&again.stdout).unwrap();
+    let why = said["error"].as_str().unwrap();
+    assert!(why.contains("no queue manager is running in data folder"), "{why}");
 }
 
 /// A configuration with a group in it.

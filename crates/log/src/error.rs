@@ -180,25 +180,9 @@ impl Damage {
     /// What to do about it, where the finding itself does not say it.
     const fn advice(self) -> Option<&'static str> {
         match self {
-            Damage::ExtentMissing(_)
-            | Damage::ImageExtentMissing(_)
-            | Damage::OldestMissing(_)
-            | Damage::NoExtents(_) => Some(WAY_OUT),
             Damage::ImageMissing => Some(IMAGE_WAY_OUT),
-            Damage::LeftOver(_)
-            | Damage::Batch
-            | Damage::Chain
-            | Damage::Unreadable
-            | Damage::ExtentHeader
-            | Damage::ExtentSequence
-            | Damage::ExtentLength
-            | Damage::EndsBeforeImage
-            | Damage::Image
-            | Damage::ImageUnreadable
-            | Damage::Page
-            | Damage::PagesOverlap
-            | Damage::Records
-            | Damage::TornTail => None,
+            _ if self.is_harmless() || self.coverage().is_none() => None,
+            _ => Some(WAY_OUT),
         }
     }
 

@@ -261,7 +261,7 @@ mod tests {
             let keys = users.credentials(name).unwrap();
             (keys.salt().to_vec(), keys.iterations())
         };
-        let names: Vec<String> = (0..100).map(|number| format!("nobody-{number}")).collect();
+        let names: Vec<String> = (0..100).map(|number| format!("unknown-{number}")).collect();
         let count =
             |wanted| names.iter().filter(|name| challenge(&users, name).1 == wanted).count();
         assert!(count(10_000) > 10 && count(20_000) > 40, "as those of the users");

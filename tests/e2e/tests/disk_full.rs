@@ -63,6 +63,8 @@ fn a_full_disk_refuses_puts_and_draining_makes_room_again() -> Try {
     let mut filled = Filled::new()?;
     require!(filled.accepted > 100, "only {} messages fit", filled.accepted);
     require!(filled.daemon.is_running(), "the daemon ended:\n{}", filled.site.log());
+    let bound = filled.site.status()?["log"]["bytes_max"].clone();
+    require!(bound.is_null(), "only the disk bounds it: {bound}");
     let texts = Peer::begun(filled.daemon.address())?.drain(QUEUE)?;
     require!(texts.len() == filled.accepted as usize, "{} of {}", texts.len(), filled.accepted);
     wait::until_true("room by draining", LIMIT, || can_put(&filled.daemon))?;
@@ -93,6 +95,8 @@ fn log_bytes_max_is_a_full_disk_too() -> Try {
     let text = format!("{CONFIG}log_bytes_max = 67108864\n");
     let site = Site::open()?.with_config(&text);
     let daemon = site.start()?;
+    let bound = site.status()?["log"]["bytes_max"].clone();
+    require!(bound == 67_108_864, "{bound}");
     let accepted = fill(&daemon)?;
     require!(accepted > 100, "only {accepted} messages fit");
     let texts = Peer::begun(daemon.address())?.drain(QUEUE)?;

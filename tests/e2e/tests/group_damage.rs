@@ -385,23 +385,9 @@ fn an_extent_removed_by_hand_is_refused_at_a_start_and_a_full_copy_brings_it_bac
         let hit = if is_active { active } else { (active + 1) % 3 };
         group.stop(hit)?;
         let extent = extent_of(&group, hit, &text(HIT))?;
-        let name = extent.file_name().unwrap_or_default().to_string_lossy().into_owned();
         fs::remove_file(&extent)?;
         // Also while the two others serve clients: none of them has these bytes under these headers.
-        let refused = said(&group.site(hit).start_refused()?);
-        for words in ["TWL2060E", &name] {
-            require!(refused.contains(words), "no {words} in {refused}");
-        }
-        let config = group.site(hit).scratch().join("towline.toml").to_string_lossy().into_owned();
-        let replace = ["instance", "replace", "--yes", "--config", &config];
-        group.until_in_sync(2)?;
-        group.site(hit).runs(&replace, 0)?;
-        group.start(hit)?;
-        group.until_whole()?;
-        group.make_active(hit)?;
-        let browsed = group.site(hit).towline(&["browse", Q])?.output()?;
-        let found = String::from_utf8_lossy(&browsed.stdout).matches("message ").count();
-        require!(found == COUNT, "{found} messages: {}", group.explained(NAMES[hit]));
+        is_refused_until_replaced(&mut group, hit, &extent)?;
     }
     all_are_sound(group)
 }
@@ -415,24 +401,11 @@ fn the_oldest_extent_removed_by_hand_ends_the_instance_before_it_could_lead() ->
     let active = group.until_whole()?;
     let hit = (active + 1) % 3;
     let oldest = extent_of(&group, hit, &text(0))?;
-    let name = oldest.file_name().unwrap_or_default().to_string_lossy().into_owned();
     // Killed at once, the instance has not noted that this is committed.
     group.site(active).runs(&["put", Q, "one more"], 0)?;
     group.kill(hit)?;
     fs::remove_file(&oldest)?;
-    let refused = said(&group.site(hit).start_refused()?);
-    for words in ["TWL2060E", &name] {
-        require!(refused.contains(words), "no {words} in {refused}");
-    }
-    let config = group.site(hit).scratch().join("towline.toml").to_string_lossy().into_owned();
-    group.until_in_sync(2)?;
-    group.site(hit).runs(&["instance", "replace", "--yes", "--config", &config], 0)?;
-    group.start(hit)?;
-    group.until_whole()?;
-    group.make_active(hit)?;
-    let browsed = group.site(hit).towline(&["browse", Q])?.output()?;
-    let found = String::from_utf8_lossy(&browsed.stdout).matches("message ").count();
-    require!(found == COUNT, "{found} messages: {}", group.explained(NAMES[hit]));
+    is_refused_until_replaced(&mut group, hit, &oldest)?;
     all_are_sound(group)
 }
 
@@ -478,6 +451,25 @@ fn led_before(group: &Group, at: Instance) -> usize {
     let log = group.site(at).log();
     let before = log.split("TWL2061W").next().unwrap_or_default();
     before.matches("TWL4203I").count()
+}
+
+/// The start of an instance without this extent is refused, and a full copy brings all messages back.
+fn is_refused_until_replaced(group: &mut Group, hit: Instance, extent: &Path) -> Try {
+    let name = extent.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let refused = said(&group.site(hit).start_refused()?);
+    for words in ["TWL2060E", &name] {
+        require!(refused.contains(words), "no {words} in {refused}");
+    }
+    let config = group.site(hit).scratch().join("towline.toml").to_string_lossy().into_owned();
+    group.until_in_sync(2)?;
+    group.site(hit).runs(&["instance", "replace", "--yes", "--config", &config], 0)?;
+    group.start(hit)?;
+    group.until_whole()?;
+    group.make_active(hit)?;
+    let browsed = group.site(hit).towline(&["browse", Q])?.output()?;
+    let found = String::from_utf8_lossy(&browsed.stdout).matches("message ").count();
+    require!(found == COUNT, "{found} messages: {}", group.explained(NAMES[hit]));
+    Ok(())
 }
 
 /// The extent of an instance that has this text.

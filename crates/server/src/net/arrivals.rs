@@ -192,18 +192,13 @@ impl State {
 
 #[cfg(test)]
 mod tests {
+    use super::super::pace::testing::run;
     use super::*;
 
     const MOST: u64 = limits::ARRIVING_BYTES_MAX;
 
     fn may_read(arrival: &mut Arrival) -> bool {
         arrival.may_read(&mut Context::from_waker(Waker::noop()))
-    }
-
-    /// With a clock that jumps to the next timer.
-    fn run(test: impl Future<Output = ()>) {
-        let mut runtime = tokio::runtime::Builder::new_current_thread();
-        runtime.enable_time().start_paused(true).build().unwrap().block_on(test);
     }
 
     #[test]
@@ -275,7 +270,7 @@ mod tests {
             clients.iter_mut().for_each(|client| client.holds(MOST));
             assert!(may_read(&mut clients[0]) && !may_read(&mut clients[1]));
             sleep(4 * STALLED_MAX).await;
-            assert!(!clients[0].is_over(), "nobody looked");
+            assert!(!clients[0].is_over(), "no connection looked");
             assert!(!until_read(&mut clients, 1024 * 1024).await);
             assert!(!clients[0].is_over(), "it went on");
             clients[0].excused();

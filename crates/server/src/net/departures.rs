@@ -220,6 +220,7 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::super::pace::STALLED_MAX;
+    use super::super::pace::testing::run;
     use super::*;
 
     const MOST: u64 = limits::DEPARTING_BYTES_MAX;
@@ -228,13 +229,8 @@ mod tests {
         departure.may_begin(&mut Context::from_waker(Waker::noop()), 0, bytes)
     }
 
-    fn run(test: impl Future<Output = ()>) {
-        let mut runtime = tokio::runtime::Builder::new_current_thread();
-        runtime.enable_time().start_paused(true).build().unwrap().block_on(test);
-    }
-
     #[test]
-    fn beyond_the_bound_nobody_begins_and_who_came_first_is_next() {
+    fn beyond_the_bound_none_begins_and_the_first_that_came_is_next() {
         run(async {
             let all = Arc::new(Departures::default());
             let mut clients: Vec<Departure> = (0..5).map(|_| all.join()).collect();
@@ -272,7 +268,7 @@ mod tests {
             let mut clients: Vec<Departure> = (0..3).map(|_| all.join()).collect();
             assert!(may_begin(&mut clients[0], MOST / 2) && may_begin(&mut clients[1], MOST / 2));
             sleep(3 * STALLED_MAX).await;
-            assert!(!clients[0].is_over() && !clients[1].is_over(), "nobody waits");
+            assert!(!clients[0].is_over() && !clients[1].is_over(), "none waits");
             let waits = async {
                 std::future::poll_fn(|context| {
                     // The socket takes what the second one has, little by little.

@@ -57,3 +57,12 @@ impl Pace {
         (still >= STALLED_MAX).then_some(still)
     }
 }
+
+#[cfg(test)]
+pub(super) mod testing {
+    /// With a clock that jumps to the next timer.
+    pub(in crate::net) fn run(test: impl Future<Output = ()>) {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        runtime.enable_time().start_paused(true).build().unwrap().block_on(test);
+    }
+}

@@ -186,6 +186,22 @@ fn what_is_left_of_outcomes_ends_with_the_session() {
     assert!(matches!(closed, Some(Event::Closed { .. })), "{closed:?}");
 }
 
+// 4.4.2: what the session's end cut off was part of the unit.
+#[test]
+fn what_is_left_of_outcomes_in_a_unit_is_lost_with_the_session() {
+    let (mut peer, link) = receiving_peer(ReceiverSettleMode::First, 10_000);
+    peer.send("flow next-incoming-id=0 incoming-window=10000");
+    send(&mut peer, link, 0..2_000);
+    peer.send("disposition role=receiver first=0 last=1999 settled state=accepted@unit");
+    assert!(peer.connection.has_more());
+    let session = crate::SessionId { index: 0, generation: 1 };
+    peer.connection.end(session, None);
+    peer.resend();
+    assert!(!peer.connection.has_more());
+    let last = std::iter::from_fn(|| peer.connection.next_event()).last();
+    assert!(matches!(last, Some(Event::LostInUnit { .. })), "{last:?}");
+}
+
 #[test]
 fn an_unsettled_outcome_is_settled_by_key() {
     let (mut peer, link) = receiving_peer(ReceiverSettleMode::Second, 100);
