@@ -1,8 +1,8 @@
 //! Whether every dependency may be used: its licence and its origin, against deny.toml.
 //!
 //! `cargo deny` checks the same and more, but takes minutes to build, so it is not in `make test`
-//! (`make deny` runs it). This check reads the same list, so there is one list of what is allowed. It
-//! does *not* look for advisories and double versions: that is cargo-deny's.
+//! (`make deny` runs it). This check reads the same list, so there is one list of what is allowed.
+//! It does *not* look for advisories and double versions: that is cargo-deny's.
 
 use std::io;
 use std::process::Command;
@@ -89,7 +89,8 @@ impl Allowed {
         self.licences.iter().chain(of_package.flat_map(|(_, list)| list)).any(|it| it == licence)
     }
 
-    /// Whether an SPDX expression can be met with allowed licences. `A/B` is the old way to write OR.
+    /// Whether an SPDX expression can be met with allowed licences. `A/B` is the old way to write
+    /// OR.
     fn satisfied(&self, package: &str, expression: &str) -> bool {
         let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
         let words: Vec<&str> = spaced.split_whitespace().collect();

@@ -1,9 +1,9 @@
 //! Chores of the house, as `cargo xtask COMMAND`.
 //!
 //! Reading order: [`tidy`] (the list of rules, and the test that runs it), [`rules`] (one file a
-//! rule), [`tree`] (the files of the project), [`source`] (a Rust file with its comments and strings
-//! told apart), [`licences`] (what the dependencies may be licensed under), [`wording`] (how
-//! many words of the prose only this project uses).
+//! rule), [`tree`] (the files of the project), [`source`] (a Rust file with its comments and
+//! strings told apart), [`licences`] (what the dependencies may be licensed under), [`wording`]
+//! (how many words of the prose only this project uses).
 //!
 //! It does *not* build, test or start the product: the Makefile does. It changes no file.
 

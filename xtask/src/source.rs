@@ -1,8 +1,8 @@
 //! A Rust file with code, comments and strings told apart, so that a rule about code does not trip
 //! over a word in a comment, and the other way round.
 //!
-//! It is a lexer for exactly that and no parser: it knows comments (nested), strings (raw, byte and C
-//! strings too), characters and lifetimes. Both texts keep the lines and columns of the original.
+//! It is a lexer for exactly that and no parser: it knows comments (nested), strings (raw, byte and
+//! C strings too), characters and lifetimes. Both texts keep the lines and columns of the original.
 
 /// One Rust file, taken apart.
 #[derive(Debug)]
@@ -110,7 +110,8 @@ fn is_word(letter: char) -> bool {
     letter.is_alphanumeric() || letter == '_'
 }
 
-/// One step of the lexer: what it is inside of next, how many letters it took, whether they are code.
+/// One step of the lexer: what it is inside of next, how many letters it took, whether they are
+/// code.
 fn lex(inside: Inside, rest: &[char], before: Option<char>) -> (Inside, usize, bool) {
     let starts = |text: &str| text.chars().enumerate().all(|(i, c)| rest.get(i) == Some(&c));
     match inside {

@@ -1,10 +1,10 @@
-//! The list of house rules. A rule is a function from the files of the project to findings; it lives
-//! in a file of its own in `rules/`. Runs as `cargo xtask tidy` and inside `cargo test`.
+//! The list of house rules. A rule is a function from the files of the project to findings; it
+//! lives in a file of its own in `rules/`. Runs as `cargo xtask tidy` and inside `cargo test`.
 
 use crate::finding::Finding;
 use crate::rules::{
     configuration, configuration_read, documents, generated, headers, left_open, manifest, matrix,
-    message_ids, names, rooms, size, sleeping,
+    message_ids, names, rooms, size, sleeping, width,
 };
 use crate::tree::Tree;
 
@@ -25,6 +25,7 @@ const RULES: &[Rule] = &[
     configuration::check,
     configuration_read::check,
     message_ids::check,
+    width::check,
 ];
 
 /// All broken rules, sorted by place.

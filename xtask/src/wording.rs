@@ -1,9 +1,10 @@
-//! Counts the words that only this project uses where the field has others, per 1,000 words of prose.
+//! Counts the words that only this project uses where the field has others, per 1,000 words of
+//! prose.
 //!
-//! A newcomer searches for "follower" or "hard state" and does not find "who lags" or "what is kept".
-//! The count shows whether prose moves towards the field's words; it judges no sentence: "who" has its
-//! right uses, so the share is what counts. Prose is the comments of Rust files, and Markdown without
-//! its code blocks and code spans.
+//! A newcomer searches for "follower" or "hard state" and does not find "who lags" or "what is
+//! kept". The count shows whether prose moves towards the field's words; it judges no sentence:
+//! "who" has its right uses, so the share is what counts. Prose is the comments of Rust files, and
+//! Markdown without its code blocks and code spans.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Commands as types: what MQSC text means once it has been read. Whether they may be carried out is
-//! for the [`crate::Target`] to say.
+//! Commands as types: what MQSC text means once it has been read. Whether they may be carried out
+//! is for the [`crate::Target`] to say.
 //!
 //! Invariants: names are 1 to 255 bytes; numbers are inside the ranges of [`crate::attributes`];
 //! nothing here was defaulted: what the text did not say is `None`.

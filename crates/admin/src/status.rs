@@ -1,5 +1,5 @@
-//! The status of a queue manager, as `towline status --json` gives it, and as a table of 80 columns.
-//! Only words and layout: the node fills it in.
+//! The status of a queue manager, as `towline status --json` gives it, and as a table of 80
+//! columns. Only words and layout: the node fills it in.
 
 use serde::{Deserialize, Serialize};
 

@@ -63,8 +63,8 @@ pub trait Target {
     /// # Errors
     /// When the queue manager cannot keep the change.
     fn alter_queue_manager(&mut self, changes: QueueManagerChanges) -> Result<(), Refusal>;
-    /// DELETE. Yields how many damaged messages, which a repair could have brought back, go with it, as
-    /// far as that is known.
+    /// DELETE. Yields how many damaged messages, which a repair could have brought back, go with
+    /// it, as far as that is known.
     ///
     /// # Errors
     /// Among others `UnknownQueue`, `WrongType`, `ObjectOpen`, `NotEmpty`.

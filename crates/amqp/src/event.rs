@@ -5,8 +5,8 @@
 //! stay inside the machines.
 //!
 //! Invariants: an id is never reused for something else (generations); each link that was shown by
-//! [`Event::Attached`] ends with exactly one of [`Event::Detached`], [`Event::SessionEnded`] (of its
-//! session) or [`Event::Closed`]; after [`Event::Closed`] nothing follows.
+//! [`Event::Attached`] ends with exactly one of [`Event::Detached`], [`Event::SessionEnded`] (of
+//! its session) or [`Event::Closed`]; after [`Event::Closed`] nothing follows.
 
 use std::sync::Arc;
 
@@ -112,8 +112,8 @@ pub enum Event {
         /// False when we ended it because of something that the peer did wrong.
         by_peer: bool,
     },
-    /// Server: the peer asks for a link; answer with `accept_attach` or `refuse_attach`. Client: the
-    /// peer's answer (a null terminus announces a refusal: `Detached` with the reason follows).
+    /// Server: the peer asks for a link; answer with `accept_attach` or `refuse_attach`. Client:
+    /// the peer's answer (a null terminus announces a refusal: `Detached` with the reason follows).
     Attached(Box<Attached>),
     /// Credit moved on a link. On a receiving link also when an aborted delivery used some up.
     Flow(Flow),
@@ -134,10 +134,10 @@ pub enum Event {
         /// Whether the peer has forgotten the delivery.
         settled: bool,
     },
-    /// Something that the peer put into a transaction reached nothing: an outcome for a delivery that is
-    /// not open (its link is detached, it is settled, or it never was), or a message, or the beginning
-    /// of one, on a link or a session that we have ended meanwhile. The transaction must not succeed
-    /// as though that were in it (4.4).
+    /// Something that the peer put into a transaction reached nothing: an outcome for a delivery
+    /// that is not open (its link is detached, it is settled, or it never was), or a message, or
+    /// the beginning of one, on a link or a session that we have ended meanwhile. The transaction
+    /// must not succeed as though that were in it (4.4).
     LostInUnit {
         /// The transaction.
         txn_id: TxnId,
@@ -238,14 +238,14 @@ pub struct Attached {
 pub struct Flow {
     /// The link.
     pub link: LinkId,
-    /// Deliveries that may still be sent, behind those already given to `send`. On a receiving link:
-    /// those that the peer may still send.
+    /// Deliveries that may still be sent, behind those already given to `send`. On a receiving
+    /// link: those that the peer may still send.
     pub credit: u32,
     /// Deliveries given to `send` on this link before this flow came in. `sends + credit` is the
     /// total that may ever be sent: a driver on another thread subtracts what it issued itself.
     pub sends: u64,
-    /// The receiver wants the credit used up or given back: send what there is, then `drained`. On a
-    /// receiving link: the peer has drained.
+    /// The receiver wants the credit used up or given back: send what there is, then `drained`. On
+    /// a receiving link: the peer has drained.
     pub drain: bool,
     /// Messages that the sender says are waiting, when it says so.
     pub available: Option<u32>,

@@ -1,7 +1,7 @@
 //! The advisories of other AMQP servers, as tests: what crashed or filled them is refused here.
 //!
-//! Depth of nesting, counts of lists and half frames have their tests beside the codec and the frames;
-//! slow and silent peers in `tests/e2e/tests/hostile_load.rs`.
+//! Depth of nesting, counts of lists and half frames have their tests beside the codec and the
+//! frames; slow and silent peers in `tests/e2e/tests/hostile_load.rs`.
 
 use towline_amqp::codec::{Reader, Symbols, check};
 use towline_amqp::sections::Sections;

@@ -1,5 +1,6 @@
-//! `towline backup`: asks a running queue manager for a copy of itself, or makes one of a queue manager
-//! that does not run; `towline backup verify` checks one. The copying is done in the rooms below.
+//! `towline backup`: asks a running queue manager for a copy of itself, or makes one of a queue
+//! manager that does not run; `towline backup verify` checks one. The copying is done in the rooms
+//! below.
 
 use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, channel};

@@ -1,4 +1,5 @@
-//! `towline explain`: an entry of the catalogue of messages, with what to do. Asks no queue manager.
+//! `towline explain`: an entry of the catalogue of messages, with what to do. Asks no queue
+//! manager.
 
 use towline_admin::catalogue::{self, Entry, Severity};
 

@@ -107,8 +107,8 @@ impl Taker<'_> {
         if count == 0 && self.total != Some(0) { Err(Failure::NoMessage) } else { Ok(()) }
     }
 
-    /// Takes messages until there are no more, or enough; gives how many there were, and how many of
-    /// them a browser was only shown a note of.
+    /// Takes messages until there are no more, or enough; gives how many there were, and how many
+    /// of them a browser was only shown a note of.
     fn messages(
         &self,
         client: &mut Client,

@@ -201,7 +201,8 @@ fn verify(place: &LogPlace) -> Result<(), Failure> {
         true => check_images(&place.data).map_err(Failure::failed)?,
         false => CheckReport::default(),
     };
-    // The log itself does not say which messages live: that is known when it is read as a start does.
+    // The log itself does not say which messages live: that is known when it is read as a start
+    // does.
     let lacking = match report.is_sound() && pages.is_sound() && report.last.is_some() {
         true => lacking::look(&place.data),
         false => Err("the damage found prevents reading the log as a start does".to_owned()),

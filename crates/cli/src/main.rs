@@ -3,8 +3,8 @@
 //! Only arguments, terminals and exit codes: what the commands do is in the rooms below (`server`,
 //! `client`, `admin`, `log`, `load`).
 //!
-//! Reading order: `arguments` (all options), `failure` (exit codes), `reach` (how a queue manager is
-//! found), then one module for each command.
+//! Reading order: `arguments` (all options), `failure` (exit codes), `reach` (how a queue manager
+//! is found), then one module for each command.
 
 #![forbid(unsafe_code)]
 

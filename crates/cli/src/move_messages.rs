@@ -1,8 +1,8 @@
 //! `towline move`: messages from one queue to another, in units of work, with all that they have.
 //!
 //! A batch is put on the target, and only when all of it was taken is it settled on the source; one
-//! commit ends both. So a batch that the target refuses leaves no trace on the source: no backout is
-//! counted. It is then tried message by message, so that what fits is moved.
+//! commit ends both. So a batch that the target refuses leaves no trace on the source: no backout
+//! is counted. It is then tried message by message, so that what fits is moved.
 //!
 //! The note of a damaged message stays where it is: the server keeps the position of the content in
 //! the log with it, which a copy of its text would not have, and a repair would bring nothing back.
@@ -160,7 +160,8 @@ impl Mover {
         }
     }
 
-    /// Moves what is held, together or, when the target refuses that, one by one up to what it refuses.
+    /// Moves what is held, together or, when the target refuses that, one by one up to what it
+    /// refuses.
     fn batch(&mut self, held: &[Delivery]) -> Result<(), Error> {
         match self.unit(held) {
             Err(Error::Refused { .. }) if held.len() > 1 => {}

@@ -24,8 +24,8 @@ pub(crate) fn byte_bar(json: bool) -> ProgressBar {
 /// Runs shorter than this many messages have no bar.
 const WORTH_IT: u64 = 1_000;
 
-/// A bar over `total` messages that are got or looked at (`None`: it is not known how many there will
-/// be).
+/// A bar over `total` messages that are got or looked at (`None`: it is not known how many there
+/// will be).
 pub(crate) fn bar(total: Option<u64>, json: bool) -> ProgressBar {
     // Messages themselves go to standard output: a bar between them would be a mess.
     bar_if(total, !json && (!std::io::stdout().is_terminal() || total.is_some()))

@@ -195,7 +195,8 @@ impl Putter<'_> {
         result
     }
 
-    /// A thread of its own reads standard input: a command that waits for a line must end at Ctrl-C.
+    /// A thread of its own reads standard input: a command that waits for a line must end at
+    /// Ctrl-C.
     fn lines_of_input(&mut self) -> Result<(), Failure> {
         let Some((feed, fed)) = self.input.take() else { return Ok(()) };
         std::thread::Builder::new().name("lines".into()).spawn(move || {

@@ -1,7 +1,7 @@
 //! How a queue manager is found and logged in to.
 //!
-//! A password comes from a file, from TOWLINE_PASSWORD or from the terminal, never from an argument:
-//! everybody on the machine can read those.
+//! A password comes from a file, from TOWLINE_PASSWORD or from the terminal, never from an
+//! argument: everybody on the machine can read those.
 
 use std::io::{BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Signals as events, for commands that stay: they must put the terminal right, or end their children,
-//! before they go.
+//! Signals as events, for commands that stay: they must put the terminal right, or end their
+//! children, before they go.
 
 use std::io;
 use std::sync::Arc;
@@ -19,8 +19,8 @@ pub(crate) enum Told {
 /// 128 and the number of SIGINT, as a shell counts.
 const BY_SIGNAL: i32 = 130;
 
-/// A flag that is set by the first signal to end, after which `wake` is called; a second one ends the
-/// process.
+/// A flag that is set by the first signal to end, after which `wake` is called; a second one ends
+/// the process.
 pub(crate) fn first_asks(wake: impl Fn() + Send + 'static) -> io::Result<Arc<AtomicBool>> {
     let is_asked = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&is_asked);

@@ -1,7 +1,8 @@
-//! `towline status`: asks, and prints the table or the JSON as it came, once or again and again. Counts
-//! nothing itself.
+//! `towline status`: asks, and prints the table or the JSON as it came, once or again and again.
+//! Counts nothing itself.
 //!
-//! In a data folder an instance of a group is asked first, for it answers also while it is a replica.
+//! In a data folder an instance of a group is asked first, for it answers also while it is a
+//! replica.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -78,8 +79,8 @@ fn of_instance(folder: &Path, timeout: f64) -> Result<Option<Told>, Failure> {
     }
 }
 
-/// What an instance of a group told, as a table or as JSON: the status with the group in it when it is
-/// active, else an object that has only the process and the group.
+/// What an instance of a group told, as a table or as JSON: the status with the group in it when it
+/// is active, else an object that has only the process and the group.
 fn shown(told: Told, json: bool) -> Result<String, Failure> {
     if json {
         return Ok(match told.status {

@@ -1,8 +1,8 @@
-//! `towline user`: a line of a server's users file, printed or put into the file. Talks to nobody: a
-//! server reads the file when it starts, and on SIGHUP.
+//! `towline user`: a line of a server's users file, printed or put into the file. Talks to nobody:
+//! a server reads the file when it starts, and on SIGHUP.
 //!
-//! Invariants: other lines of the file stay as they are; it is replaced whole or not at all; one that
-//! is made here only its owner can read.
+//! Invariants: other lines of the file stay as they are; it is replaced whole or not at all; one
+//! that is made here only its owner can read.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, IsTerminal, Write};

@@ -1,8 +1,8 @@
-//! A view that is drawn again in place, until q or Ctrl-C; where nobody can see it, one block after the
-//! other. What is shown is somebody else's; plain ANSI sequences.
+//! A view that is drawn again in place, until q or Ctrl-C; where nobody can see it, one block after
+//! the other. What is shown is somebody else's; plain ANSI sequences.
 //!
-//! Invariants: the terminal is put right on every way out but a kill; a look that hangs does not keep
-//! anybody from leaving.
+//! Invariants: the terminal is put right on every way out but a kill; a look that hangs does not
+//! keep anybody from leaving.
 
 use std::io::{self, IsTerminal, Read, Stdin, Write};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -35,8 +35,8 @@ pub(crate) struct View {
     pub(crate) json: bool,
 }
 
-/// Shows what `look` gives, again and again. Only the first failure ends it: later ones are shown, for an
-/// instance that changes its role is away for a moment.
+/// Shows what `look` gives, again and again. Only the first failure ends it: later ones are shown,
+/// for an instance that changes its role is away for a moment.
 pub(crate) fn run(
     view: View,
     mut look: impl FnMut() -> Result<String, Failure> + Send + 'static,
@@ -152,8 +152,8 @@ fn keys(tell: &Sender<Event>) {
     }
 }
 
-/// The first line that is shown after a key. Arrow keys send ESC [ A and B, the keys for pages ESC [ 5 ~
-/// and 6 ~; what else they send means nothing here.
+/// The first line that is shown after a key. Arrow keys send ESC [ A and B, the keys for pages ESC
+/// [ 5 ~ and 6 ~; what else they send means nothing here.
 fn scrolled(top: usize, key: u8, page: usize) -> usize {
     match key {
         b'B' | b'j' => top.saturating_add(1),

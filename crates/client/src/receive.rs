@@ -100,9 +100,9 @@ impl Client {
         Ok(Receiver { link, window: options.window.max(1), left: options.total })
     }
 
-    /// The next message, waited for up to `wait` (`None`: for ever). `Ok(None)` is the server's word
-    /// that it has none: at the end of the wait it is asked to give the credit back, so no message
-    /// is on its way when this returns.
+    /// The next message, waited for up to `wait` (`None`: for ever). `Ok(None)` is the server's
+    /// word that it has none: at the end of the wait it is asked to give the credit back, so no
+    /// message is on its way when this returns.
     ///
     /// # Errors
     /// When the link or the connection is lost.
@@ -201,8 +201,8 @@ impl Client {
         }
     }
 
-    /// Waits until all messages of a receiver that were accepted outside of units are gone for good:
-    /// they do not come again, whatever happens to the server.
+    /// Waits until all messages of a receiver that were accepted outside of units are gone for
+    /// good: they do not come again, whatever happens to the server.
     ///
     /// # Errors
     /// When the server does not say so.

@@ -167,8 +167,8 @@ fn own_certificate(file: &Path, is_old: bool, error: &rustls::Error) -> String {
     format!("the client certificate {file}, or its key, cannot be used: {error}")
 }
 
-/// Whether a certificate says no version, which means 1 (RFC 5280, 4.1.2.1). `openssl x509 -req` makes
-/// such ones when it is given no extensions.
+/// Whether a certificate says no version, which means 1 (RFC 5280, 4.1.2.1). `openssl x509 -req`
+/// makes such ones when it is given no extensions.
 fn is_of_version_1(der: &[u8]) -> bool {
     /// DER: a sequence; an element of its own number 0, in which the version stands.
     const SEQUENCE: u8 = 0x30;

@@ -102,7 +102,8 @@ impl Server {
             Event::Transfer(transfer) => self.transfer(&transfer),
             Event::Flow(flow) => {
                 if let Some(Kind::Get { browse }) = self.links.get(&flow.link) {
-                    // Not what the event says: what an earlier one had us send is not counted there.
+                    // Not what the event says: what an earlier one had us send is not counted
+                    // there.
                     let credit = self.connection.allowance(flow.link).credit;
                     self.deliver(flow.link, credit, *browse);
                     if flow.drain {

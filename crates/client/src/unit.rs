@@ -30,8 +30,8 @@ impl Client {
         }
     }
 
-    /// Commits a unit of work. When this fails with [`Error::Lost`], whether it was committed is not
-    /// known.
+    /// Commits a unit of work. When this fails with [`Error::Lost`], whether it was committed is
+    /// not known.
     ///
     /// # Errors
     /// [`Error::Refused`] when it was rolled back instead.

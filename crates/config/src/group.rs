@@ -69,8 +69,8 @@ pub struct MemberConfig {
     pub name: String,
     /// Host and port where its links come in.
     pub address: String,
-    /// Host and port at which clients find it, one for each `[[listener]]` in order, told to clients
-    /// that ask to be redirected; empty or left out: the listener's own address.
+    /// Host and port at which clients find it, one for each `[[listener]]` in order, told to
+    /// clients that ask to be redirected; empty or left out: the listener's own address.
     #[serde(default)]
     pub clients: Vec<String>,
 }

@@ -91,11 +91,12 @@ pub struct ListenerConfig {
     /// PEM file with the authorities whose client certificates are taken (SASL EXTERNAL).
     #[serde(default)]
     pub client_authorities: Option<PathBuf>,
-    /// SASL mechanisms offered. Default: ANONYMOUS on loopback without users; else SCRAM-SHA-256 and
-    /// PLAIN (PLAIN off loopback only inside TLS), EXTERNAL with `client_authorities`.
+    /// SASL mechanisms offered. Default: ANONYMOUS on loopback without users; else SCRAM-SHA-256
+    /// and PLAIN (PLAIN off loopback only inside TLS), EXTERNAL with `client_authorities`.
     #[serde(default)]
     pub mechanisms: Option<Vec<String>>,
-    /// Accept clients of other machines without TLS. Their messages can be read and forged on the way.
+    /// Accept clients of other machines without TLS. Their messages can be read and forged on the
+    /// way.
     #[serde(default)]
     pub allow_plaintext: bool,
     /// Accept clients without a name from other machines, or beside users.
@@ -154,11 +155,11 @@ pub struct LimitsConfig {
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct SharedConfig {
-    /// Milliseconds that a lease lasts. The active instance renews it four times as often; a standby
-    /// takes over when it has seen no renewal for a quarter longer.
+    /// Milliseconds that a lease lasts. The active instance renews it four times as often; a
+    /// standby takes over when it has seen no renewal for a quarter longer.
     pub lease_ms: u32,
-    /// Take over at once when the lock of the active instance is free, rather than when its lease has run
-    /// out. Not for file systems that free locks of processes that live.
+    /// Take over at once when the lock of the active instance is free, rather than when its lease
+    /// has run out. Not for file systems that free locks of processes that live.
     pub takeover_by_lock: bool,
 }
 
@@ -166,8 +167,8 @@ pub struct SharedConfig {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct UsersConfig {
-    /// File with one user a line: `name:SCRAM-SHA-256$iterations:salt$stored-key:server-key` (base64),
-    /// as `towline user` writes it.
+    /// File with one user a line: `name:SCRAM-SHA-256$iterations:salt$stored-key:server-key`
+    /// (base64), as `towline user` writes it.
     pub file: Option<PathBuf>,
     /// Users who may administer over a network connection, once they have proved who they are.
     pub administrators: Vec<String>,
@@ -179,8 +180,8 @@ pub struct UsersConfig {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct BackupConfig {
-    /// Folders in which backups may be written that are asked for over a connection, or by a member of
-    /// `users.local_group`. Absolute.
+    /// Folders in which backups may be written that are asked for over a connection, or by a member
+    /// of `users.local_group`. Absolute.
     pub folders: Vec<PathBuf>,
 }
 
@@ -188,8 +189,8 @@ pub struct BackupConfig {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct LoggingConfig {
-    /// `error`, `warn`, `info`, `debug` or `trace`, and levels of single modules (`info,module=debug`).
-    /// The variable TOWLINE_LOG counts more.
+    /// `error`, `warn`, `info`, `debug` or `trace`, and levels of single modules
+    /// (`info,module=debug`). The variable TOWLINE_LOG counts more.
     pub level: Option<String>,
 }
 

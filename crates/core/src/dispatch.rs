@@ -3,8 +3,8 @@
 //! Plain consumers stand in a ring and take what is first, in turn. A consumer with a filter looks
 //! from its own cursor on, a consumer with a key asks the index; both look only when something may
 //! have changed for them. One call examines a bounded number of messages and says whether it must
-//! be called again. Nothing here is logged: a message for a consumer that settles in advance is held
-//! like any other, until its connection settles it.
+//! be called again. Nothing here is logged: a message for a consumer that settles in advance is
+//! held like any other, until its connection settles it.
 
 use towline_types::Time;
 

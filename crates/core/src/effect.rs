@@ -105,8 +105,8 @@ pub struct Delivery {
     pub expires_at: Option<Time>,
     /// See [`crate::Message::backout_count`].
     pub backout_count: u32,
-    /// No other consumer had it before (AMQP 3.2.1). False: one may have had it; of a message that was
-    /// there before this process took the log over, that is not known.
+    /// No other consumer had it before (AMQP 3.2.1). False: one may have had it; of a message that
+    /// was there before this process took the log over, that is not known.
     pub first_acquirer: bool,
     /// What outcomes added to the message; the rules do not know of it, and leave it empty.
     pub annotations: Option<bytes::Bytes>,

@@ -61,8 +61,8 @@ impl QueueManager {
         }
     }
 
-    /// The clock was set: what is counted from an earlier moment goes on as if it had always been so.
-    /// Stamps of messages and what expires at a time of day stay what they are.
+    /// The clock was set: what is counted from an earlier moment goes on as if it had always been
+    /// so. Stamps of messages and what expires at a time of day stay what they are.
     pub fn clock_stepped(&mut self, by_us: i64) {
         for unit in self.units.values_mut() {
             unit.opened_at = unit.opened_at.moved(by_us);

@@ -77,8 +77,8 @@ impl QueueManager {
         self.known_from = self.next.sequence;
     }
 
-    /// All units of work that were open are gone, and so are the bodies that they sent ahead. The log
-    /// goes on.
+    /// All units of work that were open are gone, and so are the bodies that they sent ahead. The
+    /// log goes on.
     pub fn replay_new_term(&mut self, outputs: &mut Outputs) {
         let locations = self.ahead.take_all();
         if !locations.is_empty() {

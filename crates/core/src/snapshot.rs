@@ -10,7 +10,7 @@
 //!   its totals: puts, gets, backouts, expired, moved, cleared
 //!   number of outlines, in order of lanes and sequences, each:
 //!     lane 1, first sequence, last - first, messages, expiring, [earliest expiry], put_at of the
-//!     first, bytes, page: unit, bytes, checksum 4 LE; number of extents, each: number, bodies, bytes
+//!     first, bytes, page: unit, bytes, checksum 4 LE; extents, each: number, bodies, bytes
 //! ```
 //! Numbers and text as in `record`. The log adds a checksum.
 //!
@@ -30,8 +30,8 @@ use crate::request::Limits;
 use crate::{BodyId, PageKey, QueueId, QueueManager};
 
 const MAGIC: &[u8; 8] = b"TWLIMAGE";
-/// Newest version of images. A new version of pages comes with a new one of images, so that an older
-/// program refuses both before it reads a page.
+/// Newest version of images. A new version of pages comes with a new one of images, so that an
+/// older program refuses both before it reads a page.
 pub const VERSION: u8 = 2;
 const VERSION_WITHOUT_MESSAGES: u8 = 1;
 

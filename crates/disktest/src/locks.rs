@@ -302,8 +302,8 @@ impl Bench<'_> {
         if answer.ends_with(" torn 0 gone 0") { Ok(answer) } else { Err(answer) }
     }
 
-    /// What one process wrote reaches the other one by a link in a folder that got its name when it was
-    /// finished; and so does what is written under the old name later.
+    /// What one process wrote reaches the other one by a link in a folder that got its name when it
+    /// was finished; and so does what is written under the old name later.
     fn handed(&self) -> Result<String, String> {
         let (mut first, mut second) = self.two()?;
         first.does("open handed")?;

@@ -26,8 +26,8 @@ const PATH_US: f64 = 130.0;
 /// What each batch of several clients costs besides: a writer that wakes, one that steps the
 /// instance.
 const BATCH_US: f64 = 40.0;
-/// Processor time of one commit of many, client and queue manager together, that does not pass while
-/// the disk works: on two processors, docs/benchmarks/disktest.md.
+/// Processor time of one commit of many, client and queue manager together, that does not pass
+/// while the disk works: on two processors, docs/benchmarks/disktest.md.
 const COMMIT_US: f64 = 12.0;
 
 /// Clients that a run predicts for.

@@ -26,8 +26,8 @@ use super::report::{Block, Report, Skipped};
 use super::show::Show;
 use super::table::size;
 
-/// Shares of the time, in hundredths: looking for lies, and measuring batches of the prediction. The
-/// blocks have the rest.
+/// Shares of the time, in hundredths: looking for lies, and measuring batches of the prediction.
+/// The blocks have the rest.
 const JUDGE_PERCENT: u32 = 8;
 const PREDICT_PERCENT: u32 = 12;
 /// Less would judge by a handful of writes, more does not make it better.

@@ -247,7 +247,8 @@ fn beat(path: &Path, interval: Duration) -> io::Result<String> {
     Err(io::ErrorKind::TimedOut.into())
 }
 
-/// Reads the number that another process counts up, and says when it has been the same for `silence`.
+/// Reads the number that another process counts up, and says when it has been the same for
+/// `silence`.
 fn listen(path: &Path, silence: Duration) -> io::Result<String> {
     let began = Instant::now();
     let (mut last, mut changes, mut since) = (0, 0_u64, began);

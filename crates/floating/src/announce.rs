@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! frame   0  6 to   6  6 from   12  2 type, then:
-//! ARP     0  8 fixed (Ethernet, IPv4, request)   8  6 from   14  4 address   18  6 zero   24  4 address
+//! ARP     0  8 fixed (Ethernet, IPv4, request)  8  6 from   14  4 address   18  6 zero   24  4 address
 //! IPv6    0  4 version   4  2 length 32   6  1 next 58   7  1 hops 255   8  16 from   24  16 to
 //!         40  1 type 136   41  1 code 0   42  2 checksum   44  4 flags   48  16 address
 //!         64  2 option: link address   66  6 the link address

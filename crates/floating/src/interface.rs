@@ -45,8 +45,8 @@ impl Interface {
         self.addresses.contains(&ip)
     }
 
-    /// Where frames leave, and the six bytes that name it on the wire; `None` where there is no such
-    /// thing, as on a tunnel.
+    /// Where frames leave, and the six bytes that name it on the wire; `None` where there is no
+    /// such thing, as on a tunnel.
     pub(super) fn link(&self) -> Option<(LinkAddr, [u8; 6])> {
         let link = self.link?;
         let name = link.addr().filter(|name| link.halen() == name.len() && *name != [0; 6])?;

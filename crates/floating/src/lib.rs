@@ -9,8 +9,8 @@
 //! Not here: who is active; which instance is preferred (`group::preferred`).
 //!
 //! Invariants: an address is never without a lease: when nobody renews it, because the process was
-//! killed or stopped, the kernel takes it away. It is renewed only while the instance leads. Nothing
-//! here keeps the queue manager from serving: what fails is told.
+//! killed or stopped, the kernel takes it away. It is renewed only while the instance leads.
+//! Nothing here keeps the queue manager from serving: what fails is told.
 
 mod announce;
 mod interface;
@@ -42,7 +42,8 @@ pub fn is_here(config: &FloatingConfig) -> io::Result<bool> {
     Ok(Interface::find(&config.interface)?.has(config.address.ip))
 }
 
-/// Takes the address from the interface of this machine, whoever put it there. False: it was not there.
+/// Takes the address from the interface of this machine, whoever put it there. False: it was not
+/// there.
 ///
 /// # Errors
 /// When there is no such interface, or the system refuses (CAP_NET_ADMIN).

@@ -31,8 +31,8 @@ const NODAD: u8 = 0x02;
 
 /// Puts the address on the interface, or keeps it there, for the next `lease_s` seconds.
 ///
-/// The address is deprecated from the start (preferred for 0 s), so that with IPv6 nothing that this
-/// machine begins itself comes from it and breaks when it goes.
+/// The address is deprecated from the start (preferred for 0 s), so that with IPv6 nothing that
+/// this machine begins itself comes from it and breaks when it goes.
 ///
 /// # Errors
 /// What the kernel says: most often that CAP_NET_ADMIN is missing.

@@ -1,7 +1,7 @@
 //! What is due when: renewals of the lease, announcements.
 //!
-//! Time is an argument. Invariant: a lease that is renewed when it is due does not run out, also when
-//! two renewals fail.
+//! Time is an argument. Invariant: a lease that is renewed when it is due does not run out, also
+//! when two renewals fail.
 
 use std::time::{Duration, Instant};
 
@@ -12,8 +12,8 @@ const RENEWALS: u32 = 4;
 /// After the process was stopped for longer than a lease: so long it may take to hear that another
 /// instance is active.
 const WAKE_UP: Duration = Duration::from_millis(200);
-/// One that held the address before may have it for so many leases, and may say so to neighbours that
-/// ask: so long each renewal is announced too.
+/// One that held the address before may have it for so many leases, and may say so to neighbours
+/// that ask: so long each renewal is announced too.
 const DOUBTFUL_LEASES: u32 = 2;
 
 /// See the module.

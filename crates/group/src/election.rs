@@ -1,10 +1,11 @@
 //! When a member that hears no leader asks to become one.
 //!
-//! The library would draw its own time-out from the system's randomness and wait a whole one between
-//! tries; here the first try comes soon after the leader is known to be gone, and further ones follow
-//! in short random pauses until there is a leader. That costs no stability: a member that still hears
-//! the leader answers nobody's question (check-quorum, pre-vote). Who gave its vote to another lets that one
-//! a pause to become the leader: an heir whose disk is busy would else be overtaken.
+//! The library would draw its own time-out from the system's randomness and wait a whole one
+//! between tries; here the first try comes soon after the leader is known to be gone, and further
+//! ones follow in short random pauses until there is a leader. That costs no stability: a member
+//! that still hears the leader answers nobody's question (check-quorum, pre-vote). Who gave its
+//! vote to another lets that one a pause to become the leader: an heir whose disk is busy would
+//! else be overtaken.
 
 use std::time::Duration;
 
@@ -18,8 +19,8 @@ const FIRST_PAUSE_MAX: Duration = Duration::from_millis(15);
 const FURTHER_PAUSE: Duration = Duration::from_millis(40);
 /// What chance adds at most.
 const FURTHER_PAUSE_MORE: Duration = Duration::from_millis(80);
-/// Pause after this member gave its vote to another, without what chance adds: that one's disk, which must
-/// keep its own vote first, may be busy.
+/// Pause after this member gave its vote to another, without what chance adds: that one's disk,
+/// which must keep its own vote first, may be busy.
 const FAVOUR_PAUSE: Duration = Duration::from_millis(250);
 /// What chance adds at most.
 const FAVOUR_PAUSE_MORE: Duration = Duration::from_millis(250);
@@ -48,8 +49,8 @@ impl Election {
         self.at = None;
     }
 
-    /// There is no leader; true when it is time to ask. `favoured_in`: the term, if this member gave its
-    /// vote in it to another.
+    /// There is no leader; true when it is time to ask. `favoured_in`: the term, if this member
+    /// gave its vote in it to another.
     pub(crate) fn is_due(&mut self, now: Time, favoured_in: Option<u64>) -> bool {
         if favoured_in > self.favoured_in {
             self.favoured_in = favoured_in;

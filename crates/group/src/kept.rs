@@ -35,9 +35,9 @@ pub struct Kept {
     /// Whether it may not have taken part in a newer term than `term`. Without a hard state that is
     /// not known, nor with an older copy of one: see `newest_term`.
     pub knows_term: bool,
-    /// A batch known to be committed: up to there a restart need not ask the group, and a log without
-    /// it is not the log that made the promises. Any value that was once true stays true; it need not
-    /// be the newest, nor synced.
+    /// A batch known to be committed: up to there a restart need not ask the group, and a log
+    /// without it is not the log that made the promises. Any value that was once true stays true;
+    /// it need not be the newest, nor synced.
     pub committed: u64,
     /// End of that batch.
     pub committed_end: Lsn,
@@ -47,13 +47,13 @@ impl Kept {
     /// Bytes of the encoded form.
     pub const BYTES: usize = 64;
 
-    /// Whether a log that ends with `last` may take the place of the log for which this was kept, which
-    /// ends with `own`, and vote at once.
+    /// Whether a log that ends with `last` may take the place of the log for which this was kept,
+    /// which ends with `own`, and vote at once.
     ///
-    /// A log that ends with a batch of term T is, up to there, the log of the leader of T. To take it over
-    /// is then what a follower does with one long append of that leader: allowed unless the member took
-    /// part in a newer term, and it loses nothing that the member acknowledged, unless it is a shorter
-    /// part of the same leader's log.
+    /// A log that ends with a batch of term T is, up to there, the log of the leader of T. To take
+    /// it over is then what a follower does with one long append of that leader: allowed unless the
+    /// member took part in a newer term, and it loses nothing that the member acknowledged, unless
+    /// it is a shorter part of the same leader's log.
     #[must_use]
     pub fn is_borne_out_by(&self, own: BatchPlace, last: BatchPlace) -> bool {
         let is_not_late = last.term >= self.term;

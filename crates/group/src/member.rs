@@ -1,18 +1,18 @@
 //! One instance's part in the group.
 //!
 //! Its driver feeds it with messages, ticks and what its own log did, and carries out what it says:
-//! in this order, for each [`Output`]: make `keep` durable; give `receive` to the log (what conflicts
-//! is cut off first) or make it `lead`; only then `send`. What is `committed` may be applied: it is
-//! on this member's disk and on those of a majority.
+//! in this order, for each [`Output`]: make `keep` durable; give `receive` to the log (what
+//! conflicts is cut off first) or make it `lead`; only then `send`. What is `committed` may be
+//! applied: it is on this member's disk and on those of a majority.
 //!
 //! Not here: what is in batches; how a copy is made; when a leader serves clients (when the first
 //! batch of its term is committed).
 //!
-//! Invariants: what a follower acknowledges is durable; nothing is sent for a vote that is not kept; the
-//! library's log and the log on disk have the same batches in the same places; a member that may have
-//! forgotten what it acknowledged neither votes nor asks for votes; one that may have forgotten in which
-//! term it did so says nothing before it has learned that (`newest_term`); one whose process starts says
-//! nothing before it has heard what the others know of it (`meeting`).
+//! Invariants: what a follower acknowledges is durable; nothing is sent for a vote that is not
+//! kept; the library's log and the log on disk have the same batches in the same places; a member
+//! that may have forgotten what it acknowledged neither votes nor asks for votes; one that may have
+//! forgotten in which term it did so says nothing before it has learned that (`newest_term`); one
+//! whose process starts says nothing before it has heard what the others know of it (`meeting`).
 
 mod input;
 mod lacking;
@@ -66,8 +66,8 @@ pub struct Options {
     pub heartbeat_timeout: Duration,
     /// Of the pauses before elections.
     pub seed: u64,
-    /// Whether it is silent until it has met the others: see `meeting`. Not so for one that re-executed
-    /// itself.
+    /// Whether it is silent until it has met the others: see `meeting`. Not so for one that
+    /// re-executed itself.
     pub meets_first: bool,
     /// Whether its log lacks a part before its image that other members have: see `lacking`.
     pub lacks_batches: bool,
@@ -92,8 +92,8 @@ impl Held {
     }
 
     /// Whether the log still has the batch that was noted as committed. When not, it is not the log
-    /// for which the note was made, or an older copy of it: what it acknowledged may be gone, and what
-    /// stands in it behind its image may never have been committed.
+    /// for which the note was made, or an older copy of it: what it acknowledged may be gone, and
+    /// what stands in it behind its image may never have been committed.
     #[must_use]
     pub fn has(&self, noted: &Kept) -> bool {
         if noted.committed <= self.base.index {
@@ -125,8 +125,8 @@ pub enum Input {
     Tick,
     /// A member says something.
     Message(Message),
-    /// A connection to a member stands, and was opened since this process began; what the member said
-    /// of itself with it.
+    /// A connection to a member stands, and was opened since this process began; what the member
+    /// said of itself with it.
     PeerOpened {
         /// Which.
         peer: MemberId,
@@ -229,8 +229,8 @@ pub struct Member {
     /// Whose connection ended, and who was not heard since: what they acknowledged may be gone with
     /// their disks.
     pub(crate) gone: HashSet<MemberId>,
-    /// What stood in this leader's log when each member's connection last came to stand: until a member
-    /// has acknowledged that, it may lack what it acknowledged before.
+    /// What stood in this leader's log when each member's connection last came to stand: until a
+    /// member has acknowledged that, it may lack what it acknowledged before.
     pub(crate) opened_at: HashMap<MemberId, u64>,
     /// Since when members need a copy, as far as this leader said so.
     copying: HashMap<MemberId, Time>,
@@ -417,7 +417,8 @@ impl Member {
         self.role == Role::Leader || self.leader().is_some_and(|leader| self.is_heard(leader))
     }
 
-    /// Whether it has on its disk all that its leader said is committed, but for what is on its way.
+    /// Whether it has on its disk all that its leader said is committed, but for what is on its
+    /// way.
     pub(crate) fn has_what_was_told(&self) -> bool {
         self.told.is_reached(self.raw.raft.term, self.durable)
     }

@@ -15,8 +15,8 @@ pub struct Progress {
     pub term: u64,
     /// The leader that it knows of, itself included.
     pub leader: Option<MemberId>,
-    /// The last batch of which only the place is known: who has no more than what is before it needs a
-    /// copy.
+    /// The last batch of which only the place is known: who has no more than what is before it
+    /// needs a copy.
     pub base: BatchPlace,
     /// The newest batch of its log.
     pub last: BatchPlace,
@@ -24,15 +24,15 @@ pub struct Progress {
     pub committed: BatchPlace,
     /// Up to where its log is on its disk.
     pub durable: Lsn,
-    /// Whether it could take over without loss, as far as it knows: it votes, and has what its leader said
-    /// is committed.
+    /// Whether it could take over without loss, as far as it knows: it votes, and has what its
+    /// leader said is committed.
     pub is_in_sync: bool,
     /// Whether it leads, or heard its leader within the heartbeat time-out.
     pub hears_leader: bool,
     /// Whether it takes part in elections.
     pub may_vote: bool,
-    /// Without these it does not know the newest term that it took part in: it takes part in nothing
-    /// before each of them has said which term is its own.
+    /// Without these it does not know the newest term that it took part in: it takes part in
+    /// nothing before each of them has said which term is its own.
     pub unheard: Vec<MemberId>,
     /// The others; known exactly to the leader only.
     pub peers: Vec<PeerProgress>,
@@ -49,8 +49,8 @@ pub struct PeerProgress {
     pub backlog_bytes: u64,
     /// Whether it answered within the heartbeat time-out.
     pub is_heard: bool,
-    /// Whether it has all that was committed a heartbeat ago and all that there was when its connection
-    /// came to stand, and is being sent what comes.
+    /// Whether it has all that was committed a heartbeat ago and all that there was when its
+    /// connection came to stand, and is being sent what comes.
     pub is_in_sync: bool,
     /// Whether it lags so far behind that it needs a copy.
     pub needs_copy: bool,
@@ -93,8 +93,8 @@ impl Member {
         let acknowledged = table.place(matched).map_or(Lsn::ZERO, |place| place.end);
         let leads = self.role == Role::Leader;
         let is_heard = leads && self.is_heard(id);
-        // One that came back to a group in which nothing happens is not sent anything, so nothing shows
-        // that it would take it; it has everything all the same.
+        // One that came back to a group in which nothing happens is not sent anything, so nothing
+        // shows that it would take it; it has everything all the same.
         let takes_all = matched >= table.last().index
             || progress.is_some_and(|progress| progress.state == ProgressState::Replicate);
         PeerProgress {

@@ -1,17 +1,18 @@
 //! Starts of processes: how a data folder that was put back whole, or cloned, is recognised.
 //!
-//! Each start of a member's process draws a random number and keeps it. A member keeps the numbers of
-//! its own newest starts, and of each other member those that it has heard of. When a connection is
-//! made, each says what it has noted. A member of which a start was noted that its own folder does not
-//! know has an older folder than it once had, or shares its name with another process: what that start
-//! promised is not known here. A start *declares* itself only to a peer all of whose notes it knows;
-//! that peer then notes it, durably, in place of the others, before it hears anything else of it. So
-//! whatever a member promised was promised to a peer that had noted the start.
+//! Each start of a member's process draws a random number and keeps it. A member keeps the numbers
+//! of its own newest starts, and of each other member those that it has heard of. When a connection
+//! is made, each says what it has noted. A member of which a start was noted that its own folder
+//! does not know has an older folder than it once had, or shares its name with another process:
+//! what that start promised is not known here. A start *declares* itself only to a peer all of
+//! whose notes it knows; that peer then notes it, durably, in place of the others, before it hears
+//! anything else of it. So whatever a member promised was promised to a peer that had noted the
+//! start.
 //!
-//! A start has a number too, higher than all that this folder knew of before. A folder that was lost, or
-//! put back and recognised, has given up all promises of the starts that were noted of it: up to the
-//! highest of their numbers it knows all starts from then on (`floor`), also those that some old folder
-//! of a peer still has noted.
+//! A start has a number too, higher than all that this folder knew of before. A folder that was
+//! lost, or put back and recognised, has given up all promises of the starts that were noted of it:
+//! up to the highest of their numbers it knows all starts from then on (`floor`), also those that
+//! some old folder of a peer still has noted.
 //!
 //! ```text
 //!   0   1  number of own starts        1   1  number of noted ones
@@ -21,8 +22,8 @@
 //! 1040 96  noted starts: member 8, number 8, nonce 8
 //! ```
 //!
-//! Not here: files, connections, what a member does that was put back. Invariants: the start
-//! that a member declared stays noted until it declares another one, whatever third members say; of those
+//! Not here: files, connections, what a member does that was put back. Invariants: the start that a
+//! member declared stays noted until it declares another one, whatever third members say; of those
 //! that they say one is noted beside it, the newest; a member notes nothing of itself.
 
 use crate::MemberId;
@@ -63,8 +64,8 @@ pub struct Heard {
     pub of_unknown_start: bool,
     /// Something was noted here that is to be kept.
     pub has_news: bool,
-    /// The other members are to hear it: the one that it is about may be connected with this one only. Not
-    /// so when it took the place of another note: two that swap theirs would never end.
+    /// The other members are to hear it: the one that it is about may be connected with this one
+    /// only. Not so when it took the place of another note: two that swap theirs would never end.
     pub is_to_be_told: bool,
 }
 
@@ -120,9 +121,9 @@ impl Starts {
         heard
     }
 
-    /// A start with a number below those that are still kept is an old one of this folder, or of one that
-    /// was put back and recognised since: numbers grow, so what a newer life of the folder began has a
-    /// higher one.
+    /// A start with a number below those that are still kept is an old one of this folder, or of
+    /// one that was put back and recognised since: numbers grow, so what a newer life of the folder
+    /// began has a higher one.
     fn knows(&self, start: Start) -> bool {
         let is_forgotten = || {
             let oldest = self.own.first().filter(|_| self.own.len() == OWN_MAX);
@@ -133,21 +134,22 @@ impl Starts {
             || self.own.iter().any(|own| own.nonce == start.nonce)
     }
 
-    /// This member gives up all that it may have promised in starts that were noted of it: they are known
-    /// to the next start, which can declare itself. To be kept with that consequence.
+    /// This member gives up all that it may have promised in starts that were noted of it: they are
+    /// known to the next start, which can declare itself. To be kept with that consequence.
     pub fn admit(&mut self, this: MemberId, noted: &[(MemberId, Start)]) {
         let of_it = noted.iter().filter(|(member, _)| *member == this);
         let highest = of_it.map(|(_, start)| start.number).max();
         self.floor = self.floor.max(highest.unwrap_or(0));
     }
 
-    /// An operator said that what is here counts, whatever was promised before: all starts until now are
-    /// known, also those that a peer noted that is away. To be kept with the vote.
+    /// An operator said that what is here counts, whatever was promised before: all starts until
+    /// now are known, also those that a peer noted that is away. To be kept with the vote.
     pub fn overrule(&mut self) {
         self.floor = self.own().number.max(self.floor).saturating_add(OVERRULED);
     }
 
-    /// This folder was put back, or is that of a clone: for those who ask why its member gives no vote.
+    /// This folder was put back, or is that of a clone: for those who ask why its member gives no
+    /// vote.
     pub fn put_back(&mut self) {
         self.is_put_back = true;
     }
@@ -163,8 +165,8 @@ impl Starts {
         std::mem::take(&mut self.is_put_back)
     }
 
-    /// A member knows all that was noted of it here, and declares this start. Whether that is news, to be
-    /// kept before anything else of it is heard.
+    /// A member knows all that was noted of it here, and declares this start. Whether that is news,
+    /// to be kept before anything else of it is heard.
     pub fn declare(&mut self, member: MemberId, start: Start) -> bool {
         let mut of_it = self.noted.iter().filter(|(of, _)| *of == member);
         if of_it.next() == Some(&(member, start)) && of_it.next().is_none() {
@@ -180,8 +182,9 @@ impl Starts {
         }
         let of_it = |(of, _): &(MemberId, Start)| *of == member;
         if self.count_noted(member) >= NOTED_MAX {
-            // The first may have been declared, and promises were counted since: what a third member says
-            // never takes its place. It may say starts of long ago, one after the other.
+            // The first may have been declared, and promises were counted since: what a third
+            // member says never takes its place. It may say starts of long ago, one after the
+            // other.
             let last = self.noted.iter().rposition(of_it);
             let Some(last) = last.filter(|at| self.noted[*at].1.number < start.number) else {
                 return false;
@@ -265,8 +268,8 @@ mod tests {
         starts.noted().iter().map(|(_, start)| start.nonce).collect()
     }
 
-    /// One member makes a connection to another: it hears what that one noted, and declares itself if it
-    /// knows all of that. Whether it does.
+    /// One member makes a connection to another: it hears what that one noted, and declares itself
+    /// if it knows all of that. Whether it does.
     fn meets(member: MemberId, own: &mut Starts, other: MemberId, others: &mut Starts) -> bool {
         let heard = own.hear(member, others.noted());
         others.hear(other, own.noted());
@@ -366,7 +369,8 @@ mod tests {
         let mut back = older.clone();
         back.begin(13);
         assert!(!meets(B, &mut back, C, &mut c), "it heard it of the one that is away");
-        // It met the third one first: what is heard later does not take the place of what was noted.
+        // It met the third one first: what is heard later does not take the place of what was
+        // noted.
         let mut unheard = begun(&[21]);
         assert!(meets(B, &mut back, C, &mut unheard));
         let heard = unheard.hear(C, a.noted());

@@ -73,7 +73,8 @@ impl Table {
         self.places.truncate(kept);
     }
 
-    /// Forgets batches that end at or before `lsn`, but for the last of them, which becomes the base.
+    /// Forgets batches that end at or before `lsn`, but for the last of them, which becomes the
+    /// base.
     pub(crate) fn forget_before(&mut self, lsn: Lsn) {
         while let Some(first) = self.places.pop_front_if(|first| first.end <= lsn) {
             self.base = first;

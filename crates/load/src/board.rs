@@ -1,7 +1,7 @@
 //! What the threads of a run tell each other: the phase, counts, and the first failure.
 //!
-//! The main thread sets the phase and reads; each worker adds its counts and rewrites its own cells.
-//! Nothing here is on the path of one message, except for the tickets of `get --count`.
+//! The main thread sets the phase and reads; each worker adds its counts and rewrites its own
+//! cells. Nothing here is on the path of one message, except for the tickets of `get --count`.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! The filler is a slice of a pool that is made once: nothing of a body is copied here. The pool is
-//! walked through, so that a random body never repeats within [`POOL_BYTES`], farther than LZ4 looks
-//! back.
+//! walked through, so that a random body never repeats within [`POOL_BYTES`], farther than LZ4
+//! looks back.
 
 use bytes::{Bytes, BytesMut};
 use towline_amqp::codec::{OwnedValue, Reader, Value, descriptor, write};

@@ -19,7 +19,8 @@ use crate::tls::TlsSettings;
 use crate::url::Url;
 use crate::wire::Wire;
 
-/// An answer to connect, login and open must come within this time, or `--idle-timeout` if that is less.
+/// An answer to connect, login and open must come within this time, or `--idle-timeout` if that is
+/// less.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Connections begun in one round of a worker, so that a listen queue of 128 does not overflow.
 const DIALS_PER_ROUND: u32 = 64;

@@ -1,12 +1,12 @@
-//! What happened to each client when, for those who make faults: confirmed puts, connections that were
-//! lost, connections that were opened again. `--events FILE`.
+//! What happened to each client when, for those who make faults: confirmed puts, connections that
+//! were lost, connections that were opened again. `--events FILE`.
 //!
 //! ```text
 //! us,client,what          microseconds since 1970; number of the client; put, lost or open
 //! ```
 //!
-//! Kept in memory while the load runs, because writing would disturb it; sorted by time at the end. Not
-//! here: what it means, see lab/towlab.
+//! Kept in memory while the load runs, because writing would disturb it; sorted by time at the end.
+//! Not here: what it means, see lab/towlab.
 
 use std::fmt;
 use std::fs::File;

@@ -50,8 +50,8 @@ use show::Show;
 
 /// Runs a load as the command line asks.
 ///
-/// Success means that it ran and that nothing was lost, duplicated (unless allowed) or reordered;
-/// 1 that something was, or that the run broke off, also because `interrupted` became true (what was
+/// Success means that it ran and that nothing was lost, duplicated (unless allowed) or reordered; 1
+/// that something was, or that the run broke off, also because `interrupted` became true (what was
 /// done up to then is reported all the same); 2 that the options do not fit together.
 #[must_use]
 pub fn run(args: LoadArgs, interrupted: &AtomicBool) -> ExitCode {

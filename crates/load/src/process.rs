@@ -6,7 +6,8 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
-/// A clock tick of /proc/PID/stat. The kernel fixes USER_HZ at 100 for every program it shows it to.
+/// A clock tick of /proc/PID/stat. The kernel fixes USER_HZ at 100 for every program it shows it
+/// to.
 const TICK: Duration = Duration::from_millis(10);
 
 /// CPU time (user and system, with all threads) that the processes used so far. One that is gone

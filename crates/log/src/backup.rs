@@ -1,12 +1,13 @@
 //! Backups: a folder with a consistent copy of a log, its image and the pages that the image refers
-//! to; made beside a running log or one at rest, carried on by what is new, checked, and brought back.
+//! to; made beside a running log or one at rest, carried on by what is new, checked, and brought
+//! back.
 //!
 //! A backup is a set of files that are written once and never changed, and a manifest that names
 //! them with length and checksum. What the manifest does not name does not exist:
 //!
 //! ```text
 //! manifest.json       the list; written last, under another name, synced, renamed
-//! log-<LSN>.<N>       bytes of one extent, from the byte of this position on (a whole extent, or what
+//! log-<LSN>.<N>       bytes of one extent, from the byte of this position on (a whole extent, or as
 //!                     was new in the newest one at the time of a backup)
 //! image-<LSN>.<N>     an image, as in the log folder
 //! pages-<LSN>.<N>     pages, each padded to 4 KiB, that were new with the image of this position
@@ -17,17 +18,17 @@
 //! *N* is the number of the backup that wrote the file, from 1 on: no name is used twice.
 //!
 //!
-//! A *point* is one image with all that is needed to go on from it. Each backup adds one; the newest
-//! few are kept, so that the state between two of them can be had.
+//! A *point* is one image with all that is needed to go on from it. Each backup adds one; the
+//! newest few are kept, so that the state between two of them can be had.
 //!
-//! Reading order: [`manifest`], `folder` (the files), `source` (what is copied), `copy` and `packs` (the
-//! copying), `view` (a backup seen as a log folder), `check`, `cut` and `restore` (the way back),
-//! `times`; `stream` (a copy without a backup, from one folder into another).
+//! Reading order: [`manifest`], `folder` (the files), `source` (what is copied), `copy` and `packs`
+//! (the copying), `view` (a backup seen as a log folder), `check`, `cut` and `restore` (the way
+//! back), `times`; `stream` (a copy without a backup, from one folder into another).
 //!
 //! Not here: what an image says (the caller names its pages), who asks for a backup, and when.
 //!
-//! Invariants: the previous backup can be used until the manifest of the next one is durable; a file
-//! named in a manifest is whole and synced; a backup ends where no run is unfinished.
+//! Invariants: the previous backup can be used until the manifest of the next one is durable; a
+//! file named in a manifest is whole and synced; a backup ends where no run is unfinished.
 
 mod check;
 mod copy;

@@ -36,8 +36,8 @@ pub(crate) struct Batch {
     pub(crate) inside_run: bool,
     /// Whether a body is in it, whose check waits for its sum.
     pub(crate) has_bodies: bool,
-    /// Whether the group hears of it when it is written (not of the one with which a term begins: it
-    /// knows that one); only a log of a group asks.
+    /// Whether the group hears of it when it is written (not of the one with which a term begins:
+    /// it knows that one); only a log of a group asks.
     pub(crate) is_told: bool,
 }
 

@@ -4,12 +4,12 @@
 
 use std::fmt;
 
-/// Runs of extents that a line names; older ones are only said to be there. Two show the newest gap,
-/// and more would make every error of the log larger.
+/// Runs of extents that a line names; older ones are only said to be there. Two show the newest
+/// gap, and more would make every error of the log larger.
 const RUNS_MAX: usize = 2;
 
-/// Which extents there are, and from which on they are needed. Numbers are those in the names of the
-/// files, as far as 32 bits go: that is a petabyte of the smallest extents.
+/// Which extents there are, and from which on they are needed. Numbers are those in the names of
+/// the files, as far as 32 bits go: that is a petabyte of the smallest extents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Coverage {
     /// First and last of the newest runs of extents, oldest first, in the last `count` places.

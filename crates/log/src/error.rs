@@ -119,12 +119,13 @@ pub enum Damage {
     ExtentMissing(Coverage),
     /// The extent in which reading begins, as the image says, is not there.
     ImageExtentMissing(Coverage),
-    /// An extent before the oldest one that is there is missing, and messages live in it or before it.
+    /// An extent before the oldest one that is there is missing, and messages live in it or before
+    /// it.
     OldestMissing(Coverage),
     /// Something says that there was a log, and no extent is there.
     NoExtents(Coverage),
-    /// Extents that no image needs lie before a gap: a call that was to let one go failed. They go when
-    /// no message in them lives.
+    /// Extents that no image needs lie before a gap: a call that was to let one go failed. They go
+    /// when no message in them lives.
     LeftOver(Coverage),
     /// The log ends before the position of its newest image.
     EndsBeforeImage,
@@ -134,7 +135,8 @@ pub enum Damage {
     Image,
     /// The disk does not give an image back (an older one is used when its log is there).
     ImageUnreadable,
-    /// A page of the page file is not what was written there (an index can be rebuilt from the log).
+    /// A page of the page file is not what was written there (an index can be rebuilt from the
+    /// log).
     Page,
     /// Two pages that are referred to overlap (what refers to them is damaged).
     PagesOverlap,
@@ -337,8 +339,8 @@ impl LogError {
         }
     }
 
-    /// Whether what was to be read is damaged on the disk, as against not to be had for now (no file
-    /// handles, no memory).
+    /// Whether what was to be read is damaged on the disk, as against not to be had for now (no
+    /// file handles, no memory).
     #[must_use]
     pub fn is_damage(&self) -> bool {
         match self {

@@ -3,8 +3,9 @@
 //! Not here: making files (`keeper`), recycling them (`reclaim`), reading them.
 //!
 //! Invariants: extents from `first` to `current` hold log, without gap, those in `ready` follow;
-//! `current` is where batches are opened; `position` is a multiple of 4 KiB inside it, or its end; at
-//! most one extent is not filled to its end, and it is the last of `current` and `ready`; an extent that is being let go stays counted until its file is gone.
+//! `current` is where batches are opened; `position` is a multiple of 4 KiB inside it, or its end;
+//! at most one extent is not filled to its end, and it is the last of `current` and `ready`; an
+//! extent that is being let go stays counted until its file is gone.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -105,7 +106,8 @@ pub(crate) struct Extents {
     pub(crate) extent_bytes: u64,
     /// The oldest that holds log.
     pub(crate) first: u64,
-    /// Extents before a gap before `first`, which no image needs: let go when no body in them lives.
+    /// Extents before a gap before `first`, which no image needs: let go when no body in them
+    /// lives.
     pub(crate) below: BTreeSet<u64>,
     /// The one that is being let go.
     pub(crate) leaving: Option<u64>,

@@ -13,7 +13,7 @@
 //!
 //! extent header (one block; the rest of it is zero)
 //!   0   8  magic "TOWLINEX"
-//!   8   2  format version, 2 (this place and the checksum's never move); 1: all batches in it are of
+//!   8   2  format version, 2 (it and the checksum never move); 1: all batches in it are of
 //!          version 1; 2: each says its own
 //!   10  6  zero
 //!   16 16  log id
@@ -49,14 +49,14 @@
 //!
 //! image-<LSN, 16 hex digits>
 //!   0   8  magic "TOWLINEI"
-//!   8   2  format version (this place and the checksum's never move)
+//!   8   2  format version (it and the checksum never move)
 //!   10  6  zero
 //!   16 16  log id
 //!   32  8  LSN: runs that end at or before it are in the image
 //!   40  8  length of the image
 //!   48  4  crc32c of the image
 //!   52  4  crc32c of bytes 0..52
-//!   56  8  seam: end of the last batch, without padding, that need not be read (from here on: not in
+//!   56  8  seam: end of the last batch, without padding, that need not be read (from here: not in
 //!          version 1, where reading begins with the extent of the byte before the LSN)
 //!   64  8  index of that batch (0: there is none)
 //!   72  4  checksum of that batch

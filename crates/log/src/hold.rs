@@ -3,8 +3,8 @@
 //!
 //! Not here: letting extents go (`reclaim`); how long a hold may last (whoever took it says so).
 //!
-//! Invariants: a hold only moves forward; what was read while a hold held is what was written there,
-//! because it ends before any extent goes for which it stood.
+//! Invariants: a hold only moves forward; what was read while a hold held is what was written
+//! there, because it ends before any extent goes for which it stood.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

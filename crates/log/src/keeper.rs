@@ -6,10 +6,10 @@
 //! is used again and again. Not here: letting extents go (`reclaim`).
 //!
 //! Invariants: an extent gets its name `extent-...` only when its header and all of it are synced;
-//! zeros are only written where no batch may have been opened (beyond `filled_to`); a file that is not
-//! log yet may fail in any way, and another is made later, but a failed sync of names, or of an extent
-//! that holds batches, ends the log; the keeper never calls the listener about room, because the
-//! listener may append and so wait for the keeper.
+//! zeros are only written where no batch may have been opened (beyond `filled_to`); a file that is
+//! not log yet may fail in any way, and another is made later, but a failed sync of names, or of an
+//! extent that holds batches, ends the log; the keeper never calls the listener about room, because
+//! the listener may append and so wait for the keeper.
 
 use std::io;
 use std::sync::{Arc, PoisonError};
@@ -97,8 +97,8 @@ pub(crate) fn tell(shared: &Arc<Shared>) {
     }
 }
 
-/// Enters that the disk gives no further extent, or no more of the newest one. Why is reported when it is
-/// not that the disk is full, and not what was told last.
+/// Enters that the disk gives no further extent, or no more of the newest one. Why is reported when
+/// it is not that the disk is full, and not what was told last.
 fn refuse(shared: &Shared, error: io::Error, told: &mut Option<io::ErrorKind>) {
     let mut state = shared.state();
     state.extents.disk_room = 0;
@@ -159,8 +159,8 @@ fn next(shared: &Shared, refused: &mut bool) -> Chore {
     }
 }
 
-/// Fills a piece of the newest extent; batches follow into it. Where that came with a copy, or from a
-/// backup, the room for it was not set aside yet.
+/// Fills a piece of the newest extent; batches follow into it. Where that came with a copy, or from
+/// a backup, the room for it was not set aside yet.
 fn fill(shared: &Shared, extent: &Extent, from: u64) -> Result<(), Failure> {
     let extent_bytes = shared.options.extent_bytes;
     let to = extent_bytes.min(from + FILL_BYTES);
@@ -170,8 +170,8 @@ fn fill(shared: &Shared, extent: &Extent, from: u64) -> Result<(), Failure> {
         if !is_full(&error) {
             return Err(Failure::Final(error));
         }
-        // Some of it may be there, and a start wants whole blocks. When this fails too, it is written
-        // over soon.
+        // Some of it may be there, and a start wants whole blocks. When this fails too, it is
+        // written over soon.
         drop(file.cut(from));
         return Err(Failure::Again(error));
     }
@@ -199,8 +199,8 @@ fn prepare_next(shared: &Shared, sequence: u64, spare: Option<String>) -> Result
                 Ok(Some(file)) => file,
                 Ok(None) => return Err(Failure::Ended),
                 Err(error) => {
-                    // What was made so far must not take the room that is wanting. When it cannot be
-                    // removed, the next try empties it.
+                    // What was made so far must not take the room that is wanting. When it cannot
+                    // be removed, the next try empties it.
                     drop(disk.remove(NEW_NAME));
                     return Err(Failure::Again(error));
                 }
@@ -223,8 +223,9 @@ fn prepare_next(shared: &Shared, sequence: u64, spare: Option<String>) -> Result
     Ok(())
 }
 
-/// A spare could not be used. On a full disk it is kept for later: its room is what there is. Otherwise
-/// it goes, so that another file is tried; one that cannot be removed either is found by the next start.
+/// A spare could not be used. On a full disk it is kept for later: its room is what there is.
+/// Otherwise it goes, so that another file is tried; one that cannot be removed either is found by
+/// the next start.
 fn take_back(shared: &Shared, spare: String, error: io::Error) -> Failure {
     let is_kept = is_full(&error);
     if !is_kept {

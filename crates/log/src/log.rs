@@ -42,17 +42,18 @@ pub enum Urgency {
 pub trait Listener: Send + Sync {
     /// All that ends at or before `upto` is durable. Ascends from call to call (but see `cut`).
     fn durable(&self, upto: Lsn);
-    /// Some of the log was cut off, because the group decided otherwise: what `durable` says from now
-    /// on is about what came instead of what lay behind `upto`, and begins again from there. Called by
-    /// [`Log::receive`], between two calls of `durable`; must not wait for who called that.
+    /// Some of the log was cut off, because the group decided otherwise: what `durable` says from
+    /// now on is about what came instead of what lay behind `upto`, and begins again from there.
+    /// Called by [`Log::receive`], between two calls of `durable`; must not wait for who called
+    /// that.
     fn cut(&self, _upto: Lsn) {}
     /// A write or a sync failed. Called once; `durable` is never called after it.
     fn failed(&self, error: &LogError);
     /// The room changed. The log begins as [`Space::Ample`]. A change that is over before it could
     /// be told is not told.
     fn space(&self, space: Space);
-    /// No further extent can be made, for another reason than a full disk; it is tried again five times
-    /// a second, and nothing is lost. Told once until it went well. Called as `space` is.
+    /// No further extent can be made, for another reason than a full disk; it is tried again five
+    /// times a second, and nothing is lost. Told once until it went well. Called as `space` is.
     fn hindered(&self, _error: &LogError) {}
 }
 
@@ -122,29 +123,31 @@ impl Log {
     }
 
     /// Takes batches of a leader as they are: index, term, position and payload. They follow each
-    /// other and the log's last one, or begin earlier: those that the log has already (same index and
-    /// term) are passed over; from the first that it has otherwise on, its own are cut off, durably,
-    /// before the others are taken. Blocks while more than 16 MiB wait for the disk, while the keeper
-    /// makes room, and (when something is cut off) until all is written and the listener is told. That
-    /// they are durable is told by [`Listener::durable`]. One call at a time; not from the listener.
+    /// other and the log's last one, or begin earlier: those that the log has already (same index
+    /// and term) are passed over; from the first that it has otherwise on, its own are cut off,
+    /// durably, before the others are taken. Blocks while more than 16 MiB wait for the disk, while
+    /// the keeper makes room, and (when something is cut off) until all is written and the listener
+    /// is told. That they are durable is told by [`Listener::durable`]. One call at a time; not
+    /// from the listener.
     ///
     /// # Errors
-    /// [`LogError::OutOfPlace`]: one of them does not fit (index, term, position, length, records; or
-    /// what conflicts is in an image, or longer ago than 65,000 batches); nothing was changed.
-    /// [`LogError::Full`]: some may have been taken; the same can be given again when there is room.
-    /// [`LogError::Leading`], [`LogError::Stopped`], [`LogError::Failed`], [`LogError::Io`].
+    /// [`LogError::OutOfPlace`]: one of them does not fit (index, term, position, length, records;
+    /// or what conflicts is in an image, or longer ago than 65,000 batches); nothing was changed.
+    /// [`LogError::Full`]: some may have been taken; the same can be given again when there is
+    /// room. [`LogError::Leading`], [`LogError::Stopped`], [`LogError::Failed`], [`LogError::Io`].
     pub fn receive(&self, batches: &[Batch]) -> Result<(), LogError> {
         member::receive(self.shared(), batches)
     }
 
-    /// From now on this instance appends, under `term`. Waits until all that was received is durable.
-    /// Begins with a batch without records, which is returned: it is given to the disk, and not told
-    /// to the [`Replicator`]. A run that was unfinished is given up. There is no way back.
+    /// From now on this instance appends, under `term`. Waits until all that was received is
+    /// durable. Begins with a batch without records, which is returned: it is given to the disk,
+    /// and not told to the [`Replicator`]. A run that was unfinished is given up. There is no way
+    /// back.
     ///
     /// # Errors
     /// [`LogError::OutOfPlace`] when `term` is not higher than that of the last batch, or not below
-    /// 2^32; [`LogError::Full`]; the log follows still. [`LogError::Leading`] when it leads already;
-    /// [`LogError::Stopped`], [`LogError::Failed`].
+    /// 2^32; [`LogError::Full`]; the log follows still. [`LogError::Leading`] when it leads
+    /// already; [`LogError::Stopped`], [`LogError::Failed`].
     pub fn lead(&self, term: u64) -> Result<Batch, LogError> {
         member::lead(self.shared(), term)
     }
@@ -160,13 +163,13 @@ impl Log {
         }
     }
 
-    /// The first batches of `places`, up to `bytes_max` bytes, one at least: from memory when they are
-    /// not durable yet, else read from disk, up to 4 MiB at a time, and checked. A batch that is given
-    /// out may keep that much in memory. Blocks.
+    /// The first batches of `places`, up to `bytes_max` bytes, one at least: from memory when they
+    /// are not durable yet, else read from disk, up to 4 MiB at a time, and checked. A batch that
+    /// is given out may keep that much in memory. Blocks.
     ///
     /// # Errors
-    /// [`LogError::Gone`] when a place lies in an extent that was reclaimed, behind the end, or some
-    /// was cut off meanwhile; [`LogError::OutOfPlace`] when another batch is there;
+    /// [`LogError::Gone`] when a place lies in an extent that was reclaimed, behind the end, or
+    /// some was cut off meanwhile; [`LogError::OutOfPlace`] when another batch is there;
     /// [`LogError::Damaged`]; [`LogError::Io`].
     pub fn read_batches(
         &self,
@@ -176,8 +179,9 @@ impl Log {
         member::read_batches(self.shared(), places, bytes_max)
     }
 
-    /// The batch that covers `part` of the log, for another instance of the group that has it damaged:
-    /// header and payload as they are on the disk, checked. The part may be any: it is a peer's. Blocks.
+    /// The batch that covers `part` of the log, for another instance of the group that has it
+    /// damaged: header and payload as they are on the disk, checked. The part may be any: it is a
+    /// peer's. Blocks.
     ///
     /// # Errors
     /// [`LogError::Gone`] when it is not there, not durable, or no batch has such a part;
@@ -187,9 +191,9 @@ impl Log {
     }
 
     /// Writes a damaged batch again, in its place, durably: `came` is what another instance said to
-    /// [`Log::batch_over`] for the same part. It is believed only when it is proven to be what stood
-    /// here: by the header that is left, or by the batches around it. `None`: what stands here is
-    /// whole. Blocks, also while extents are let go or an image is written.
+    /// [`Log::batch_over`] for the same part. It is believed only when it is proven to be what
+    /// stood here: by the header that is left, or by the batches around it. `None`: what stands
+    /// here is whole. Blocks, also while extents are let go or an image is written.
     ///
     /// # Errors
     /// [`NotMended`]: nothing was written; but a write or a sync that failed ends the log.
@@ -198,8 +202,8 @@ impl Log {
     }
 
     /// Parts of the log that are damaged, for [`Log::batch_over`] and [`Log::mend_batch`]: of each
-    /// stretch of damage the first batch, a thousand of them at most; some that are not damaged may be
-    /// among them. Reads all of the log that is durable now. Blocks.
+    /// stretch of damage the first batch, a thousand of them at most; some that are not damaged may
+    /// be among them. Reads all of the log that is durable now. Blocks.
     ///
     /// # Errors
     /// [`LogError::Io`]: the folder cannot be read.
@@ -234,8 +238,8 @@ impl Log {
     }
 
     /// Lets extents go that lie wholly before `keep_from`: a few become spares, the others are
-    /// removed. The caller promises that it needs no body before `keep_from`; what the images on disk
-    /// need is kept in any case, so without an image nothing is let go. Blocks.
+    /// removed. The caller promises that it needs no body before `keep_from`; what the images on
+    /// disk need is kept in any case, so without an image nothing is let go. Blocks.
     ///
     /// # Errors
     /// [`LogError::Io`]: some extents may have been let go.
@@ -246,14 +250,15 @@ impl Log {
         reclaim::reclaim(self.shared(), keep_from)
     }
 
-    /// Keeps all log from the extent of `from` on that is there, whatever else is said to be needed,
-    /// until the hold is dropped. Blocks while extents are let go or an image is written.
+    /// Keeps all log from the extent of `from` on that is there, whatever else is said to be
+    /// needed, until the hold is dropped. Blocks while extents are let go or an image is written.
     #[must_use]
     pub fn hold(&self, from: Lsn) -> Hold {
         hold::take(self.shared(), from)
     }
 
-    /// The same, without waiting: `None` when extents are being let go, or an image written, just now.
+    /// The same, without waiting: `None` when extents are being let go, or an image written, just
+    /// now.
     #[must_use]
     pub fn try_hold(&self, from: Lsn) -> Option<Hold> {
         hold::try_take(self.shared(), from)
@@ -297,8 +302,8 @@ impl Log {
     }
 
     /// Bytes that a run which adds to what the log must keep may take now: what is free beside the
-    /// reserve, and at most a quarter of the reserve on top, once. 0: nothing that adds. Known as soon as a
-    /// run is committed, before the listener hears of it. Reads one atomic.
+    /// reserve, and at most a quarter of the reserve on top, once. 0: nothing that adds. Known as
+    /// soon as a run is committed, before the listener hears of it. Reads one atomic.
     #[must_use]
     pub fn room_for_puts(&self) -> u64 {
         self.shared().room_for_puts.load(Ordering::Acquire)
@@ -313,8 +318,8 @@ impl Log {
         image::drop_older(self.shared())
     }
 
-    /// Positions of the images on disk that a start could use, oldest first: what they refer to must
-    /// stay.
+    /// Positions of the images on disk that a start could use, oldest first: what they refer to
+    /// must stay.
     #[must_use]
     pub fn images(&self) -> Vec<Lsn> {
         lock(&self.shared().needs).images.clone()
@@ -356,9 +361,10 @@ impl Log {
         overdue::look(self.shared(), Instant::now())
     }
 
-    /// Ends the log as if a write had failed, but the listener is not told: nothing becomes durable any
-    /// more, whatever the disk still answers, and those that wait for it go on with
-    /// [`LogError::Failed`]. For a process that re-executes itself, and must not wait for a disk that hangs.
+    /// Ends the log as if a write had failed, but the listener is not told: nothing becomes durable
+    /// any more, whatever the disk still answers, and those that wait for it go on with
+    /// [`LogError::Failed`]. For a process that re-executes itself, and must not wait for a disk
+    /// that hangs.
     pub fn give_up(&self) {
         let shared = self.shared();
         shared.state().phase = Phase::Failed;

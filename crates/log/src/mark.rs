@@ -1,5 +1,5 @@
-//! Places in the log at which reading may begin: what an image must say so that nothing before it is
-//! read.
+//! Places in the log at which reading may begin: what an image must say so that nothing before it
+//! is read.
 //!
 //! Not here: writing images (`image`), beginning at one (`recover`).
 //!

@@ -1,9 +1,9 @@
 //! The log of one instance of a group: batches come from the leader, or go to the others.
 //!
 //! Such a log begins *following*: it takes batches of a leader as they are, at the same positions
-//! ([`crate::Log::receive`]), cuts off what conflicts with them, and gives none of its own. When its
-//! instance leads ([`crate::Log::lead`]) it appends as any other log does, and tells each batch to
-//! the [`Replicator`]. It never follows again: an instance that lost leadership begins anew.
+//! ([`crate::Log::receive`]), cuts off what conflicts with them, and gives none of its own. When
+//! its instance leads ([`crate::Log::lead`]) it appends as any other log does, and tells each batch
+//! to the [`Replicator`]. It never follows again: an instance that lost leadership begins anew.
 //!
 //! Not here: who leads, what the group committed, how batches travel. A batch that is durable here
 //! may be cut off later; the group decides, the log obeys.

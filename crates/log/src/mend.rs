@@ -1,13 +1,13 @@
-//! Bringing back what is damaged in a log at rest, from a backup or from the log of another instance;
-//! in `running`, one batch of a log that runs.
+//! Bringing back what is damaged in a log at rest, from a backup or from the log of another
+//! instance; in `running`, one batch of a log that runs.
 //!
 //! Not here: cutting a torn tail (`recover`), images and pages (they are made anew from the log).
 //!
 //! Invariants: nothing that verifies is changed; what is written was proven to be what stood there:
-//! by the checksum in the header that is left of it, by the next batch, which names it, or, for an extent
-//! in which the log ended, by the image, which names the batch behind which it was taken. Another
-//! instance has the same records at the same place under a header of its own, so only they are
-//! taken from it.
+//! by the checksum in the header that is left of it, by the next batch, which names it, or, for an
+//! extent in which the log ended, by the image, which names the batch behind which it was taken.
+//! Another instance has the same records at the same place under a header of its own, so only they
+//! are taken from it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -46,17 +46,18 @@ pub struct MendReport {
     pub left: Vec<(Finding, &'static str)>,
     /// Bytes that were written.
     pub bytes: u64,
-    /// The log ends here with what the source has: of the extent that was gone nothing tells whether
-    /// more stood in it.
+    /// The log ends here with what the source has: of the extent that was gone nothing tells
+    /// whether more stood in it.
     pub ends_at: Option<Lsn>,
 }
 
-/// The file beside the log by which those who made promises for it know it; it goes when the log may
-/// have become shorter, so that no promise counts any more.
+/// The file beside the log by which those who made promises for it know it; it goes when the log
+/// may have become shorter, so that no promise counts any more.
 const INCARNATION_NAME: &str = "incarnation";
 
 /// Mends the log in `folder`, which no process uses, from another log folder. Of extents that are
-/// missing before the oldest one that is there, those from the oldest `wanted` one on are brought back.
+/// missing before the oldest one that is there, those from the oldest `wanted` one on are brought
+/// back.
 ///
 /// # Errors
 /// [`LogError`]: one of them cannot be read, is of another log, or a write failed.
@@ -122,8 +123,9 @@ pub fn mend(
 }
 
 /// Mends batches from extent `first` on of the log in `folder`, which no process uses, with what
-/// `ask` yields: other instances' answers to [`crate::Log::batch_over`] for a part of the log, which
-/// lies where a batch begins. Extents that are gone, and headers of extents, stay as they are.
+/// `ask` yields: other instances' answers to [`crate::Log::batch_over`] for a part of the log,
+/// which lies where a batch begins. Extents that are gone, and headers of extents, stay as they
+/// are.
 ///
 /// # Errors
 /// As [`mend_from_log`].
@@ -297,9 +299,10 @@ impl Mender<'_> {
         file.sync_data()
     }
 
-    /// What shows that the source's extent goes between its neighbours here. Where those are missing too,
-    /// the source has what lies between: each batch names the one before it. Where nothing lies behind
-    /// it, because the log ended in it, the image names the batch at which it was taken.
+    /// What shows that the source's extent goes between its neighbours here. Where those are
+    /// missing too, the source has what lies between: each batch names the one before it. Where
+    /// nothing lies behind it, because the log ended in it, the image names the batch at which it
+    /// was taken.
     fn continues(&self, from: &Files, sequence: u64, image: Option<ImageHeader>) -> Option<Behind> {
         let (first, mut last) = self.ends_there(from, sequence)?;
         let before = sequence.checked_sub(1).and_then(|before| self.ends_here(before));
@@ -531,8 +534,8 @@ impl Around {
     }
 }
 
-/// The header with which a payload of that sum stood here: what is left of it, or, when its checksum
-/// is named by the batch behind it, the one that has this checksum.
+/// The header with which a payload of that sum stood here: what is left of it, or, when its
+/// checksum is named by the batch behind it, the one that has this checksum.
 fn proven(
     own: Option<BatchHeader>,
     there: &BatchHeader,

@@ -167,7 +167,8 @@ pub fn dump_disk(
     Ok(())
 }
 
-/// Shows the images, those of another log excepted, and yields the position of the newest whole one.
+/// Shows the images, those of another log excepted, and yields the position of the newest whole
+/// one.
 fn show_images(
     disk: &dyn Disk,
     folder: &Folder,

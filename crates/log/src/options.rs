@@ -110,8 +110,8 @@ impl Options {
         RECORD_BYTES_MAX.min(room - BATCH_HEADER_BYTES - PREFIX_BYTES_MAX - CHECK_BYTES - 1)
     }
 
-    /// How far behind the end of the log whole batches may lie after a crash: as many writes as may be
-    /// unfinished at a time lie between.
+    /// How far behind the end of the log whole batches may lie after a crash: as many writes as may
+    /// be unfinished at a time lie between.
     #[must_use]
     pub fn stray_bytes(&self) -> u64 {
         let writes = self.writes_in_flight_max.max(4) as u64;

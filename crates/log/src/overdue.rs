@@ -1,8 +1,8 @@
-//! What the disk has not answered yet, and for how long: of the log's batches, and of the extent that one
-//! of them waits for.
+//! What the disk has not answered yet, and for how long: of the log's batches, and of the extent
+//! that one of them waits for.
 //!
-//! Not here: how long is too long, and what follows (an instance of a group gives up the active part).
-//! Other files (images, pages) do not count: nothing that is acknowledged waits for them.
+//! Not here: how long is too long, and what follows (an instance of a group gives up the active
+//! part). Other files (images, pages) do not count: nothing that is acknowledged waits for them.
 
 use std::time::{Duration, Instant};
 

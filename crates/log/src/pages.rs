@@ -222,8 +222,8 @@ impl Pages {
         })
     }
 
-    /// Lets these places be given out again, and cuts the end of the file off when more than half of
-    /// the file is free. The caller promises that no image on disk refers to them, none that may
+    /// Lets these places be given out again, and cuts the end of the file off when more than half
+    /// of the file is free. The caller promises that no image on disk refers to them, none that may
     /// still be needed, and that nobody reads them any more.
     ///
     /// # Panics

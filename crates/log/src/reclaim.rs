@@ -1,12 +1,13 @@
 //! Letting extents go that nobody needs.
 //!
-//! Not here: who needs what (the node says so, and `hold`); making spares into extents again (`keeper`).
+//! Not here: who needs what (the node says so, and `hold`); making spares into extents again
+//! (`keeper`).
 //!
-//! Invariants: extents go oldest first and each one durably before the next, and where the log begins
-//! moves only when the file is gone: so what is left after a crash, or after a call that failed, has no
-//! gap, and what could not be let go is tried again. What the older of the kept images needs stays, so
-//! that it can be used when the newer one cannot. Only one call lets extents go at a time
-//! (`housekeeping` is held), and no body is read from the extent that goes.
+//! Invariants: extents go oldest first and each one durably before the next, and where the log
+//! begins moves only when the file is gone: so what is left after a crash, or after a call that
+//! failed, has no gap, and what could not be let go is tried again. What the older of the kept
+//! images needs stays, so that it can be used when the newer one cannot. Only one call lets extents
+//! go at a time (`housekeeping` is held), and no body is read from the extent that goes.
 
 use std::io;
 
@@ -56,14 +57,14 @@ pub(crate) fn reclaim(shared: &Shared, keep_from: Lsn) -> Result<(), LogError> {
     Ok(())
 }
 
-/// The oldest extent, if no reader needs it. From now on no code reads it; what the node said that it
-/// needs lies behind it.
+/// The oldest extent, if no reader needs it. From now on no code reads it; what the node said that
+/// it needs lies behind it.
 fn leave(shared: &Shared, first_needed: u64) -> Option<u64> {
     shared.state().extents.leave(first_needed)
 }
 
-/// Gives the file of an extent another name, which is returned, or removes it. A file system that is
-/// full may refuse a name and allow a removal.
+/// Gives the file of an extent another name, which is returned, or removes it. A file system that
+/// is full may refuse a name and allow a removal.
 fn let_go(shared: &Shared, sequence: u64) -> Result<Option<String>, LogError> {
     let disk = shared.disk.as_ref();
     let name = extent_name(sequence);

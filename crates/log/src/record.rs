@@ -203,8 +203,8 @@ impl<'a> Found<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed;
 
-/// Whether no run is unfinished at the end of a payload, and how many runs end in it. No run goes on
-/// over a batch without records: it begins a term, or ends a log.
+/// Whether no run is unfinished at the end of a payload, and how many runs end in it. No run goes
+/// on over a batch without records: it begins a term, or ends a log.
 ///
 /// # Errors
 /// [`Malformed`].

@@ -65,7 +65,8 @@ pub struct Recovery {
     opened: Duration,
     seen: Seen,
     tail: Option<Tail>,
-    /// A repair or a sync failed: what is on the disk is not known, and trying again proves nothing.
+    /// A repair or a sync failed: what is on the disk is not known, and trying again proves
+    /// nothing.
     failed: bool,
     /// See [`Recovery::look_only`].
     looks_only: bool,
@@ -97,9 +98,10 @@ pub struct Image {
 /// Where replay begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begin {
-    /// With the first run that is not in [`Recovery::image`]; without an image, with the first of the
-    /// log. An image of format version 1 does not say where that is: then with the first run that
-    /// ends behind its position, as far as it lies in the extent of the byte before it or later.
+    /// With the first run that is not in [`Recovery::image`]; without an image, with the first of
+    /// the log. An image of format version 1 does not say where that is: then with the first run
+    /// that ends behind its position, as far as it lies in the extent of the byte before it or
+    /// later.
     Image,
     /// With the oldest extent that is there. When that is not the first of the log, the run that
     /// began before it is yielded as far as it is there.
@@ -312,7 +314,8 @@ impl Recovery {
         self.files.below.keys().next().copied().unwrap_or_else(|| self.files.first())
     }
 
-    /// Replay will only look: it cuts nothing off and syncs nothing. The log cannot be started then.
+    /// Replay will only look: it cuts nothing off and syncs nothing. The log cannot be started
+    /// then.
     pub fn look_only(&mut self) {
         self.looks_only = true;
     }
@@ -332,12 +335,13 @@ impl Recovery {
     }
 
     /// Yields each record of each whole run from `begin` on, in order, and cuts a torn tail off.
-    /// Once; after an error, throw away what was made of the records, and call it again from another
-    /// place if that may help. `progress` is told the bytes of log done and (at most) to do, when 64 MiB or 100 ms have passed and at the end.
+    /// Once; after an error, throw away what was made of the records, and call it again from
+    /// another place if that may help. `progress` is told the bytes of log done and (at most) to
+    /// do, when 64 MiB or 100 ms have passed and at the end.
     ///
     /// # Errors
-    /// [`ReplayError`]: damage before the tail, with the place of it. Nothing was changed. Or that what
-    /// was found could not be made durable: then it is not known what is on the disk.
+    /// [`ReplayError`]: damage before the tail, with the place of it. Nothing was changed. Or that
+    /// what was found could not be made durable: then it is not known what is on the disk.
     ///
     /// # Panics
     /// When called again after it went well.

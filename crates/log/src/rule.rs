@@ -9,8 +9,8 @@
 //! alternating halves. A full batch goes in any case.
 //!
 //! When batches held many forced runs lately, whoever takes the next one first lets others have its
-//! processor: where all processors are busy, those are the clients and connections whose messages then
-//! travel along; where one is idle it costs a microsecond.
+//! processor: where all processors are busy, those are the clients and connections whose messages
+//! then travel along; where one is idle it costs a microsecond.
 //!
 //! Pure: facts in, decision out. Time is an argument.
 
@@ -31,9 +31,9 @@ pub(crate) struct Facts {
     pub(crate) in_flight_forced: u64,
     /// Writes lately took longer than `Options::slow_write`.
     pub(crate) disk_is_slow: bool,
-    /// Bytes of the open batch from which on it goes beside others however few commits it holds: what a
-    /// batch costs by itself is little then, and on the way to other instances many small ones overlap
-    /// where one large one does not. `usize::MAX` for a single instance.
+    /// Bytes of the open batch from which on it goes beside others however few commits it holds:
+    /// what a batch costs by itself is little then, and on the way to other instances many small
+    /// ones overlap where one large one does not. `usize::MAX` for a single instance.
     pub(crate) beside_from_bytes: usize,
     /// The log is being shut down.
     pub(crate) closing: bool,
@@ -85,8 +85,8 @@ impl TypicalCompany {
 
 /// Times that a writer lets others go first.
 pub(crate) const YIELDS_MAX: u32 = 3;
-/// How long it does so: one of them may keep the processor for a slice of the system's, a millisecond or
-/// two, and then it is enough.
+/// How long it does so: one of them may keep the processor for a slice of the system's, a
+/// millisecond or two, and then it is enough.
 pub(crate) const YIELD_FOR: Duration = Duration::from_micros(200);
 
 /// Whether a writer that may take the open batch lets others go first.

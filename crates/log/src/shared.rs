@@ -159,8 +159,9 @@ pub(crate) struct State {
     pub(crate) tail: Lsn,
     pub(crate) commits: u64,
     pub(crate) writers_idle: usize,
-    /// One of them was woken, or lets others go first: it looks at what there is next, and wakes another
-    /// if there is more. Waking one for each run that comes until then would cost a system call each.
+    /// One of them was woken, or lets others go first: it looks at what there is next, and wakes
+    /// another if there is more. Waking one for each run that comes until then would cost a system
+    /// call each.
     pub(crate) writer_looks: bool,
     /// Since when a batch waits for the keeper to make its extent ready.
     pub(crate) waits_for_extent: Option<Instant>,
@@ -390,8 +391,8 @@ impl State {
         // A group's answer is slower than a disk: what it has not answered is on its way too.
         let unanswered = self.uncommitted.iter().flatten();
         let disk_is_slow = self.uncommitted.is_some() || self.typical_write.is_slow(slow_write);
-        // On a fast disk the writer that reports is back before another would be awake, and what its
-        // report brings travels in one batch.
+        // On a fast disk the writer that reports is back before another would be awake, and what
+        // its report brings travels in one batch.
         let coming_back = if disk_is_slow { 0 } else { self.reporting };
         Facts {
             open_bytes: open.map_or(waiting_bytes, Batch::bytes),
@@ -469,7 +470,8 @@ impl State {
         dropped
     }
 
-    /// Enters a batch that is handed to the disk; returns how many before it are there and not back.
+    /// Enters a batch that is handed to the disk; returns how many before it are there and not
+    /// back.
     pub(crate) fn take_off(&mut self, flight: Flight) -> u32 {
         let unsynced = u32::try_from(self.flights.len()).unwrap_or(u32::MAX);
         let first = self.flights.front().map_or(flight.index, |flight| flight.index);

@@ -66,8 +66,8 @@ pub struct Stats {
     pub bytes_for_media: u64,
     /// `bytes_for_restart` as a part of the space that the log may have (LOGINUSE).
     pub in_use_percent: u64,
-    /// The most that was lately needed at a time, `bytes_for_media` before extents were let go, as a
-    /// part of that space (LOGUTIL): near 100 the log is too small for its work.
+    /// The most that was lately needed at a time, `bytes_for_media` before extents were let go, as
+    /// a part of that space (LOGUTIL): near 100 the log is too small for its work.
     pub workload_percent: u64,
     /// Bytes of memory in the cache.
     pub cache_bytes: u64,

@@ -1,19 +1,19 @@
 //! A folder of one's own from the folder of somebody who may still be alive: what he can no longer
 //! write is linked, what he could still write is copied.
 //!
-//! Not here: who may take over, and when; reading the log. In the old folder nothing is changed that
-//! holds log.
+//! Not here: who may take over, and when; reading the log. In the old folder nothing is changed
+//! that holds log.
 //!
 //! What the old owner could still write: extents that lie within `window_bytes` of the last batch
-//! that is there (so far apart are the oldest and the newest of the writes that were under way), the
-//! page file, the table of times. An image and an extent before those are never written again, as long
-//! as extents are not recycled ([`crate::Options::recycle_extents`]). Extents that hold no batch, spares
-//! and half-made files are left out.
+//! that is there (so far apart are the oldest and the newest of the writes that were under way),
+//! the page file, the table of times. An image and an extent before those are never written again,
+//! as long as extents are not recycled ([`crate::Options::recycle_extents`]). Extents that hold no
+//! batch, spares and half-made files are left out.
 //!
 //! Invariants: no file of the new folder that its owner may write has a second name; all of it is
-//! synced when [`succeed`] returns, but for the new folder's own name; an extent is copied from its end to its beginning, and
-//! newer extents before older ones, so that a batch is only there when all that was durable when it
-//! was written is there too.
+//! synced when [`succeed`] returns, but for the new folder's own name; an extent is copied from its
+//! end to its beginning, and newer extents before older ones, so that a batch is only there when
+//! all that was durable when it was written is there too.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -51,7 +51,8 @@ pub struct Succession {
 /// ([`crate::Options::stray_bytes`]).
 ///
 /// # Errors
-/// [`LogError::Io`], also when the old owner removes files meanwhile; what is then in `to` is of no use.
+/// [`LogError::Io`], also when the old owner removes files meanwhile; what is then in `to` is of no
+/// use.
 pub fn succeed(from: &Path, to: &Path, window_bytes: u64) -> Result<Succession, LogError> {
     let listed = |e| LogError::io("list the log folder", &from.display().to_string(), e);
     let mut done = Succession::default();
@@ -78,8 +79,8 @@ pub fn succeed(from: &Path, to: &Path, window_bytes: u64) -> Result<Succession, 
     Ok(done)
 }
 
-/// Removes what no successor takes over from the folder `from`: spares, and extents that hold no batch.
-/// Where the disk is full that is room for what must be copied. Returns how many files went.
+/// Removes what no successor takes over from the folder `from`: spares, and extents that hold no
+/// batch. Where the disk is full that is room for what must be copied. Returns how many files went.
 ///
 /// # Errors
 /// [`LogError::Io`].
@@ -149,8 +150,9 @@ struct Held {
 }
 
 impl Held {
-    /// Whether the extent `sequence` ends within the window before this one. That the window is counted
-    /// from where this one begins, and not from its last batch, makes it larger, never smaller.
+    /// Whether the extent `sequence` ends within the window before this one. That the window is
+    /// counted from where this one begins, and not from its last batch, makes it larger, never
+    /// smaller.
     fn reaches(&self, sequence: u64, window_bytes: u64) -> bool {
         let between = self.sequence.saturating_sub(sequence).saturating_sub(1);
         between.saturating_mul(self.extent_bytes) < window_bytes
@@ -190,8 +192,8 @@ fn copy(from: &Path, to: &Path, name: &str, done: &mut Succession) -> Result<(),
     Ok(())
 }
 
-/// Copies an extent from its end to its beginning; `trims`: zeros at its end are left out, the keeper
-/// fills them in again.
+/// Copies an extent from its end to its beginning; `trims`: zeros at its end are left out, the
+/// keeper fills them in again.
 fn copy_extent(
     from: &Path,
     to: &Path,

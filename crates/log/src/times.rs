@@ -11,8 +11,8 @@
 //! Not here: when a row is due. The table is not synced: after a power cut the newest rows may be
 //! missing, and a restore to a time goes to the row before.
 //!
-//! Invariants: times and positions of rows that are read ascend (a clock that was set back is taken to
-//! stand still); the table has at most [`ROWS_MAX`] rows.
+//! Invariants: times and positions of rows that are read ascend (a clock that was set back is taken
+//! to stand still); the table has at most [`ROWS_MAX`] rows.
 
 use std::sync::{Arc, Mutex};
 
@@ -54,8 +54,8 @@ struct Table {
 }
 
 impl Times {
-    /// Opens the table; what cannot be read of it is left out. Rows behind `end`, the end of the log,
-    /// are of a log that was cut off.
+    /// Opens the table; what cannot be read of it is left out. Rows behind `end`, the end of the
+    /// log, are of a log that was cut off.
     ///
     /// # Errors
     /// [`LogError::Io`].

@@ -260,8 +260,8 @@ fn copy(shared: &Shared, copied: Copied) -> io::Result<(Vec<(u64, u32)>, Done)> 
     }
     extent.write_batches(buffer.bytes(), offset, shared)?;
     let padded_bytes = buffer.len() as u64;
-    // Nobody reads from a following log what has just come: it is applied from the memory that it came
-    // in. Another copy of it for the cache would be the dearest part of a replica's work.
+    // Nobody reads from a following log what has just come: it is applied from the memory that it
+    // came in. Another copy of it for the cache would be the dearest part of a replica's work.
     let (content, cost, memory) = (None, 0, Some(buffer.into_memory()));
     let checksum = checksums.last().map_or(0, |last| last.1);
     Ok((checksums, Done { lsn, bytes: logical, padded_bytes, checksum, content, cost, memory }))

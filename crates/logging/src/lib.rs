@@ -1,5 +1,5 @@
-//! Structured logs on standard error. Each event that an operator may have to act on is a message of
-//! the catalogue (docs/reference/messages.md), with its `id`; others are for developers only.
+//! Structured logs on standard error. Each event that an operator may have to act on is a message
+//! of the catalogue (docs/reference/messages.md), with its `id`; others are for developers only.
 //!
 //! Messages that a client can cause as often as it likes go through [`log_seldom`]: a flood of them
 //! would fill the disk and hide the others.
@@ -123,8 +123,8 @@ fn is_json(text: &str) -> Result<bool, String> {
     }
 }
 
-/// A level, or several for single modules: `warn`, `info,towline_server=debug`. Without one for all,
-/// that is `info`: a level for one module must not silence the others.
+/// A level, or several for single modules: `warn`, `info,towline_server=debug`. Without one for
+/// all, that is `info`: a level for one module must not silence the others.
 ///
 /// # Errors
 /// What is allowed.

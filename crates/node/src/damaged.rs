@@ -77,7 +77,8 @@ impl DamagedMessages {
         self.counts.get(&queue).copied().unwrap_or(0)
     }
 
-    /// How many of a queue were moved to the dead-letter queue, whichever consumer found them first.
+    /// How many of a queue were moved to the dead-letter queue, whichever consumer found them
+    /// first.
     pub(crate) fn moved_from(&self, queue: QueueId) -> u64 {
         self.moved.get(&queue).copied().unwrap_or(0)
     }

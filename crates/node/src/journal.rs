@@ -8,14 +8,15 @@ use towline_types::{BodyLocation, Lsn, Time};
 /// Takes runs of facts. The server puts the real log behind it, tests and the simulator a fake one.
 pub trait Journal {
     /// Appends `facts` as one run, applied whole or not at all, and replaces every incoming body by
-    /// its place in the log. The run is durable when the log is durable up to the returned position.
+    /// its place in the log. The run is durable when the log is durable up to the returned
+    /// position.
     ///
-    /// `durability` is `Lazy` or `Forced`. `None`: the log has no room; nothing was appended and the
-    /// facts are as they were.
+    /// `durability` is `Lazy` or `Forced`. `None`: the log has no room; nothing was appended and
+    /// the facts are as they were.
     fn append(&self, facts: &mut [Fact], durability: Durability) -> Option<Lsn>;
 
-    /// Bytes that the log takes of a run that adds to what it must keep, now; what is appended counts
-    /// at once. 0: the log is full for all that adds. Cheap: asked before each request.
+    /// Bytes that the log takes of a run that adds to what it must keep, now; what is appended
+    /// counts at once. 0: the log is full for all that adds. Cheap: asked before each request.
     fn room_for_puts(&self) -> u64;
 
     /// The body when it is in memory; never waits for a disk.

@@ -1,5 +1,5 @@
-//! What a connection asks of the instance, and what it is told. Closed lists: what is not here cannot
-//! happen.
+//! What a connection asks of the instance, and what it is told. Closed lists: what is not here
+//! cannot happen.
 
 use std::fmt;
 use std::sync::Arc;
@@ -177,7 +177,8 @@ pub enum PutTo {
 pub enum Response {
     /// Answers `Connected`.
     Connected {
-        /// False: another connection has its container id, and one of the two is to be the only one.
+        /// False: another connection has its container id, and one of the two is to be the only
+        /// one.
         entered: bool,
     },
     /// Answers `OpenProducer`.

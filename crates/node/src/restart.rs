@@ -1,9 +1,9 @@
-//! Restart: the newest image, then the facts of the log, run by run. There is no undo: a run without
-//! its end was never committed and is dropped.
+//! Restart: the newest image, then the facts of the log, run by run. There is no undo: a run
+//! without its end was never committed and is dropped.
 //!
-//! An image is *whole* when its messages are on pages: then only what came after it is replayed. When
-//! pages are damaged (or the image is of version 1) the messages are found in the log, which is
-//! replayed from its oldest extent on.
+//! An image is *whole* when its messages are on pages: then only what came after it is replayed.
+//! When pages are damaged (or the image is of version 1) the messages are found in the log, which
+//! is replayed from its oldest extent on.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -147,17 +147,17 @@ impl Restart {
         &mut self.instance
     }
 
-    /// The extents that hold messages, and how many bodies or parts of large ones each holds: without
-    /// any one of them a message cannot be read. What open units of work have in the log does not
-    /// count: it goes with the restart.
+    /// The extents that hold messages, and how many bodies or parts of large ones each holds:
+    /// without any one of them a message cannot be read. What open units of work have in the log
+    /// does not count: it goes with the restart.
     #[must_use]
     pub fn live_extents(&self) -> BTreeMap<u64, u64> {
         self.instance.live.bodies_without(self.instance.rules.bodies_in_progress())
     }
 
-    /// Of the extents `wanted`: how many bodies, or parts of large ones, belong to messages that were
-    /// set aside as damaged. They are among those of [`Restart::live_extents`], and nothing more is
-    /// lost without them. Reads pages.
+    /// Of the extents `wanted`: how many bodies, or parts of large ones, belong to messages that
+    /// were set aside as damaged. They are among those of [`Restart::live_extents`], and nothing
+    /// more is lost without them. Reads pages.
     #[must_use]
     pub fn set_aside_in(
         &self,
@@ -218,8 +218,8 @@ impl Restart {
         Ok(())
     }
 
-    /// Another instance leads from here on: units of work that were open are gone, and what they sent to
-    /// the log ahead with them.
+    /// Another instance leads from here on: units of work that were open are gone, and what they
+    /// sent to the log ahead with them.
     pub fn new_term(&mut self) {
         self.run.clear();
         self.instance.rules.replay_new_term(&mut self.outputs);

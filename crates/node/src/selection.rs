@@ -1,4 +1,5 @@
-//! Selectors over AMQP messages: the rules ask whether a message passes, this looks into its content.
+//! Selectors over AMQP messages: the rules ask whether a message passes, this looks into its
+//! content.
 //!
 //! A selector sees what stands before the body. Of a body in chunks only so many are read as hold
 //! that: nearly always the first, more where application properties are longer than one.
@@ -55,8 +56,8 @@ fn bytes_of(content: Option<&Payload>) -> usize {
     content.map_or(0, Payload::len)
 }
 
-/// The chunks of a body, from the first on, that hold all that a selector sees: read one by one, the
-/// number doubled until it is enough.
+/// The chunks of a body, from the first on, that hold all that a selector sees: read one by one,
+/// the number doubled until it is enough.
 ///
 /// # Errors
 /// As `read`.
@@ -196,8 +197,8 @@ impl Properties for SelectedMessage<'_> {
 }
 
 impl SelectedMessage<'_> {
-    /// What a delivery of a dead letter adds to its content (`front/message.rs`): a selector sees what
-    /// the consumer will.
+    /// What a delivery of a dead letter adds to its content (`front/message.rs`): a selector sees
+    /// what the consumer will.
     fn dead_letter_property(&self, name: &str) -> Option<Value<'_>> {
         let dead_letter = self.candidate.dead_letter?;
         match name {

@@ -1,15 +1,15 @@
-//! Wrong passwords, by name and by the address that they come from: a client that guesses waits longer
-//! and longer for an answer, be it yes or no.
+//! Wrong passwords, by name and by the address that they come from: a client that guesses waits
+//! longer and longer for an answer, be it yes or no.
 //!
-//! Three rules. A *name at an address* waits after three wrong passwords: other names of that address,
-//! such as the other clients behind one NAT, do not. An *address* whose wrong passwords go over many
-//! names waits too, up to a second and for all names but those that lately logged in from there: a
-//! spray is slowed, and clients that are right are not. What is remembered is bounded.
+//! Three rules. A *name at an address* waits after three wrong passwords: other names of that
+//! address, such as the other clients behind one NAT, do not. An *address* whose wrong passwords go
+//! over many names waits too, up to a second and for all names but those that lately logged in from
+//! there: a spray is slowed, and clients that are right are not. What is remembered is bounded.
 //!
 //! It counts and says how long; the connection does the waiting. It reads no clock.
 //!
-//! Invariants: a wait is never longer than `WAIT_MAX`; never more than `ADDRESSES_MAX` addresses with
-//! `NAMES_MAX` names each, and `WELCOME_MAX` right ones, are remembered.
+//! Invariants: a wait is never longer than `WAIT_MAX`; never more than `ADDRESSES_MAX` addresses
+//! with `NAMES_MAX` names each, and `WELCOME_MAX` right ones, are remembered.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};

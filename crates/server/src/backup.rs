@@ -1,10 +1,10 @@
-//! Backups of a queue manager, running or at rest, and the way back: finds what an image refers to, and
-//! holds back what is being copied. The copying itself is in the room `log`.
+//! Backups of a queue manager, running or at rest, and the way back: finds what an image refers to,
+//! and holds back what is being copied. The copying itself is in the room `log`.
 //!
 //! Not here: the command line; when a backup is made.
 //!
-//! Invariant: while a running queue manager is copied, no page of the image is used again and no extent
-//! that was not copied yet is let go.
+//! Invariant: while a running queue manager is copied, no page of the image is used again and no
+//! extent that was not copied yet is let go.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
@@ -167,8 +167,8 @@ fn only_ours(folder: &Path) -> Result<(), String> {
 /// How often it is asked; under load one or two are enough.
 const TRIES: u32 = 10_000;
 
-/// Makes a backup of the running queue manager `name`. Takes as long as copying takes. `restricted`: not
-/// asked for by the user of this process, so it goes only into these folders.
+/// Makes a backup of the running queue manager `name`. Takes as long as copying takes.
+/// `restricted`: not asked for by the user of this process, so it goes only into these folders.
 ///
 /// # Errors
 /// In words for the operator; the backup that was there before is as good as it was.
@@ -316,8 +316,8 @@ pub fn check_backup(
     Backup::look(folder)?.check((&pages_of, lacking::in_copy), progress)
 }
 
-/// Checks the images and pages of the queue manager whose data is in `data`; safe beside a running one,
-/// where a page of the older image may have been used again.
+/// Checks the images and pages of the queue manager whose data is in `data`; safe beside a running
+/// one, where a page of the older image may have been used again.
 ///
 /// # Errors
 /// What keeps them from being read at all.
@@ -331,8 +331,8 @@ fn log_folder_of(data: &Path) -> Result<PathBuf, BackupError> {
     crate::log_folder(data).ok().flatten().ok_or_else(nothing)
 }
 
-/// Restores a backup into a data folder, which must be empty. Notes there of which queue manager it is,
-/// and yields that name, when the backup knows it.
+/// Restores a backup into a data folder, which must be empty. Notes there of which queue manager it
+/// is, and yields that name, when the backup knows it.
 ///
 /// # Errors
 /// [`BackupError`].

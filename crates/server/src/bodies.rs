@@ -28,7 +28,8 @@ pub(crate) fn read(log: &Log, body: &Body) -> Result<Payload, LogError> {
     }
 }
 
-/// The content; what is damaged is fetched from another instance of the group before. Waits for both.
+/// The content; what is damaged is fetched from another instance of the group before. Waits for
+/// both.
 pub(crate) fn read_or_fetch(door: &Door, log: &Log, body: &Body) -> Result<Payload, LogError> {
     let found = read(log, body);
     match (&found, door.repairs()) {

@@ -1,9 +1,11 @@
-//! `towline run --check`: whether a start would be refused, by the very functions that a start uses.
+//! `towline run --check`: whether a start would be refused, by the very functions that a start
+//! uses.
 //!
 //! Not here: what only a start can know: whether the ports are free, whether all of the log can be
 //! read (`towline log verify` looks at every byte of it).
 //!
-//! Invariant: nothing is written, no socket is opened, and a queue manager that runs notices nothing.
+//! Invariant: nothing is written, no socket is opened, and a queue manager that runs notices
+//! nothing.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -46,8 +48,8 @@ pub enum Verdict {
     Refused(String),
 }
 
-/// Looks at all that a start with these arguments would look at, up to the log. What cannot be looked
-/// at because something before it was refused is left out.
+/// Looks at all that a start with these arguments would look at, up to the log. What cannot be
+/// looked at because something before it was refused is left out.
 #[must_use]
 pub fn check(args: &RunArgs) -> Vec<Checked> {
     let mut seen = Seen(Vec::new());
@@ -79,8 +81,8 @@ pub fn check(args: &RunArgs) -> Vec<Checked> {
     seen.0
 }
 
-/// The listeners of a configuration and the users that can log in there, as a start in a queue manager
-/// of this name looks at them.
+/// The listeners of a configuration and the users that can log in there, as a start in a queue
+/// manager of this name looks at them.
 #[must_use]
 pub fn check_listeners(name: &str, file: &Path, config: &Config) -> Vec<Checked> {
     let args =

@@ -1,5 +1,5 @@
-//! Does what administrators ask for and the instance cannot do alone, one after the other on a thread
-//! of its own: each waits for the disk. A backup has a thread of its own again.
+//! Does what administrators ask for and the instance cannot do alone, one after the other on a
+//! thread of its own: each waits for the disk. A backup has a thread of its own again.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};

@@ -1,9 +1,10 @@
 //! The one place where the server reads clocks: one for how long, one for when.
 //!
-//! Not here: clocks of certificates, which are read when they are judged; the lease of a shared folder.
+//! Not here: clocks of certificates, which are read when they are judged; the lease of a shared
+//! folder.
 //!
-//! Invariants: [`Clock::now`] never goes back and never jumps, whatever happens to the wall clock; it
-//! goes on while the machine sleeps. [`Clock::wall`] is the wall clock as it was last looked at.
+//! Invariants: [`Clock::now`] never goes back and never jumps, whatever happens to the wall clock;
+//! it goes on while the machine sleeps. [`Clock::wall`] is the wall clock as it was last looked at.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

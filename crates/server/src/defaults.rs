@@ -24,8 +24,9 @@ const DEFAULT_MODELS: &[(&str, QueueKind)] = &[
     (DEFAULT_DYNAMIC_MODEL, QueueKind::TemporaryDynamic),
 ];
 
-/// Defines them on an instance that has no object yet, or only the first ones of them: each is a record of
-/// its own, and a process that defined them may have ended, or have lost its group, in the middle.
+/// Defines them on an instance that has no object yet, or only the first ones of them: each is a
+/// record of its own, and a process that defined them may have ended, or have lost its group, in
+/// the middle.
 pub(crate) fn define(
     instance: &mut Instance,
     now: Time,
@@ -58,8 +59,8 @@ pub(crate) fn is_there(name: &str) -> bool {
         || DEFAULT_MODELS.iter().any(|(model, _)| *model == name)
 }
 
-/// How many of them there are already, when these are all objects that there are; `None` when there is
-/// anything else, or one of them was taken away.
+/// How many of them there are already, when these are all objects that there are; `None` when there
+/// is anything else, or one of them was taken away.
 fn begun(objects: &[&str]) -> Option<usize> {
     let queues = DEFAULT_QUEUES.iter().map(|(name, _)| *name);
     let defaults: Vec<&str> = queues.chain(DEFAULT_MODELS.iter().map(|(name, _)| *name)).collect();

@@ -1,5 +1,5 @@
-//! File descriptors: as many as the process may have, and some of them kept for those who must always
-//! get in.
+//! File descriptors: as many as the process may have, and some of them kept for those who must
+//! always get in.
 //!
 //! Invariant: clients never take the descriptors of the local socket and of the recovery log.
 
@@ -27,8 +27,8 @@ pub(crate) fn raise() -> usize {
     current.map_or(usize::MAX, |current| usize::try_from(current).unwrap_or(usize::MAX))
 }
 
-/// Connections of clients that so many descriptors are enough for. In a group a client that is relayed
-/// takes two: its socket, and the stream to the active instance.
+/// Connections of clients that so many descriptors are enough for. In a group a client that is
+/// relayed takes two: its socket, and the stream to the active instance.
 pub(crate) fn clients_max(descriptors: usize, in_group: bool) -> usize {
     let left = descriptors - KEPT.min(descriptors / 4);
     if in_group { left / 2 } else { left }

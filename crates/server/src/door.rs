@@ -1,7 +1,7 @@
 //! The door of the node: one short lock. Whoever has input steps the instance: a connection's task
-//! with the requests of one read, or a log writer whose write became durable. What comes out goes to
-//! the outboxes of the connections. So a message crosses two threads fewer than with a thread of the
-//! node's own (docs/adr).
+//! with the requests of one read, or a log writer whose write became durable. What comes out goes
+//! to the outboxes of the connections. So a message crosses two threads fewer than with a thread of
+//! the node's own (docs/adr).
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
@@ -147,7 +147,8 @@ impl Door {
         assert!(set.is_ok(), "listeners are known once");
     }
 
-    /// Runs `act` while nobody steps the instance: nothing is decided and nothing applied meanwhile.
+    /// Runs `act` while nobody steps the instance: nothing is decided and nothing applied
+    /// meanwhile.
     pub(crate) fn hold_still<R>(&self, act: impl FnOnce() -> R) -> R {
         let held = self.inner.lock();
         let result = act();
@@ -325,8 +326,8 @@ impl Door {
         self.with_inner(|inner| look(&mut inner.instance))
     }
 
-    /// The body of a message could not be read: it is set aside, or the client that wanted it is notified. What
-    /// became of it comes back.
+    /// The body of a message could not be read: it is set aside, or the client that wanted it is
+    /// notified. What became of it comes back.
     pub(crate) fn unreadable(
         &self,
         (queue, sequence): (QueueId, MessageSequence),

@@ -1,9 +1,10 @@
 //! Reads bodies that selectors wait for, on a thread of its own: the node never waits for a disk.
 //!
-//! A fetch waits until it is its turn, however many there are: a wait is slow, but an answer without
-//! having looked would pass a message over that fits. They are bounded without a bound here: until it
-//! is answered, the rules ask for a message once; so there are never more than messages in queues,
-//! and no more than a few dozen for each consumer that waits (the rules look 32 messages ahead).
+//! A fetch waits until it is its turn, however many there are: a wait is slow, but an answer
+//! without having looked would pass a message over that fits. They are bounded without a bound
+//! here: until it is answered, the rules ask for a message once; so there are never more than
+//! messages in queues, and no more than a few dozen for each consumer that waits (the rules look 32
+//! messages ahead).
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -79,8 +80,8 @@ fn answer(door: &Door, ticket: FetchTicket, read: Result<Payload, LogError>) {
     let content = match read {
         Ok(content) => Some(content),
         Err(error) => {
-            // The consumer with the selector gets the message, and then it is set aside, or shown to a browser
-            // as a note: a selector alone changes nothing.
+            // The consumer with the selector gets the message, and then it is set aside, or shown
+            // to a browser as a note: a selector alone changes nothing.
             if !error.is_damage() && !matches!(error, LogError::Gone { .. }) {
                 log(&BODY_UNREADABLE, &[&error.to_string()]);
             }

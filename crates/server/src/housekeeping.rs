@@ -1,5 +1,6 @@
-//! What happens without a request: time passes for the node, images are taken when they are due, and
-//! extents without live messages are given back to the log, and it is written down how long it was when.
+//! What happens without a request: time passes for the node, images are taken when they are due,
+//! and extents without live messages are given back to the log, and it is written down how long it
+//! was when.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -102,9 +103,9 @@ pub(crate) fn percent_full(needed: u64, stats: &Stats, reserve_bytes: u64) -> u6
 const EXTENTS_SPARE: u64 = 4;
 
 /// Logs the live messages of the oldest extent again when most of the log holds nothing that lives:
-/// one message that nobody gets must not keep all that was logged after it. Yields where the log ends then:
-/// until all up to there is applied (in a group that may be long after it is on this disk), the same
-/// messages would be found, and logged, again.
+/// one message that nobody gets must not keep all that was logged after it. Yields where the log
+/// ends then: until all up to there is applied (in a group that may be long after it is on this
+/// disk), the same messages would be found, and logged, again.
 fn carry_if_due(door: &Door, images: &Images, extent_bytes: u64, carried: Lsn) -> Lsn {
     if door.look(|instance| instance.applied()) < carried {
         return carried;
@@ -259,8 +260,8 @@ pub(crate) struct LastImage {
 }
 
 impl LastImage {
-    /// What became of a look at whether one is due. When an image, or letting extents go, was refused, that
-    /// is reported, and tried again at the next look.
+    /// What became of a look at whether one is due. When an image, or letting extents go, was
+    /// refused, that is reported, and tried again at the next look.
     pub(crate) fn came(&mut self, taken: Result<LastImage, LogError>, complaint: &mut Complaint) {
         match taken {
             Ok(now) => (*self, *complaint) = (now, Complaint::default()),

@@ -1,8 +1,8 @@
 //! Who a client is and what it may do at the door: mechanisms of a listener, users and their
 //! credentials, certificate names, who may administer.
 //!
-//! Invariants: a client has a name only if it proved it; without anybody to compare with, no password
-//! fits; over TCP only a name may administer.
+//! Invariants: a client has a name only if it proved it; without anybody to compare with, no
+//! password fits; over TCP only a name may administer.
 
 mod gate;
 #[cfg(test)]
@@ -26,9 +26,9 @@ use crate::users::Users;
 pub(crate) use gate::Gate;
 use towline_config::{LimitsConfig, ListenerConfig};
 
-/// The version of this program, as it is reported to peers, clients and people. One string that stands in
-/// the program as such: the compiler is not to make numbers of it, and the test of mixed versions
-/// changes it there.
+/// The version of this program, as it is reported to peers, clients and people. One string that
+/// stands in the program as such: the compiler is not to make numbers of it, and the test of mixed
+/// versions changes it there.
 pub(crate) fn build() -> &'static str {
     std::hint::black_box(env!("CARGO_PKG_VERSION"))
 }
@@ -36,8 +36,8 @@ pub(crate) fn build() -> &'static str {
 /// The other end of a connection.
 #[derive(Clone, Debug)]
 pub(crate) enum Peer {
-    /// A process on the local socket, which took it for a right one; or relayed from that of another
-    /// instance of the group, which did.
+    /// A process on the local socket, which took it for a right one; or relayed from that of
+    /// another instance of the group, which did.
     Local {
         /// It is the user that runs this process, or root.
         owner: bool,
@@ -72,7 +72,8 @@ impl Doorman {
     /// The rules of a TCP listener.
     ///
     /// # Errors
-    /// When a mechanism is unknown, or the listener could admit no client, or more than it was told to.
+    /// When a mechanism is unknown, or the listener could admit no client, or more than it was told
+    /// to.
     pub(crate) fn new(
         queue_manager: &str,
         listener: &ListenerConfig,
@@ -99,8 +100,8 @@ impl Doorman {
         })
     }
 
-    /// The rules of the local socket: the file mode decides who opens it, and `net::LocalAccess` has
-    /// looked who did, so everybody there may administer.
+    /// The rules of the local socket: the file mode decides who opens it, and `net::LocalAccess`
+    /// has looked who did, so everybody there may administer.
     pub(crate) fn local(queue_manager: &str, limits: &LimitsConfig, users: &Arc<Users>) -> Doorman {
         Doorman {
             queue_manager: Arc::from(queue_manager),
@@ -201,8 +202,8 @@ fn mechanism(name: &str) -> Result<Mechanism, String> {
 /// What a listener offers: what it names, or all that can let somebody in there.
 ///
 /// # Errors
-/// What is wrong and what to do: a mechanism that could admit no client, or that would let in more than
-/// the configuration says.
+/// What is wrong and what to do: a mechanism that could admit no client, or that would let in more
+/// than the configuration says.
 fn mechanisms(listener: &ListenerConfig, users: &Users) -> Result<Vec<Mechanism>, String> {
     let loopback = listener.address.ip().is_loopback();
     let certificates = listener.client_authorities.is_some();

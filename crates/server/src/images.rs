@@ -2,8 +2,8 @@
 //!
 //! An image is planned in a moment, inside the door, and written without it: puts and gets go on.
 //! Order: pages, their sync, the image (which the log makes durable), and only then are places and
-//! extents used again that the image does not need. While somebody copies them they wait. Not here: when an
-//! image is due (`housekeeping`).
+//! extents used again that the image does not need. While somebody copies them they wait. Not here:
+//! when an image is due (`housekeeping`).
 
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,14 +1,14 @@
-//! Extents of the log that hold live messages and are not there: somebody removed them by hand, or the
-//! file system lost them. A start that reads only what lies behind its image would not notice.
+//! Extents of the log that hold live messages and are not there: somebody removed them by hand, or
+//! the file system lost them. A start that reads only what lies behind its image would not notice.
 //!
-//! Not here: damage inside an extent (the log's room finds it); what becomes of messages that cannot
-//! be read (`towline_core::SetAside`).
+//! Not here: damage inside an extent (the log's room finds it); what becomes of messages that
+//! cannot be read (`towline_core::SetAside`).
 //!
 //! Invariant: an extent that was given back in order is never called missing. So where batches were
-//! read and not applied, because it is not known that the group has committed them, only a gap counts
-//! at the start: those batches may take away what lived before the oldest extent, and gaps are not made
-//! by giving back. What lived there is a [`Doubt`], judged when those batches are applied, and before
-//! this instance serves a client.
+//! read and not applied, because it is not known that the group has committed them, only a gap
+//! counts at the start: those batches may take away what lived before the oldest extent, and gaps
+//! are not made by giving back. What lived there is a [`Doubt`], judged when those batches are
+//! applied, and before this instance serves a client.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -35,9 +35,9 @@ pub struct Lacking {
 }
 
 impl Lacking {
-    /// Holds what lives against what is there, after replay.
-    /// Messages that were set aside as damaged count apart: they are given up already, and each is
-    /// a note on the dead-letter queue. A page that `read` cannot give is taken to have none of them.
+    /// Holds what lives against what is there, after replay. Messages that were set aside as
+    /// damaged count apart: they are given up already, and each is a note on the dead-letter queue.
+    /// A page that `read` cannot give is taken to have none of them.
     pub(crate) fn find(
         restart: &Restart,
         recovery: &Recovery,
@@ -96,8 +96,8 @@ impl Lacking {
         Lacking { extents: self.noted.clone(), noted: BTreeMap::new() }
     }
 
-    /// What is missing for messages and notes together: what a repair brings back, and what a backup
-    /// cannot do without.
+    /// What is missing for messages and notes together: what a repair brings back, and what a
+    /// backup cannot do without.
     #[must_use]
     pub fn of_all(&self) -> Lacking {
         let mut extents = self.extents.clone();
@@ -121,9 +121,9 @@ impl fmt::Display for Lacking {
     }
 }
 
-/// Extents before the oldest one that is there, in which messages live as far as the log was applied at
-/// the start. What was read and not applied may have taken those messages away; then the extents were
-/// given back in order.
+/// Extents before the oldest one that is there, in which messages live as far as the log was
+/// applied at the start. What was read and not applied may have taken those messages away; then the
+/// extents were given back in order.
 #[derive(Debug)]
 pub(crate) struct Doubt {
     extents: BTreeSet<u64>,
@@ -144,8 +144,9 @@ impl Doubt {
         (!extents.is_empty()).then(|| Doubt { extents: extents.into_keys().collect(), last })
     }
 
-    /// Whether it can be judged by what was applied up to batch `applied`. A leader has applied all that
-    /// was ever committed when it serves the first client, though its log may have been longer once.
+    /// Whether it can be judged by what was applied up to batch `applied`. A leader has applied all
+    /// that was ever committed when it serves the first client, though its log may have been longer
+    /// once.
     pub(crate) fn is_due(&self, applied: u64, leads: bool) -> bool {
         leads || applied >= self.last
     }

@@ -1,11 +1,12 @@
 //! The daemon: one instance of a queue manager with real sockets, threads, disks and clocks.
 //!
-//! Reading order: [`run`] (start to end), `group` (an instance of a group, from replica to active), `link` (connections between instances), `door` (the one lock around the node), `net` (listeners and
-//! connections), `journal` and `bodies` (the log as node and connections see it), `pager`
-//! (pages of deep queues), `images`, `housekeeping` (when images are due, reclaim, time), `link` (to
-//! the other instances of a group), `clerk` (what
-//! administrators ask for), `check` (whether a start would be refused), `backup` (copies, and the way back), `shared_folder` (several processes,
-//! one of them active), `identity`, `users`, `attempts` (who comes in).
+//! Reading order: [`run`] (start to end), `group` (an instance of a group, from replica to active),
+//! `link` (connections between instances), `door` (the one lock around the node), `net` (listeners
+//! and connections), `journal` and `bodies` (the log as node and connections see it), `pager`
+//! (pages of deep queues), `images`, `housekeeping` (when images are due, reclaim, time), `link`
+//! (to the other instances of a group), `clerk` (what administrators ask for), `check` (whether a
+//! start would be refused), `backup` (copies, and the way back), `shared_folder` (several
+//! processes, one of them active), `identity`, `users`, `attempts` (who comes in).
 //!
 //! It knows no queue rules and no protocol: it moves bytes and time between rooms that know them.
 
@@ -56,9 +57,10 @@ pub use shared_folder::log_folder;
 /// Exit status when the recovery log failed: what is acknowledged is safe, a restart will tell.
 pub const EXIT_LOG_FAILED: i32 = 70;
 
-/// Exit status of an instance of a group that must begin again and cannot do so by itself: start it.
+/// Exit status of an instance of a group that must begin again and cannot do so by itself: start
+/// it.
 pub const EXIT_BEGINS_AGAIN: i32 = 75;
 
-/// Exit status when the lease of a shared data folder was lost: another instance may be active. Nothing
-/// was acknowledged since.
+/// Exit status when the lease of a shared data folder was lost: another instance may be active.
+/// Nothing was acknowledged since.
 pub const EXIT_LEASE_LOST: i32 = 71;

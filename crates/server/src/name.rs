@@ -1,5 +1,5 @@
-//! The name of a queue manager stands with its data, so that a slip on the command line does not rename
-//! it. A folder without one takes the name that it is first started with.
+//! The name of a queue manager stands with its data, so that a slip on the command line does not
+//! rename it. A folder without one takes the name that it is first started with.
 //!
 //! Invariant: the file is there whole or not at all.
 
@@ -27,8 +27,9 @@ pub(crate) fn check(data: &Path, name: &str) -> Result<(), StartError> {
     }
 }
 
-/// Notes the name in a folder that has none. To be called with the lock of the log held, and when the
-/// log is open: a folder that could not be used, a restore that was not finished, keeps no name.
+/// Notes the name in a folder that has none. To be called with the lock of the log held, and when
+/// the log is open: a folder that could not be used, a restore that was not finished, keeps no
+/// name.
 ///
 /// # Errors
 /// The folder cannot be read.

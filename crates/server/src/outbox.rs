@@ -4,8 +4,9 @@
 //! Bounded by what the connection asked for: link credit (a part of it at a time), puts in flight,
 //! open requests.
 //!
-//! A settlement that went well overtakes the deliveries before it, whose bodies may have to be read:
-//! a message that is settled in advance is gone from its queue by then, and must be on its way soon.
+//! A settlement that went well overtakes the deliveries before it, whose bodies may have to be
+//! read: a message that is settled in advance is gone from its queue by then, and must be on its
+//! way soon.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
-//! Whether other users could change the data folder. A start creates it for its owner alone. One that existed
-//! before may belong to another user, and a user with write access can replace files, links and the
-//! socket in it.
+//! Whether other users could change the data folder. A start creates it for its owner alone. One
+//! that existed before may belong to another user, and a user with write access can replace files,
+//! links and the socket in it.
 //!
 //! It reports, and refuses nothing: on some volumes and shared folders the owner is set by others.
 

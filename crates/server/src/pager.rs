@@ -1,8 +1,8 @@
 //! Reads and writes pages of deep queues, on a thread of its own: the node never waits for a disk.
 //!
-//! Reads come first, as many at once as were asked for; between them, while more of the queues is in
-//! memory than should be, a batch of what has not been used is written and let go of. Not here: which pages (the
-//! rules say so); pages of an image (`images`).
+//! Reads come first, as many at once as were asked for; between them, while more of the queues is
+//! in memory than should be, a batch of what has not been used is written and let go of. Not here:
+//! which pages (the rules say so); pages of an image (`images`).
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};

@@ -1,5 +1,6 @@
-//! What can change while the queue manager runs: users and administrators, certificates of listeners,
-//! folders of backups, the log level. Read again on SIGHUP and for `towline reload`; certificates also when their files change.
+//! What can change while the queue manager runs: users and administrators, certificates of
+//! listeners, folders of backups, the log level. Read again on SIGHUP and for `towline reload`;
+//! certificates also when their files change.
 //!
 //! Not here: who asks for it; certificates between instances (`link::rotation`).
 //!

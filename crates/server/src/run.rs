@@ -28,14 +28,15 @@ use crate::{clerk, descriptors, fetcher, hint, housekeeping, pager, shared_folde
 use towline_config::{AutoDefineConfig, Config, ConfigError, ListenerConfig};
 use towline_logging::log;
 
-/// Where clients come in when neither the command line nor the configuration says: the port of AMQP.
+/// Where clients come in when neither the command line nor the configuration says: the port of
+/// AMQP.
 const LISTEN_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 5672);
 
 /// How long a quiescing queue manager waits for open units of work.
 const QUIESCE_MAX: Duration = Duration::from_secs(10);
 
-/// How long it waits after that for what was decided to be durable and answered. Less on any disk that
-/// answers; gets go on meanwhile, so that there may always be something that is not.
+/// How long it waits after that for what was decided to be durable and answered. Less on any disk
+/// that answers; gets go on meanwhile, so that there may always be something that is not.
 const ANSWERS_MAX: Duration = Duration::from_secs(1);
 
 /// What `towline run` was told.
@@ -53,11 +54,13 @@ pub struct RunArgs {
     pub allow_plaintext: bool,
     /// Names of queues that are defined on first use in this run.
     pub auto_define: Option<String>,
-    /// Stand by when another instance is active on the same data folder, and take over when it ends.
+    /// Stand by when another instance is active on the same data folder, and take over when it
+    /// ends.
     pub standby: bool,
     /// Added to each sync of the log, for experiments.
     pub log_sync_delay: Duration,
-    /// Start although extents with live messages are gone: they are set aside when their turn comes.
+    /// Start although extents with live messages are gone: they are set aside when their turn
+    /// comes.
     pub without_missing_extents: bool,
     /// How this program was called, for the commands to try that are printed after `ready`.
     pub program: String,
@@ -249,7 +252,8 @@ pub(crate) async fn until_stop(signals: &Signals, reload: &Arc<Reload>) {
     }
 }
 
-/// Listens where the configuration says; on the socket that came from the program before, if one did.
+/// Listens where the configuration says; on the socket that came from the program before, if one
+/// did.
 pub(crate) fn listen(
     args: &RunArgs,
     (listener, came): (&ListenerConfig, Option<TcpListener>),
@@ -285,7 +289,8 @@ pub(crate) fn local_kind(args: &RunArgs, config: &Config, reload: &Reload) -> Li
     ListenerKind { tls: None, doorman, elsewhere: None }
 }
 
-/// Whether the local sockets in the data folder can have their paths, before anything is made there.
+/// Whether the local sockets in the data folder can have their paths, before anything is made
+/// there.
 pub(crate) fn check_socket(args: &RunArgs, config: &Config) -> Result<(), RunError> {
     /// `sun_path` of Linux (man 7 unix), without the zero at its end.
     const BYTES_MAX: usize = 107;
@@ -329,8 +334,8 @@ pub(crate) fn io_threads(config: &Config) -> usize {
 async fn quiesce(door: &Arc<Door>, admission: &Arc<Admission>) -> bool {
     door.quiesce();
     let waited = wait_until(QUIESCE_MAX, || door.look(|instance| instance.units_open()) == 0).await;
-    // A commit is decided before it is durable, and its answer goes out after that: a client that got
-    // the close instead would not know whether it took place.
+    // A commit is decided before it is durable, and its answer goes out after that: a client that
+    // got the close instead would not know whether it took place.
     wait_until(ANSWERS_MAX, || door.look(|instance| instance.runs_pending()) == 0).await;
     door.end(Farewell::Ending);
     drain(|| admission.connections()).await;

@@ -1,13 +1,13 @@
 //! The one thread that takes signals, and what they mean.
 //!
-//! SIGTERM, SIGINT and SIGHUP are blocked in every thread of the process, from before there is a second
-//! one; a thread of its own reads them from a descriptor (signalfd(2)) and keeps what they mean until the
-//! one that serves asks for it. While nothing can be left unfinished (a start, and an end that does not
-//! come) an end is carried out by that thread, at once.
+//! SIGTERM, SIGINT and SIGHUP are blocked in every thread of the process, from before there is a
+//! second one; a thread of its own reads them from a descriptor (signalfd(2)) and keeps what they
+//! mean until the one that serves asks for it. While nothing can be left unfinished (a start, and
+//! an end that does not come) an end is carried out by that thread, at once.
 //!
-//! Nothing is lost when a process executes itself: [`Signals::stop`] waits until the thread took its last
-//! one, and says whether an end is among what nobody acted on. What comes later stays pending under the
-//! mask; both outlive execve(2), and the thread of the next program takes it.
+//! Nothing is lost when a process executes itself: [`Signals::stop`] waits until the thread took
+//! its last one, and says whether an end is among what nobody acted on. What comes later stays
+//! pending under the mask; both outlive execve(2), and the thread of the next program takes it.
 //!
 //! Not here: what is done on an event (`run`, `group`).
 
@@ -65,8 +65,8 @@ struct State {
 }
 
 impl Signals {
-    /// Blocks the signals in this thread, and so in each that it starts, and starts the one that takes
-    /// them. To be called while there is no other thread.
+    /// Blocks the signals in this thread, and so in each that it starts, and starts the one that
+    /// takes them. To be called while there is no other thread.
     ///
     /// # Errors
     /// What the system refused.
@@ -113,8 +113,8 @@ impl Signals {
         }
     }
 
-    /// Ends the thread. Yields whether an end was taken on which nobody acted; what comes from now on
-    /// stays pending for the program that this process executes.
+    /// Ends the thread. Yields whether an end was taken on which nobody acted; what comes from now
+    /// on stays pending for the program that this process executes.
     pub(crate) fn stop(&self) -> bool {
         if let Some((stop, thread)) = self.running.lock().take() {
             drop(stop);

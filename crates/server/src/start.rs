@@ -204,8 +204,9 @@ pub(crate) fn remove_marker(marker: &Path, images: &Images, stand: &impl Stand) 
     }
 }
 
-/// Reads what there is in `home`: the newest image and the log behind it, and applies it, but for runs
-/// that end behind the batch `known`, if that is given. A log that does not exist is made, with the id that is given.
+/// Reads what there is in `home`: the newest image and the log behind it, and applies it, but for
+/// runs that end behind the batch `known`, if that is given. A log that does not exist is made,
+/// with the id that is given.
 ///
 /// # Errors
 /// When the folder, the log or its content cannot be used; nothing is changed then.
@@ -444,8 +445,8 @@ pub(crate) fn mark_rebuild(marker: &Path) -> std::io::Result<()> {
     marker.parent().map_or(Ok(()), sync_folder)
 }
 
-/// Moves out of memory what replay does not need there. False: pages cannot be written (the disk may
-/// be full), which must not keep a queue manager from starting: gets are what makes room.
+/// Moves out of memory what replay does not need there. False: pages cannot be written (the disk
+/// may be full), which must not keep a queue manager from starting: gets are what makes room.
 pub(crate) fn make_room(restart: &mut Restart, pages: &Pages) -> bool {
     let instance = restart.instance();
     while instance.wants_eviction() {

@@ -142,7 +142,8 @@ fn log_status(log: &Log) -> LogStatus {
     }
 }
 
-/// From /proc/self/status, which says it in KiB whatever the size of a page is; 0 where there is no /proc.
+/// From /proc/self/status, which says it in KiB whatever the size of a page is; 0 where there is no
+/// /proc.
 fn resident_bytes() -> u64 {
     resident_in(&std::fs::read_to_string("/proc/self/status").unwrap_or_default())
 }

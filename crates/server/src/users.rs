@@ -1,5 +1,5 @@
-//! Users and what proves them: one line each, `name:SCRAM-SHA-256$iterations:salt$stored:server`, base64,
-//! never a password. Lines that start with `#` are remarks.
+//! Users and what proves them: one line each, `name:SCRAM-SHA-256$iterations:salt$stored:server`,
+//! base64, never a password. Lines that start with `#` are remarks.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -29,8 +29,9 @@ pub(crate) struct Users {
 struct Known {
     by_name: HashMap<String, ScramCredentials>,
     administrators: Vec<String>,
-    /// From which the credentials of users that do not exist are made. Of the first line of the file:
-    /// were it new at each start, then the names whose salt changes would be those that do not exist.
+    /// From which the credentials of users that do not exist are made. Of the first line of the
+    /// file: were it new at each start, then the names whose salt changes would be those that do
+    /// not exist.
     secret: Option<[u8; 32]>,
     /// The iterations of all users.
     iterations: Vec<u32>,
@@ -323,8 +324,8 @@ mod tests {
     #[test]
     fn a_user_who_does_not_exist_takes_as_long_as_a_wrong_password() {
         let users = read(&line("alice", "x", Some(10_000))).unwrap();
-        // Of the processor, by this thread: what else the machine does is not counted. The smallest of
-        // some runs, because others leave the caches cold.
+        // Of the processor, by this thread: what else the machine does is not counted. The smallest
+        // of some runs, because others leave the caches cold.
         let smallest = |user: &str| {
             let once = |_| {
                 let begun = processor_time();

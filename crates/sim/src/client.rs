@@ -70,8 +70,8 @@ pub(crate) struct Connection {
 struct OpenUnit {
     number: usize,
     id: Option<UnitId>,
-    /// All puts of a unit are persistent, or none: the other case breaks an assertion of `core` (see
-    /// docs/internals/simulator.md).
+    /// All puts of a unit are persistent, or none: the other case breaks an assertion of `core`
+    /// (see docs/internals/simulator.md).
     persistent: bool,
 }
 

@@ -4,8 +4,8 @@
 //! Not here: how long anything takes; when it fails (the world says both).
 //!
 //! Invariants: batches follow each other by index; what is before `synced` survives every end of
-//! the process and of the power, and nothing is synced but by a sync: a process that ends leaves what it
-//! wrote in the system's memory; what an image needs is in the log.
+//! the process and of the power, and nothing is synced but by a sync: a process that ends leaves
+//! what it wrote in the system's memory; what an image needs is in the log.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -115,8 +115,8 @@ impl Disk {
         }
     }
 
-    /// The process ended, or its machine: of what was not synced, some of the beginning is there. It is
-    /// not synced for that.
+    /// The process ended, or its machine: of what was not synced, some of the beginning is there.
+    /// It is not synced for that.
     pub(crate) fn lose_unsynced(&mut self, keep_per_mille: u64, dice: &mut Dice) -> u64 {
         let mut kept = self.synced;
         while kept < self.last() && dice.chance(keep_per_mille) {
@@ -130,9 +130,9 @@ impl Disk {
         lost
     }
 
-    /// A start of this instance: what recovery found is synced before anything is said of it, and a log
-    /// that is not the one of the hard state, or lacks what was noted, gives no vote from here on; nor does
-    /// the disk of another instance.
+    /// A start of this instance: what recovery found is synced before anything is said of it, and a
+    /// log that is not the one of the hard state, or lacks what was noted, gives no vote from here
+    /// on; nor does the disk of another instance.
     pub(crate) fn recover(&mut self, node: usize, drawn: u64) {
         self.synced = self.last();
         let is_another = self.whose.is_some_and(|whose| whose != node);
@@ -185,8 +185,8 @@ impl Disk {
         *self = Disk { kept, starts, whose, incarnations, synced, flight, rotten, ..log };
     }
 
-    /// Everything is gone, or (a log that is damaged, or is about to be replaced by a copy) all but what
-    /// the member kept.
+    /// Everything is gone, or (a log that is damaged, or is about to be replaced by a copy) all but
+    /// what the member kept.
     pub(crate) fn wipe(&mut self, keeps_term: bool) {
         let Kept { term, vote, knows_term, .. } = self.kept.without_vote();
         let kept = match keeps_term {
@@ -200,8 +200,8 @@ impl Disk {
         *self = Disk { kept, starts, whose, ..Disk::default() };
     }
 
-    /// Takes over all of a leader's but what it kept. It votes with that if it could with its own log, and
-    /// the copy bears out what it promised.
+    /// Takes over all of a leader's but what it kept. It votes with that if it could with its own
+    /// log, and the copy bears out what it promised.
     pub(crate) fn take_copy(&mut self, of: &Disk, kept_there: Kept) {
         let own = self.kept;
         let may_vote = own.is_borne_out_by(self.last_place(), of.last_place());

@@ -5,8 +5,8 @@
 //!
 //! The rules: an acknowledged put is there until it is got; an acknowledged get happens once; what
 //! was refused or rolled back is never seen; units take effect whole or not at all; what one
-//! producer puts on one queue with one priority is delivered in that order; a message is held by one
-//! consumer at a time; in one term only one instance acknowledges.
+//! producer puts on one queue with one priority is delivered in that order; a message is held by
+//! one consumer at a time; in one term only one instance acknowledges.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -283,11 +283,12 @@ impl History {
         }
     }
 
-    /// A message that was not delivered before comes behind all of its stream that were put earlier.
+    /// A message that was not delivered before comes behind all of its stream that were put
+    /// earlier.
     ///
-    /// Compared are the deliveries of one term, and persistent messages with those of earlier terms:
-    /// a deposed active instance may still deliver what only it has, a non-persistent message, while
-    /// its successor is ahead, and the successor knows nothing of that message.
+    /// Compared are the deliveries of one term, and persistent messages with those of earlier
+    /// terms: a deposed active instance may still deliver what only it has, a non-persistent
+    /// message, while its successor is ahead, and the successor knows nothing of that message.
     fn follows_in_order(&mut self, term: u64, number: usize) -> Result<(), Broken> {
         let put = &self.puts[number];
         let stream = (put.client, put.queue, put.priority);

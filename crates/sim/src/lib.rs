@@ -1,9 +1,9 @@
 //! The simulator: a whole group of three instances in one thread, with its disks, its network, its
 //! clocks and its clients, everything decided by a seed.
 //!
-//! Reading order: [`run`] (one seed), `plan` (what a seed draws beforehand), `world` (what happens),
-//! `history` (what was promised), `process`, `disk`, `network`, `journal`, `client` (the parts),
-//! `view` (what an instance holds).
+//! Reading order: [`run`] (one seed), `plan` (what a seed draws beforehand), `world` (what
+//! happens), `history` (what was promised), `process`, `disk`, `network`, `journal`, `client` (the
+//! parts), `view` (what an instance holds).
 //!
 //! The instances are the real rules (`core`, `node`) and the real consensus (`group`); the log, the
 //! files and the sockets are simulated. Not here: AMQP, threads, the real log's bytes.

@@ -2,8 +2,8 @@
 //!
 //! Not here: what a run does (the library). This is the only part with a clock, threads and output.
 //!
-//! Exit status: 0 no rule was broken, 1 one was, 2 the command line is wrong, 101 or 134 an assertion of
-//! the code under test ended the process (the seed is printed before).
+//! Exit status: 0 no rule was broken, 1 one was, 2 the command line is wrong, 101 or 134 an
+//! assertion of the code under test ended the process (the seed is printed before).
 
 use std::cell::Cell;
 use std::ops::Range;

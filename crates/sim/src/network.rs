@@ -28,8 +28,8 @@ pub(crate) struct Link {
 #[derive(Clone, Debug)]
 pub(crate) enum Parcel {
     Message(Box<Message>),
-    /// The first on a connection, for this process: the newest index of the sender's log, its term as
-    /// it is on its disk, whether it is blank, what it knows of starts.
+    /// The first on a connection, for this process: the newest index of the sender's log, its term
+    /// as it is on its disk, whether it is blank, what it knows of starts.
     Hello {
         receiver: u64,
         last: u64,

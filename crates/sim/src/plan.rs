@@ -168,7 +168,8 @@ impl Plan {
             wake_us: dice.between(1_000, 40_000),
             client_delay_us: dice.between(20, 2_000),
             acts_max: dice.between(20, 200),
-            // Seldom so large that bodies go in chunks, and that one message does not hold a backlog.
+            // Seldom so large that bodies go in chunks, and that one message does not hold a
+            // backlog.
             body_bytes_max: if dice.chance(10) { 600_000 } else { dice.between(1, 400) },
             unit_staged_bytes_max: if dice.chance(500) { dice.below(300) } else { 1 << 20 },
             batch_bytes: usize::try_from(dice.between(64, 4_096)).unwrap_or(64),

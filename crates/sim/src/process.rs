@@ -33,7 +33,8 @@ pub(crate) struct Process {
     pub(crate) leading: Option<BatchPlace>,
     pub(crate) has_led: bool,
     pub(crate) blank_peers: [bool; 3],
-    /// Of each peer, the start that it says, which connection it said that on, and whether it is noted.
+    /// Of each peer, the start that it says, which connection it said that on, and whether it is
+    /// noted.
     pub(crate) peer_starts: [(Start, u64, bool); 3],
     /// When it asked to be woken.
     pub(crate) try_at: Option<Time>,

@@ -1,8 +1,8 @@
 //! Words that every room uses: positions, times, payloads, limits. No logic.
 //!
-//! Reading order: [`Lsn`] (a place in the recovery log), [`Batch`] (what is written, and replicated, at once), [`PageRef`] (a place in the page file),
-//! [`Time`] (an argument, never read here), [`Payload`] (bytes on their way from a socket to the
-//! log), [`limits`].
+//! Reading order: [`Lsn`] (a place in the recovery log), [`Batch`] (what is written, and
+//! replicated, at once), [`PageRef`] (a place in the page file), [`Time`] (an argument, never read
+//! here), [`Payload`] (bytes on their way from a socket to the log), [`limits`].
 
 #![forbid(unsafe_code)]
 

@@ -32,14 +32,15 @@ pub const STAGED_PUT_BYTES: u64 = 256;
 /// Bytes of large messages whose end has not come, of all connections together; beyond it only one
 /// of these connections is read.
 pub const ARRIVING_BYTES_MAX: u64 = 256 * 1024 * 1024;
-/// Bytes of large messages that are being sent, of all connections together; beyond it no connection
-/// begins another one. One is sent in any case.
+/// Bytes of large messages that are being sent, of all connections together; beyond it no
+/// connection begins another one. One is sent in any case.
 pub const DEPARTING_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// Part of the recovery log's room, in percent, above which the unit of work that holds its oldest
 /// place is rolled back, as in IBM MQ.
 pub const LOG_PRESSURE_PERCENT: u64 = 80;
 /// Part of the recovery log's room, in percent, above which log is not held back any more for an
-/// instance of a group that was brought a copy: the queue manager goes on, and it needs another one.
+/// instance of a group that was brought a copy: the queue manager goes on, and it needs another
+/// one.
 pub const LOG_HOLD_PERCENT: u64 = 80;
 /// Age at which an open unit of work is rolled back unless configured otherwise.
 pub const UNIT_AGE_DEFAULT: Duration = Duration::from_secs(300);
@@ -63,8 +64,8 @@ pub const LEAVING_MESSAGES_MAX: usize = 64;
 /// their gets are durable; one more is begun while they are fewer bytes than this.
 pub const BEGUN_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Deliveries that the instance may have dispatched to one consumer and its connection has neither
-/// sent nor given back, whatever credit the client gave: what is not read does not gather. More than
-/// clients usually ask for ahead (1,000), so that it takes nothing from them.
+/// sent nor given back, whatever credit the client gave: what is not read does not gather. More
+/// than clients usually ask for ahead (1,000), so that it takes nothing from them.
 pub const DISPATCHED_AHEAD_MAX: u64 = 1_024;
 /// The same for all consumers of a connection together, in equal shares.
 pub const DISPATCHED_AHEAD_OF_CONNECTION_MAX: u64 = 8_192;

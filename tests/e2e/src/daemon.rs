@@ -107,8 +107,8 @@ impl Site {
         Ok(command)
     }
 
-    /// Starts the daemon and waits until it accepts clients; an instance of a group, which may have to
-    /// wait for the others, until it says so.
+    /// Starts the daemon and waits until it accepts clients; an instance of a group, which may have
+    /// to wait for the others, until it says so.
     ///
     /// # Errors
     /// When it ends or stays silent; the text has the end of its log.
@@ -233,8 +233,8 @@ impl Site {
         Ok(serde_json::from_slice(&output.stdout)?)
     }
 
-    /// Waits until `gets` messages of a queue were got for good: a settlement that owes no answer is
-    /// durable a moment after it was sent, and a get is counted when it is durable.
+    /// Waits until `gets` messages of a queue were got for good: a settlement that owes no answer
+    /// is durable a moment after it was sent, and a get is counted when it is durable.
     ///
     /// # Errors
     /// When it does not come about.
@@ -434,7 +434,8 @@ impl Daemon {
         Some(format!("{how}\n{}", self.log_end()))
     }
 
-    /// Waits until an instance of a group said what it waits for, or that it is ready: its sockets are there.
+    /// Waits until an instance of a group said what it waits for, or that it is ready: its sockets
+    /// are there.
     fn await_begun(&self) -> Try {
         let line = self.lines.recv_timeout(START_LIMIT);
         let line = line.map_err(|_| format!("it does not begin:\n{}", self.log_end()))?;
@@ -476,8 +477,8 @@ impl Drop for Daemon {
     }
 }
 
-/// Whether no thread of a process runs code of its own: it is stopped, or waits for a disk inside the
-/// kernel, and is stopped when that returns.
+/// Whether no thread of a process runs code of its own: it is stopped, or waits for a disk inside
+/// the kernel, and is stopped when that returns.
 fn stands_still(pid: u32) -> bool {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return false };
     threads.flatten().all(|thread| {

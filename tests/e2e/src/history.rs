@@ -1,11 +1,11 @@
 //! What clients were told in one round of faults, and the judgement over what is there after it.
 //!
 //! The rules: a message of a committed unit is there exactly once; of a unit that was not
-//! committed, never; of a unit whose commit was not answered, with all of its unit or not at all.
-//! A moved message is in exactly one of the two queues. Each producer's messages keep their order, but for
-//! what a mover that lost its connection had been given: that may be held until the loss is noticed, while
-//! the mover, come back, has others moved already.
-//! Not here: how the messages are put and got.
+//! committed, never; of a unit whose commit was not answered, with all of its unit or not at all. A
+//! moved message is in exactly one of the two queues. Each producer's messages keep their order,
+//! but for what a mover that lost its connection had been given: that may be held until the loss is
+//! noticed, while the mover, come back, has others moved already. Not here: how the messages are
+//! put and got.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -194,8 +194,9 @@ impl History {
 }
 
 impl History {
-    /// Messages whose put was never answered. They keep no order with later ones: what a client sent
-    /// on a connection that it lost may still be on its way through a relay when it goes on with another.
+    /// Messages whose put was never answered. They keep no order with later ones: what a client
+    /// sent on a connection that it lost may still be on its way through a relay when it goes on
+    /// with another.
     fn unanswered_puts(&self) -> HashSet<Id> {
         let mut unanswered = HashSet::new();
         for unit in &self.units {
@@ -271,8 +272,8 @@ fn judge_move(fate: Fate, ids: &[Id], rest: &[Id], places: &Places, tally: &mut 
         }
         // A later unit may have moved them; that unit's own judgement covers it.
         Fate::NotCommitted => {}
-        // What came back shows that it was rolled back; of the rest, then, nothing was moved by it, and
-        // only later units, which are judged themselves, moved anything.
+        // What came back shows that it was rolled back; of the rest, then, nothing was moved by it,
+        // and only later units, which are judged themselves, moved anything.
         Fate::Unknown if came_back > 0 => {
             let whole = rest.iter().all(|id| is_at(places, *id, Queue::From));
             require!(whole, "HALF A UNIT: {came_back} came back, {moved} moved: {ids:?}");

@@ -1,11 +1,12 @@
-//! Machines on one bridge: network namespaces, each with an interface `eth0`, and the bridge in one of its
-//! own, so that the network of this machine is not touched.
+//! Machines on one bridge: network namespaces, each with an interface `eth0`, and the bridge in one
+//! of its own, so that the network of this machine is not touched.
 //!
-//! Programs that a thread starts inside ([`Lan::on`]) are on that machine. Needs root and ip(8). Not
-//! here: a network that loses or delays (`slow_net`).
+//! Programs that a thread starts inside ([`Lan::on`]) are on that machine. Needs root and ip(8).
+//! Not here: a network that loses or delays (`slow_net`).
 //!
-//! Invariants: names have the process id of the test in them, so that several tests do not meet; all is
-//! gone when the value is dropped, and what a killed test left is gone when the next one begins.
+//! Invariants: names have the process id of the test in them, so that several tests do not meet;
+//! all is gone when the value is dropped, and what a killed test left is gone when the next one
+//! begins.
 
 use std::fs::File;
 use std::net::IpAddr;

@@ -47,8 +47,8 @@ pub struct Peer {
     stream: TcpStream,
     buffer: Vec<u8>,
     patience: Duration,
-    /// Transfers that came while something else was awaited: a delivery may come before the outcome of
-    /// the put of its message.
+    /// Transfers that came while something else was awaited: a delivery may come before the outcome
+    /// of the put of its message.
     early: VecDeque<Frame>,
 }
 

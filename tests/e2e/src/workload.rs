@@ -1,6 +1,6 @@
 //! Producers and a mover that work in transactions until the daemon is gone, or, with a list of
-//! addresses, until they are told to end, noting what they were told. The client is fe2o3-amqp, which
-//! shares no code with the product.
+//! addresses, until they are told to end, noting what they were told. The client is fe2o3-amqp,
+//! which shares no code with the product.
 //!
 //! Not here: the faults, and the judgement (history.rs). Invariant: a fate is noted as unknown
 //! before the commit is sent, and as committed only after its answer.
@@ -34,8 +34,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const PATIENCE_WITH_LIST: Duration = Duration::from_secs(5);
 /// Before it tries the next one.
 const BEFORE_NEXT: Duration = Duration::from_millis(50);
-/// Between units of a client with a list, which works for as long as faults last: what it puts must fit
-/// on small disks.
+/// Between units of a client with a list, which works for as long as faults last: what it puts must
+/// fit on small disks.
 const BETWEEN_UNITS: Duration = Duration::from_millis(40);
 /// How many of a hundred messages have a body of several chunks.
 const LARGE_PERCENT: u64 = 3;
@@ -84,8 +84,8 @@ impl Workload {
         Self::begin(vec![daemon.url()], false, round, chance)
     }
 
-    /// The same with a fail-over list: clients whose connection is lost, or that are refused something,
-    /// go on elsewhere.
+    /// The same with a fail-over list: clients whose connection is lost, or that are refused
+    /// something, go on elsewhere.
     #[must_use]
     pub fn start_returning(addresses: Vec<String>, round: u32, chance: &mut Chance) -> Self {
         Self::begin(addresses, true, round, chance)
@@ -106,7 +106,8 @@ impl Workload {
     /// # Errors
     /// When a client was refused something before the daemon was gone.
     pub fn end(self) -> Try<History> {
-        // The clients' thread waits for the other half; it may have ended already, with every client.
+        // The clients' thread waits for the other half; it may have ended already, with every
+        // client.
         drop(self.gone);
         let Ok(complaints) = self.thread.join() else { fail!("a client panicked") };
         require!(complaints.is_empty(), "clients complain: {complaints:?}");

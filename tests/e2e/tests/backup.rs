@@ -1,5 +1,6 @@
-//! Backups of a real daemon: under load, over kills, onto a full disk, and back to the end, to a position
-//! and to a time. What was acknowledged before a backup began is in it; no unit is half in it.
+//! Backups of a real daemon: under load, over kills, onto a full disk, and back to the end, to a
+//! position and to a time. What was acknowledged before a backup began is in it; no unit is half in
+//! it.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -68,8 +69,8 @@ fn text<'a>(reply: &'a Value, key: &str) -> Try<&'a str> {
     reply[key].as_str().ok_or_else(|| format!("no {key} in {reply}").into())
 }
 
-/// Puts units of messages and takes some away again, and puts single messages one after the other of
-/// which it is known which were acknowledged.
+/// Puts units of messages and takes some away again, and puts single messages one after the other
+/// of which it is known which were acknowledged.
 struct Load {
     children: Vec<Child>,
     images: JoinHandle<u32>,

@@ -1,5 +1,6 @@
-//! A damaged byte of the log costs one message, which nobody passes over in silence: it is set aside on
-//! the dead-letter queue, or the client is notified. Runs the commands of docs/guides/damaged-log.md.
+//! A damaged byte of the log costs one message, which nobody passes over in silence: it is set
+//! aside on the dead-letter queue, or the client is notified. Runs the commands of
+//! docs/guides/damaged-log.md.
 //!
 //! Not here: damage that a start finds (`log_damage.rs`), pages and images (`deep_damage.rs`).
 
@@ -323,7 +324,8 @@ fn a_repair_from_what_is_no_backup_and_no_instance_is_refused() -> Try {
     Ok(())
 }
 
-/// Messages in several extents, which a start does not read, a backup of them, and the oldest extents.
+/// Messages in several extents, which a start does not read, a backup of them, and the oldest
+/// extents.
 fn in_several_extents() -> Try<(Site, String, Vec<PathBuf>)> {
     let config = format!("{WITH_DLQ}imgintvl = 0\n[log]\nextent_bytes = 4194304\n");
     let site = Site::open()?.with_config(&config);
@@ -553,7 +555,8 @@ fn clear_and_delete_say_how_many_damaged_messages_go() -> Try {
         site.mqsc(&format!("ALTER QMGR DEADQ('{deadq}')"))?;
         site.towline(&["get", Q, "--all"])?.output()?;
         stop(daemon)?;
-        // A note is one after a restart too; a message that stays is found again by the next reader.
+        // A note is one after a restart too; a message that stays is found again by the next
+        // reader.
         let daemon = site.start()?;
         site.mqsc(&format!("ALTER QMGR DEADQ('{deadq}')"))?;
         site.towline(&["get", Q, "--all"])?.output()?;
@@ -566,8 +569,8 @@ fn clear_and_delete_say_how_many_damaged_messages_go() -> Try {
     Ok(())
 }
 
-/// What `get --all` grants, drains and grants again while bodies are read from the disk, one of which
-/// is damaged: credit stays exact, and the rest of the queue comes.
+/// What `get --all` grants, drains and grants again while bodies are read from the disk, one of
+/// which is damaged: credit stays exact, and the rest of the queue comes.
 #[test]
 fn a_damaged_message_in_a_deep_queue_does_not_end_the_link_of_its_consumer() -> Try {
     const MESSAGES: usize = 3_000;

@@ -1,5 +1,5 @@
-//! The sample programs in `examples/clients`, run as their readers run them: each puts a message that
-//! each gets. Not here: .NET, which the machines of the tests do not have.
+//! The sample programs in `examples/clients`, run as their readers run them: each puts a message
+//! that each gets. Not here: .NET, which the machines of the tests do not have.
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -1,5 +1,5 @@
-//! Clients that keep large messages half sent or half read: what they take is bounded, and given back
-//! when others need it. (One that is merely slow: `hostile_load`.)
+//! Clients that keep large messages half sent or half read: what they take is bounded, and given
+//! back when others need it. (One that is merely slow: `hostile_load`.)
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use towline_e2e::{Try, fail, require, wait};
 
 /// What all connections together may hold, either way.
 const HELD_MAX: u64 = 256 << 20;
-/// A client that stands still gives way within 17 s; the rest is for a busy machine. Less than the idle
-/// time-out, which would end it as well.
+/// A client that stands still gives way within 17 s; the rest is for a busy machine. Less than the
+/// idle time-out, which would end it as well.
 const LIMIT: Duration = Duration::from_secs(40);
 const FRAME_BYTES: usize = 60_000;
 

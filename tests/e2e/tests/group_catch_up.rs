@@ -1,5 +1,5 @@
-//! Instances of a group that were away: they catch up from the others' logs, or by a copy, and one that
-//! lost its disk has no say before it has what the others have.
+//! Instances of a group that were away: they catch up from the others' logs, or by a copy, and one
+//! that lost its disk has no say before it has what the others have.
 
 use std::process::Command;
 use std::time::Duration;
@@ -28,8 +28,8 @@ fn load(group: &Group, at: Instance, arguments: &[&str]) -> Try {
     Ok(())
 }
 
-/// Messages in a queue as an instance has them once it is active. Who is elected answers only when its
-/// door is open, and on a busy machine it may lose the election again before it was asked.
+/// Messages in a queue as an instance has them once it is active. Who is elected answers only when
+/// its door is open, and on a busy machine it may lose the election again before it was asked.
 fn depth_at(group: &Group, at: Instance, queue: &str) -> Try<u64> {
     group.until_whole()?;
     let depth = wait::until("the instance is active", WHOLE_MAX, || {
@@ -151,8 +151,8 @@ fn leave_behind(group: &Group, active: Instance) -> Try<Instance> {
     group.until_in_sync(2)
 }
 
-/// A group with a small log and 60 MB of messages in `kept`, one instance of which is down and so far
-/// behind that it needs a copy: the group, who is active, and who is down.
+/// A group with a small log and 60 MB of messages in `kept`, one instance of which is down and so
+/// far behind that it needs a copy: the group, who is active, and who is down.
 fn with_one_too_far_behind() -> Try<(Group, Instance, Instance)> {
     let mut group = Group::formed_as(&small_log())?;
     let active = group.until_whole()?;
@@ -187,7 +187,8 @@ fn an_instance_that_lost_its_disk_gets_in_sync_by_one_copy_while_a_load_goes_on(
     let kept = ["put", "--count", "3000", "--size", "20000", "--queue", "kept", "--seconds", "60"];
     load(&group, active, &kept)?;
     let mut command = Command::new(place::towline()?);
-    // Not at full rate: on two processors that others use too it would only catch up when they rest.
+    // Not at full rate: on two processors that others use too it would only catch up when they
+    // rest.
     command.args(["load", "stream", "--seconds", "300", "--size", "4096", "--quiet"]);
     command.args(["--rate", "3000"]);
     command.args(["--url", &group.url(active)]);

@@ -1,5 +1,5 @@
-//! When and where clients of a group are served: `ready` comes no sooner, what a client hears that asks to
-//! be redirected, and that none is refused while an instance re-executes.
+//! When and where clients of a group are served: `ready` comes no sooner, what a client hears that
+//! asks to be redirected, and that none is refused while an instance re-executes.
 
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};

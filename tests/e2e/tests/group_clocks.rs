@@ -1,5 +1,5 @@
-//! Clocks that jump, and certificates whose time is over: time-outs of a group go by the monotonic clock,
-//! messages without an expiry stay, and an expired certificate keeps out its owner alone.
+//! Clocks that jump, and certificates whose time is over: time-outs of a group go by the monotonic
+//! clock, messages without an expiry stay, and an expired certificate keeps out its owner alone.
 
 use std::time::Duration;
 
@@ -80,8 +80,8 @@ fn wall_clocks_that_jump_elect_nobody_and_lose_nothing() -> Try {
     Ok(())
 }
 
-/// The clock is looked at while the instance runs: what expires at a time of day does, and the age of a
-/// unit of work is as before.
+/// The clock is looked at while the instance runs: what expires at a time of day does, and the age
+/// of a unit of work is as before.
 #[test]
 fn a_step_of_the_clock_expires_messages_and_makes_no_unit_of_work_older() -> Try {
     const CONTROL: u32 = 9;

@@ -1,5 +1,5 @@
-//! A group of three instances as `make run-group` starts it, and the commands for it: status, switch,
-//! stop, rolling restart, a lost log.
+//! A group of three instances as `make run-group` starts it, and the commands for it: status,
+//! switch, stop, rolling restart, a lost log.
 
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader};
@@ -127,8 +127,8 @@ impl Drop for Demo {
     }
 }
 
-/// Ports that nobody has, below those that the system gives out by itself; others in each test of this
-/// process, for the demonstration takes them a moment later.
+/// Ports that nobody has, below those that the system gives out by itself; others in each test of
+/// this process, for the demonstration takes them a moment later.
 fn free_ports() -> Try<u16> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     for _ in 0..PLACES {
@@ -143,8 +143,8 @@ fn free_ports() -> Try<u16> {
     fail!("no {PORTS} free ports one after the other")
 }
 
-/// Elections from one status to a later one: more than the one that was wanted when the machine was so busy
-/// that instances missed each other.
+/// Elections from one status to a later one: more than the one that was wanted when the machine was
+/// so busy that instances missed each other.
 fn elections(before: &Value, after: &Value) -> u64 {
     let term = |status: &Value| status["group"]["term"].as_u64().unwrap_or(0);
     term(after).saturating_sub(term(before))

@@ -1,5 +1,6 @@
-//! Damage of the log of an instance of a group: what another one has is fetched, the extent repaired,
-//! and the client notices nothing; what no instance has is set aside, as in a queue manager alone.
+//! Damage of the log of an instance of a group: what another one has is fetched, the extent
+//! repaired, and the client notices nothing; what no instance has is set aside, as in a queue
+//! manager alone.
 //!
 //! Not here: a queue manager alone (`damaged_messages.rs`), disks that hang or are full
 //! (`group_disks.rs`).
@@ -24,8 +25,8 @@ fn text(number: usize) -> String {
     format!("message {number:03} {}", "x".repeat(4_000))
 }
 
-/// A group with messages of one unit of work that a start does not read, none of which is in memory;
-/// the instance that is active.
+/// A group with messages of one unit of work that a start does not read, none of which is in
+/// memory; the instance that is active.
 fn written() -> Try<Group> {
     let config = "[queue_manager]\ndeadq = \"DEV.DEAD.LETTER.QUEUE\"\n";
     let group = Group::formed_as(&Design { config: config.into(), ..Design::default() })?;
@@ -275,7 +276,8 @@ fn browsers_selectors_correlation_ids_and_gets_without_settlement_get_what_was_d
     all_are_sound(group)
 }
 
-/// What a start reads is repaired before it is read; while no other instance answers, it is refused.
+/// What a start reads is repaired before it is read; while no other instance answers, it is
+/// refused.
 #[test]
 fn a_start_that_finds_damage_repairs_it_from_the_others_and_is_refused_without_them() -> Try {
     let mut group = Group::formed()?;
@@ -308,8 +310,8 @@ fn a_start_that_finds_damage_repairs_it_from_the_others_and_is_refused_without_t
     all_are_sound(group)
 }
 
-/// Two that are damaged in different batches have together what both need: they give it to each other
-/// before either runs.
+/// Two that are damaged in different batches have together what both need: they give it to each
+/// other before either runs.
 #[test]
 fn two_damaged_instances_whose_third_is_away_repair_each_other_and_serve() -> Try {
     let mut group = Group::formed()?;
@@ -374,8 +376,9 @@ fn a_copy_of_a_damaged_log_is_refused_and_the_next_one_is_of_the_repaired_log() 
     all_are_sound(group)
 }
 
-/// An extent that a start does not read, with messages that live, is gone: docs/guides/damaged-log.md says
-/// that the start is refused, and that a full copy of another instance's log brings it back.
+/// An extent that a start does not read, with messages that live, is gone:
+/// docs/guides/damaged-log.md says that the start is refused, and that a full copy of another
+/// instance's log brings it back.
 #[test]
 fn an_extent_removed_by_hand_is_refused_at_a_start_and_a_full_copy_brings_it_back() -> Try {
     let config = "[log]\nextent_bytes = 4194304\n";
@@ -386,14 +389,16 @@ fn an_extent_removed_by_hand_is_refused_at_a_start_and_a_full_copy_brings_it_bac
         group.stop(hit)?;
         let extent = extent_of(&group, hit, &text(HIT))?;
         fs::remove_file(&extent)?;
-        // Also while the two others serve clients: none of them has these bytes under these headers.
+        // Also while the two others serve clients: none of them has these bytes under these
+        // headers.
         is_refused_until_replaced(&mut group, hit, &extent)?;
     }
     all_are_sound(group)
 }
 
-/// The oldest extent is gone, and what was written last is not yet known to be committed when the instance
-/// starts: that might have taken the messages away, so it is judged when the instance has applied it.
+/// The oldest extent is gone, and what was written last is not yet known to be committed when the
+/// instance starts: that might have taken the messages away, so it is judged when the instance has
+/// applied it.
 #[test]
 fn the_oldest_extent_removed_by_hand_ends_the_instance_before_it_could_lead() -> Try {
     let config = "[log]\nextent_bytes = 4194304\n[queue_manager]\nimglogln = 1\n";
@@ -409,7 +414,8 @@ fn the_oldest_extent_removed_by_hand_ends_the_instance_before_it_could_lead() ->
     all_are_sound(group)
 }
 
-/// The operator starts an instance that lacks an extent all the same: the two others have its messages.
+/// The operator starts an instance that lacks an extent all the same: the two others have its
+/// messages.
 #[test]
 fn an_instance_started_without_an_extent_leads_no_group_that_has_it_and_gets_a_copy() -> Try {
     let config =
@@ -453,7 +459,8 @@ fn led_before(group: &Group, at: Instance) -> usize {
     before.matches("TWL4203I").count()
 }
 
-/// The start of an instance without this extent is refused, and a full copy brings all messages back.
+/// The start of an instance without this extent is refused, and a full copy brings all messages
+/// back.
 fn is_refused_until_replaced(group: &mut Group, hit: Instance, extent: &Path) -> Try {
     let name = extent.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let refused = said(&group.site(hit).start_refused()?);

@@ -195,7 +195,8 @@ fn an_instance_that_becomes_active_with_a_full_log_refuses_puts_and_gets_go_on()
     })
 }
 
-/// Neither a byte nor a file can be added: what a start and a re-execution write stands in what is there.
+/// Neither a byte nor a file can be added: what a start and a re-execution write stands in what is
+/// there.
 #[test]
 fn an_instance_without_one_free_byte_or_name_re_executes_itself_and_is_started() -> Try {
     const SMALL: Instance = 0;

@@ -1,5 +1,6 @@
 //! A group whose active instance is killed, stopped, cut off or left alone while clients work in
-//! transactions: nothing that was acknowledged is lost, nothing is there twice, no unit is half done.
+//! transactions: nothing that was acknowledged is lost, nothing is there twice, no unit is half
+//! done.
 
 use std::time::Duration;
 
@@ -103,7 +104,8 @@ fn an_instance_that_is_told_to_end_while_it_begins_again_ends_in_order() -> Try 
         let lost = || group.site(isolated).log().matches("TWL4204W").count();
         let before = lost();
         group.net()?.isolate(isolated);
-        // It says so, lets its clients go, and re-executes itself: for a moment nothing waits for signals.
+        // It says so, lets its clients go, and re-executes itself: for a moment nothing waits for
+        // signals.
         wait::until_true("the end of its time", GO_ON_MAX, || lost() > before)?;
         wait::pause(Duration::from_millis(chance.within(0, 200)));
         group.daemon(isolated)?.terminate()?;
@@ -128,7 +130,8 @@ fn no_sigterm_is_lost_whenever_it_comes_while_a_process_executes_itself() -> Try
     }
     for round in 0..ROUNDS {
         group.ask(one, &json!({ "do": "restart" }))?;
-        // Half of them early, where the old program ends; the rest over the whole of the next start.
+        // Half of them early, where the old program ends; the rest over the whole of the next
+        // start.
         let longest = if round % 2 == 0 { 20_000 } else { 200_000 };
         wait::pause(Duration::from_micros(chance.within(0, longest)));
         group.daemon(one)?.terminate()?;

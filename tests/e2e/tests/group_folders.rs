@@ -1,5 +1,6 @@
-//! A data folder that is put back whole, as a snapshot of its volume, and a clone that is started beside the
-//! original: log and hard state bear each other out, and only the other instances know better.
+//! A data folder that is put back whole, as a snapshot of its volume, and a clone that is started
+//! beside the original: log and hard state bear each other out, and only the other instances know
+//! better.
 
 use std::fs;
 use std::path::Path;
@@ -59,8 +60,8 @@ fn with_a_message() -> Try<(Group, [Instance; 3])> {
     Ok((group, [active, (active + 1) % 3, (active + 2) % 3]))
 }
 
-/// Two hold messages that the third one lacks. The folder of one of the two is put back; whether the other
-/// one runs then, or is away and only the stale one knows of the later start.
+/// Two hold messages that the third one lacks. The folder of one of the two is put back; whether
+/// the other one runs then, or is away and only the stale one knows of the later start.
 fn history(knows_by_active: bool) -> Try {
     let (mut group, [active, back, stale]) = with_a_message()?;
     let copy = tempfile::tempdir()?;
@@ -130,7 +131,8 @@ fn a_copy_of_a_running_instance_that_is_put_back_is_recognised_by_what_it_acknow
     has_exactly(&group, served, &texts(0, 6))
 }
 
-/// A process with a copy of the folder of an instance, and its name and certificate, at other addresses.
+/// A process with a copy of the folder of an instance, and its name and certificate, at other
+/// addresses.
 fn clone_of(group: &Group, at: Instance, copy: &Path) -> Try<(Site, Daemon)> {
     let mut clone = Site::open()?;
     copy_folder(copy, &clone.data)?;

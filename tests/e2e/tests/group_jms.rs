@@ -1,5 +1,5 @@
-//! Qpid JMS with `failover:(amqp://a,amqp://b,amqp://c)` against a group: each test runs one scenario of
-//! tests/e2e/jms while the active instance is killed, or hands over.
+//! Qpid JMS with `failover:(amqp://a,amqp://b,amqp://c)` against a group: each test runs one
+//! scenario of tests/e2e/jms while the active instance is killed, or hands over.
 
 use towline_e2e::group::{Group, Instance};
 use towline_e2e::program::{self, Program};

@@ -1,5 +1,5 @@
-//! Instances of a group that stand still (SIGSTOP) and go on: what they say of themselves and of the
-//! others is never better than what they know.
+//! Instances of a group that stand still (SIGSTOP) and go on: what they say of themselves and of
+//! the others is never better than what they know.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;

@@ -1,9 +1,9 @@
-//! Instances of different versions in one group: what a later or a strange one says at a link, and an
-//! upgrade one after the other while clients work.
+//! Instances of different versions in one group: what a later or a strange one says at a link, and
+//! an upgrade one after the other while clients work.
 //!
-//! The other version is this one with its number changed in a copy of the program: that it is another is
-//! what instances say of themselves, and what it does is the same. Not here: data of other versions
-//! (`upgrade.rs`).
+//! The other version is this one with its number changed in a copy of the program: that it is
+//! another is what instances say of themselves, and what it does is the same. Not here: data of
+//! other versions (`upgrade.rs`).
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -22,8 +22,8 @@ use towline_e2e::{Try, place, require};
 /// Longer than clients need to go on elsewhere.
 const GO_ON_MAX: Duration = Duration::from_secs(40);
 
-/// A hello as crates/server/src/link/hello.rs draws it, said with an instance's papers; prints the answer:
-/// its oldest and newest version, `welcome` or why not.
+/// A hello as crates/server/src/link/hello.rs draws it, said with an instance's papers; prints the
+/// answer: its oldest and newest version, `welcome` or why not.
 const HELLO: &str = r#"
 import socket, ssl, struct, sys
 host, port, papers, name, oldest, newest, build = sys.argv[1:]
@@ -68,7 +68,8 @@ fn greeted(group: &Group, at: Instance, name: &str, versions: [u16; 2]) -> Try<S
     Ok(String::from_utf8(output.stdout)?.trim().to_owned())
 }
 
-/// A group in which nobody misses anybody because the machine is busy: nobody is stopped or cut off here.
+/// A group in which nobody misses anybody because the machine is busy: nobody is stopped or cut off
+/// here.
 fn design() -> Design {
     Design { missed_after: Some(Duration::from_secs(30)), ..Design::default() }
 }

@@ -1,6 +1,7 @@
-//! An instance whose log is not the one for which it made its promises gives no vote: it was replaced, an
-//! older copy of it was put back, or its hard state is an older one. So no instance is elected who lacks what
-//! was acknowledged, and everything is there when an instance comes back that has it.
+//! An instance whose log is not the one for which it made its promises gives no vote: it was
+//! replaced, an older copy of it was put back, or its hard state is an older one. So no instance is
+//! elected who lacks what was acknowledged, and everything is there when an instance comes back
+//! that has it.
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +19,8 @@ use towline_e2e::peer::Peer;
 use towline_e2e::place::{self, copy_folder};
 use towline_e2e::{require, wait};
 
-/// Longer than two instances need to elect one of them: tries come after at most a tenth of a second.
+/// Longer than two instances need to elect one of them: tries come after at most a tenth of a
+/// second.
 const NOBODY_FOR: Duration = Duration::from_secs(4);
 
 /// Small ones: they are read again and again.
@@ -31,10 +33,11 @@ const BLOCK: u64 = 4096;
 enum Forgets {
     /// `towline instance replace`.
     Replaced,
-    /// An older copy of `log`, as a backup of the folder brings it back; `group-state` is the newest.
+    /// An older copy of `log`, as a backup of the folder brings it back; `group-state` is the
+    /// newest.
     OlderLog,
-    /// The same, and the copy was made of a running instance that was not started again since: only what
-    /// it noted as committed tells.
+    /// The same, and the copy was made of a running instance that was not started again since: only
+    /// what it noted as committed tells.
     LogOfThisLife,
     /// The log is the newest, `group-state` and `group-committed` are older copies.
     OlderState,
@@ -228,8 +231,8 @@ fn append_alone(group: &Group, alone: Instance) -> Try {
     peer.attach_sender(0, "Q")?;
     group.net()?.isolate(alone);
     let batches = || extent::batches(&data(group, alone).join("log")).map(|all| all.len());
-    // No more than two batches wait for others: the second one is larger, so that there is space for what
-    // a newer term puts in their place.
+    // No more than two batches wait for others: the second one is larger, so that there is space
+    // for what a newer term puts in their place.
     for (number, bytes) in [(0, 10), (1, 30_000)] {
         let before = batches()?;
         peer.put_unanswered(0, number, &vec![b'x'; bytes])?;
@@ -401,13 +404,14 @@ fn a_term_and_a_vote_are_on_the_disk_before_any_other_instance_hears_of_them() -
         group.start(voter)?;
         group.start(active)?;
     }
-    // What an active instance found committed when it became active is noted durably: in a young group
-    // nothing else would show that a log is missing.
+    // What an active instance found committed when it became active is noted durably: in a young
+    // group nothing else would show that a log is missing.
     group.until_whole()?;
     group.make_active(voter)?;
     let note = data(&group, voter).join("group-committed");
     let first = fs::read(&note).unwrap_or_default();
-    // It is the first one of an active instance that is synced; what changes later comes after that.
+    // It is the first one of an active instance that is synced; what changes later comes after
+    // that.
     wait::until_true("another note", Duration::from_secs(20), || {
         fs::read(&note).is_ok_and(|now| now != first)
     })?;

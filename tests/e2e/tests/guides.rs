@@ -1,5 +1,5 @@
-//! The commands of the guides, as a person types them from the page: each block of the document is run
-//! line by line, with our program in the path. Only ports and folders differ.
+//! The commands of the guides, as a person types them from the page: each block of the document is
+//! run line by line, with our program in the path. Only ports and folders differ.
 //!
 //! Not here: the multi-instance guide, which needs two machines (`rights`), and steps that damage
 //! something (`damaged_messages`, `group_votes`).
@@ -11,8 +11,8 @@ use towline_e2e::daemon::{Daemon, Site, said};
 use towline_e2e::program;
 use towline_e2e::{Try, fail, place, require};
 
-/// The lines of the code blocks of a document that begin with the language `sh`, comments away; a line
-/// that ends with a backslash goes on.
+/// The lines of the code blocks of a document that begin with the language `sh`, comments away; a
+/// line that ends with a backslash goes on.
 fn commands(document: &str) -> Try<Vec<String>> {
     let text = fs::read_to_string(place::sources().join("../../docs").join(document))?;
     let mut found: Vec<String> = Vec::new();

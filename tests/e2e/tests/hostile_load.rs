@@ -310,8 +310,8 @@ fn a_silent_client_is_dropped_after_the_idle_time_out() -> Try {
     daemon.stop()
 }
 
-/// One message that takes longer on a slow network than a client may be silent. Nothing that the client
-/// says meanwhile is read, because there is enough to write.
+/// One message that takes longer on a slow network than a client may be silent. Nothing that the
+/// client says meanwhile is read, because there is enough to write.
 #[test]
 fn a_client_that_reads_a_long_message_slowly_is_not_silent_and_one_that_does_not_read_is() -> Try {
     const PARTS: u32 = 500;

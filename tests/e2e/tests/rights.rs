@@ -1,4 +1,5 @@
-//! Who gets in when there is little space, who administers, and what is read again without a restart.
+//! Who gets in when there is little space, who administers, and what is read again without a
+//! restart.
 //!
 //! Not here: logins by themselves (`login`).
 
@@ -315,7 +316,8 @@ fn puts(site: &Site, daemon: &Daemon, login: (&str, &str), authority: &Path) -> 
     Ok(put.env("TOWLINE_PASSWORD", login.1).output()?.status.success())
 }
 
-/// The commands of the guide as they stand there, on two machines; only addresses and folders differ.
+/// The commands of the guide as they stand there, on two machines; only addresses and folders
+/// differ.
 #[test]
 fn the_commands_of_the_multi_instance_guide_work_as_they_stand() -> Try {
     let guide = place::sources().join("../../docs/guides/multi-instance.md");

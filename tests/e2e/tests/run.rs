@@ -144,8 +144,8 @@ fn commit(peer: &mut Peer, delivery: u32, unit: &Value) -> Try {
     Ok(())
 }
 
-/// What a client that waits for the answer to a put gets when the queue manager ends meanwhile, with a
-/// disk whose syncs take so long.
+/// What a client that waits for the answer to a put gets when the queue manager ends meanwhile,
+/// with a disk whose syncs take so long.
 fn answer_at_the_end(sync: Duration) -> Try<Vec<u64>> {
     let mut site = Site::open()?;
     // What a first start writes is written at the speed of this disk.

@@ -1,5 +1,5 @@
-//! A client that lets the session's window hold back what its links have credit for, and goes; and one
-//! that fills it in one go.
+//! A client that lets the session's window hold back what its links have credit for, and goes; and
+//! one that fills it in one go.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Data folders of earlier versions start and have all that was in them; those of later versions are
-//! refused by file and version, and not touched.
+//! Data folders of earlier versions start and have all that was in them; those of later versions
+//! are refused by file and version, and not touched.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -56,7 +56,8 @@ fn a_folder_of_each_earlier_version_has_all_its_messages_and_goes_on() -> Try {
         let mut peer = Peer::begun(daemon.address())?;
         peer.attach_sender(0, "GOLD.ALIAS")?;
         peer.put(0, 0, b"one more")?;
-        // The first start wrote nothing of the old messages anew; the second one reads its image too.
+        // The first start wrote nothing of the old messages anew; the second one reads its image
+        // too.
         daemon.stop()?;
         let daemon = site.start()?;
         let mut peer = Peer::begun(daemon.address())?;

@@ -13,6 +13,7 @@ pub(crate) mod names;
 pub(crate) mod rooms;
 pub(crate) mod size;
 pub(crate) mod sleeping;
+pub(crate) mod width;
 
 /// Endings of files that people write as programs.
 pub(crate) const PROGRAM_EXTENSIONS: &[&str] =

@@ -257,7 +257,8 @@ mod tests {
         for pair in ATTRIBUTES.windows(2) {
             assert!(pair[0].id < pair[1].id, "{} {}", pair[0].name, pair[1].name);
         }
-        // `AttributeId::OpenOutput` is the last: the table has as many rows as there are attributes.
+        // `AttributeId::OpenOutput` is the last: the table has as many rows as there are
+        // attributes.
         assert_eq!(ATTRIBUTES.len(), AttributeId::OpenOutput as usize + 1);
         for attribute in ATTRIBUTES {
             let settable = !attribute.set_on.is_empty();

@@ -2,8 +2,8 @@
 //! by id. The page docs/reference/messages.md is made from this table.
 //!
 //! An id is `TWL`, four digits and a letter: `I` (information), `W` (odd, but it goes on), `E` (a
-//! human must act). Thousands: 1 start and stop, 2 recovery log, 3 clients, 4 group, 5 refusals, 8 commands. An
-//! id is never given to another meaning.
+//! human must act). Thousands: 1 start and stop, 2 recovery log, 3 clients, 4 group, 5 refusals, 8
+//! commands. An id is never given to another meaning.
 
 mod entries;
 

@@ -1,5 +1,5 @@
-//! The group in the status: fields as `dspmq -o nativeha -x` has them, with their MQ names.
-//! Only words: the server fills it in. The rows are exact on the active instance; a replica tells what
+//! The group in the status: fields as `dspmq -o nativeha -x` has them, with their MQ names. Only
+//! words: the server fills it in. The rows are exact on the active instance; a replica tells what
 //! it last heard.
 
 use serde::{Deserialize, Serialize};
@@ -32,13 +32,13 @@ pub struct GroupStatus {
     pub term: u64,
     /// Whether clients are served now, here or through the active.
     pub serving: bool,
-    /// For so long the disk of this instance has not answered, milliseconds; 0: it does. It says so when
-    /// that is longer than HeartbeatTimeout.
+    /// For so long the disk of this instance has not answered, milliseconds; 0: it does. It says so
+    /// when that is longer than HeartbeatTimeout.
     pub sync_overdue_ms: u64,
     /// The file that waits for it.
     pub sync_overdue_file: String,
-    /// Damaged batches of this instance's log that were repaired with what another instance had, since
-    /// the process started.
+    /// Damaged batches of this instance's log that were repaired with what another instance had,
+    /// since the process started.
     pub repaired_batches: u64,
     /// How often a damaged batch was asked for, and no other instance had it.
     pub unrepaired_batches: u64,
@@ -75,7 +75,8 @@ pub struct InstanceStatus {
     pub in_sync: bool,
     /// BACKLOG: kilobytes of log that it has not acknowledged.
     pub backlog_kb: u64,
-    /// Bytes of the active's log that are kept only for it: from a copy, or from where it lags, until it is in sync.
+    /// Bytes of the active's log that are kept only for it: from a copy, or from where it lags,
+    /// until it is in sync.
     pub held_back_bytes: u64,
     /// CONNINST: whether this one is connected with it.
     pub connected_here: bool,
@@ -97,8 +98,8 @@ pub struct InstanceStatus {
     pub sent_bytes: u64,
     /// See `sent_bytes`.
     pub sent_bytes_uncompressed: u64,
-    /// Why this one has no connection to it, or, of this one, why it takes part in nothing; empty: neither,
-    /// or not known.
+    /// Why this one has no connection to it, or, of this one, why it takes part in nothing; empty:
+    /// neither, or not known.
     pub reason: String,
 }
 

@@ -1,7 +1,7 @@
 //! The group as text, at most 80 columns wide: what this instance is, then a row for each instance.
 //!
-//! Not here: what the words mean (`group`). Columns are as wide as what stands in them; when that is
-//! too much, names and positions are cut in the middle, numbers and states never.
+//! Not here: what the words mean (`group`). Columns are as wide as what stands in them; when that
+//! is too much, names and positions are cut in the middle, numbers and states never.
 
 use super::table::{count, cut, line, printable, row};
 use super::{GroupRole, GroupStatus, InstanceStatus};
@@ -22,8 +22,8 @@ const BACKLOG: usize = 4;
 /// The column of positions.
 const ACKLSN: usize = 5;
 
-/// The group for a terminal, each line ended, as an instance of it told at `now` (milliseconds since the
-/// Unix epoch); the process of that instance, where it is to be shown.
+/// The group for a terminal, each line ended, as an instance of it told at `now` (milliseconds
+/// since the Unix epoch); the process of that instance, where it is to be shown.
 #[must_use]
 pub fn group_table(group: &GroupStatus, process: Option<u32>, now: u64) -> String {
     let mut text = String::new();

@@ -10,8 +10,8 @@ use crate::session::Session;
 use crate::types::{DeliveryState, Error, Role, SaslCode};
 
 impl Connection {
-    /// Server: answers a login with `Claim::ScramUser` by the user's stored credentials; none for an unknown
-    /// user, who then fails like one with a wrong password.
+    /// Server: answers a login with `Claim::ScramUser` by the user's stored credentials; none for
+    /// an unknown user, who then fails like one with a wrong password.
     pub fn sasl_credentials(&mut self, credentials: Option<ScramCredentials>) {
         self.login_credentials(credentials);
     }
@@ -85,8 +85,8 @@ impl Connection {
 
     /// Our sending link: sends one delivery, split over frames that the peer takes. It waits inside
     /// for the session window, not for link credit: sending more than a `Flow` allowed is up to the
-    /// driver. `key` comes back with the `Outcome` and must be unique among the unsettled deliveries
-    /// of the link.
+    /// driver. `key` comes back with the `Outcome` and must be unique among the unsettled
+    /// deliveries of the link.
     pub fn send(&mut self, link: LinkId, key: u64, outgoing: Outgoing) {
         if let Some(session) = session_of(&mut self.sessions, link) {
             session.send(link, key, outgoing, &mut self.output);
@@ -193,8 +193,8 @@ impl Connection {
         Some(SessionId { index, generation })
     }
 
-    /// Client: attaches a link, at once usable for `set_credit` and `send`. None when the session is
-    /// gone or takes no more links, or when the name is in use in that direction.
+    /// Client: attaches a link, at once usable for `set_credit` and `send`. None when the session
+    /// is gone or takes no more links, or when the name is in use in that direction.
     pub fn attach(&mut self, session: SessionId, request: AttachRequest) -> Option<LinkId> {
         let key = name_key(opposite(request.role), &request.name);
         if self.links >= LINKS_MAX || self.names.contains_key(&key) {

@@ -371,8 +371,9 @@ impl Connection {
         self.output.frame(0, &Close { error: error.map(Box::new) });
     }
 
-    /// A peer that sees our open frame believes that it is let in, unless the frame says that a close with
-    /// the reason follows: the property by which brokers and clients have come to tell each other so.
+    /// A peer that sees our open frame believes that it is let in, unless the frame says that a
+    /// close with the reason follows: the property by which brokers and clients have come to tell
+    /// each other so.
     fn deny_open(&mut self, denied: bool) {
         if let Some(open) = self.open.as_mut().filter(|_| denied && self.local.server) {
             let properties = std::mem::take(&mut open.properties);

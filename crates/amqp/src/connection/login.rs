@@ -3,8 +3,8 @@
 //! It does *not* check passwords or know users: the driver answers a `Login`, the `sasl` room holds
 //! the mechanisms.
 //!
-//! Invariant: the only way to `Frames` leads through a header that the options allow and, where SASL
-//! is required, through an exchange that ended well.
+//! Invariant: the only way to `Frames` leads through a header that the options allow and, where
+//! SASL is required, through an exchange that ended well.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

@@ -118,8 +118,8 @@ impl Connection {
     /// Consumes whole frames from the front of `input` and leaves a partial one for the next call.
     /// Payloads are slices of `input`'s memory.
     ///
-    /// While a [`Login`](Event::Login) waits for its answer nothing is consumed: call again
-    /// after the answer, even without new bytes. The same while it [has more](Connection::has_more).
+    /// While a [`Login`](Event::Login) waits for its answer nothing is consumed: call again after
+    /// the answer, even without new bytes. The same while it [has more](Connection::has_more).
     pub fn receive(&mut self, now: Time, input: &mut BytesMut) {
         self.clock.advance(now);
         self.go_on();
@@ -131,8 +131,8 @@ impl Connection {
         }
     }
 
-    /// Whether a disposition is not taken wholly yet: its next part, and what came behind it, waits for
-    /// [`receive`](Connection::receive), which comes back so that others have their turn.
+    /// Whether a disposition is not taken wholly yet: its next part, and what came behind it, waits
+    /// for [`receive`](Connection::receive), which comes back so that others have their turn.
     #[must_use]
     pub fn has_more(&self) -> bool {
         self.outcomes.is_some()
@@ -162,9 +162,9 @@ impl Connection {
         self.unfinished.bytes()
     }
 
-    /// Moves encoded bytes to the end of `out`, in order: at least one piece when there is any, then
-    /// pieces while they fit into `bytes_max`. Settlements are joined into ranges and credit into
-    /// one flow per link here, so call it once per turn and not after each command.
+    /// Moves encoded bytes to the end of `out`, in order: at least one piece when there is any,
+    /// then pieces while they fit into `bytes_max`. Settlements are joined into ranges and credit
+    /// into one flow per link here, so call it once per turn and not after each command.
     pub fn take_output(&mut self, out: &mut VecDeque<Bytes>, bytes_max: usize) {
         self.write_due();
         if self.output.take(out, bytes_max) {
@@ -239,7 +239,8 @@ impl Connection {
         }
     }
 
-    /// Closes because of something that the peer did and only the driver saw. Its answer is not awaited.
+    /// Closes because of something that the peer did and only the driver saw. Its answer is not
+    /// awaited.
     pub fn abort(&mut self, error: Error) {
         if matches!(self.phase, Phase::Frames) {
             self.fail(error);

@@ -1,8 +1,8 @@
-//! Bytes on their way to the socket, in order. Small frames are gathered in one buffer; the bodies of
-//! large messages are passed on by reference, for a vectored write.
+//! Bytes on their way to the socket, in order. Small frames are gathered in one buffer; the bodies
+//! of large messages are passed on by reference, for a vectored write.
 //!
-//! Invariant: nothing but headers, SASL frames and the open frame leaves before our open did, however
-//! early the driver answered a pipelining peer.
+//! Invariant: nothing but headers, SASL frames and the open frame leaves before our open did,
+//! however early the driver answered a pipelining peer.
 
 use std::collections::VecDeque;
 
@@ -216,8 +216,8 @@ impl Output {
         }
     }
 
-    /// Moves pieces to `out` while they fit into `bytes_max` (the first one always); true when there
-    /// was any.
+    /// Moves pieces to `out` while they fit into `bytes_max` (the first one always); true when
+    /// there was any.
     pub(crate) fn take(&mut self, out: &mut VecDeque<Bytes>, bytes_max: usize) -> bool {
         let mut taken = 0;
         if !self.front.is_empty() {

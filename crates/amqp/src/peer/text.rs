@@ -1,9 +1,9 @@
 //! Frames as text, both ways: `@1 transfer handle=0 delivery-id=3 tag=t more payload=hello`.
 //!
-//! A line is an optional `@channel` (0 when left out), the name of the performative, and words of the
-//! form `field=value` or `flag`. Fields with the standard's default are left out. The names are the
-//! standard's, except `payload`, `source`, `target` (an address; `$coordinator`), `state` and `error`, and
-//! the flag `copy` of an attach (distribution-mode).
+//! A line is an optional `@channel` (0 when left out), the name of the performative, and words of
+//! the form `field=value` or `flag`. Fields with the standard's default are left out. The names are
+//! the standard's, except `payload`, `source`, `target` (an address; `$coordinator`), `state` and
+//! `error`, and the flag `copy` of an attach (distribution-mode).
 
 use std::fmt::Write;
 use std::sync::Arc;

@@ -60,8 +60,9 @@ impl ScramCredentials {
         ScramCredentials::new(salt, iterations, stored_key, mac(&salted, &[b"Server Key"]))
     }
 
-    /// Credentials that no password fits, the same ones for a user whenever they are asked for. Their
-    /// iterations are one of `iterations`, those of the users that exist; the default if none do.
+    /// Credentials that no password fits, the same ones for a user whenever they are asked for.
+    /// Their iterations are one of `iterations`, those of the users that exist; the default if none
+    /// do.
     #[must_use]
     pub fn of_nobody(user: &str, secret: &[u8], iterations: &[u32]) -> ScramCredentials {
         let made = mac(secret, &[b"salt", user.as_bytes()]);

@@ -337,7 +337,8 @@ fn scan(message: &[u8], checked: bool, beyond: usize) -> Result<Sections, Decode
         let code = descriptor(&mut reader)?;
         let code = u8::try_from(code).map_err(|_| DecodeError::UnknownDescriptor)?;
         let repeats = code == last && matches!(code, DATA | SEQUENCE);
-        // A client that many use writes the footer before the body: taken, see `Sections::in_order`.
+        // A client that many use writes the footer before the body: taken, see
+        // `Sections::in_order`.
         let late_body = last == FOOTER && rank(code)? == rank(DATA)? && sections.body.is_none();
         let second_footer = code == FOOTER && sections.footer.is_some();
         if second_footer || (rank(code)? <= rank(last)? && !repeats && !late_body) {

@@ -29,8 +29,8 @@ pub(crate) struct Outcomes {
     range: (u32, u32),
     settled: bool,
     state: Option<DeliveryState>,
-    /// Deliveries of the range that it was sent with beside the open ones that were reached: none, if
-    /// all were open.
+    /// Deliveries of the range that it was sent with beside the open ones that were reached: none,
+    /// if all were open.
     missing: u64,
 }
 
@@ -118,9 +118,9 @@ impl Session {
         Ok(None)
     }
 
-    /// Tells the driver of each open delivery in the range, once unsettled and once settled at most:
-    /// a peer cannot multiply events by repeating itself. So many at a time that other connections need
-    /// not wait for a million of them; the rest is returned.
+    /// Tells the driver of each open delivery in the range, once unsettled and once settled at
+    /// most: a peer cannot multiply events by repeating itself. So many at a time that other
+    /// connections need not wait for a million of them; the rest is returned.
     pub(crate) fn go_on(
         &mut self,
         outcomes: Outcomes,
@@ -258,10 +258,10 @@ impl Receiving {
         self.go_on(id, (partial, payload), more, unfinished)
     }
 
-    /// Adds a frame's payload to its delivery, which waits for `more` or is reported. What the link does
-    /// not take is counted and dropped, so that its end can be refused and the link stays; one that
-    /// the sender settled has no outcome to wait for, and is reported at the frame that is too much.
-    /// A delivery without an end detaches the link.
+    /// Adds a frame's payload to its delivery, which waits for `more` or is reported. What the link
+    /// does not take is counted and dropped, so that its end can be refused and the link stays; one
+    /// that the sender settled has no outcome to wait for, and is reported at the frame that is too
+    /// much. A delivery without an end detaches the link.
     fn go_on(
         &mut self,
         id: LinkId,
@@ -295,8 +295,8 @@ impl Receiving {
         self.message_bytes_max != 0 && bytes > self.message_bytes_max
     }
 
-    /// An aborted delivery used up credit, and nothing else shows that. So did one that is resumed: we
-    /// keep none of an earlier attach, and it must be ignored (AMQP 2.7.5).
+    /// An aborted delivery used up credit, and nothing else shows that. So did one that is resumed:
+    /// we keep none of an earlier attach, and it must be ignored (AMQP 2.7.5).
     fn aborted(&self, link: LinkId) -> Event {
         let credit = self.credit;
         Event::Flow(event::Flow { link, credit, sends: 0, drain: false, available: None })

@@ -3,8 +3,8 @@
 //! Ids are given out one by one, so young deliveries stand in a ring and are found by subtraction.
 //! Old stragglers move to a tree, so that one forgotten delivery does not make the ring grow.
 //!
-//! Invariants: the ring covers the ids `base .. next` and never holds more than [`RING_SPARE`] holes
-//! beyond four slots for each open delivery; ids are 64 bits wide here and 32 on the wire.
+//! Invariants: the ring covers the ids `base .. next` and never holds more than [`RING_SPARE`]
+//! holes beyond four slots for each open delivery; ids are 64 bits wide here and 32 on the wire.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -68,9 +68,9 @@ impl Unsettled {
         }
     }
 
-    /// Hands open deliveries of the ids `first` to `last` to `visit`, which says whether to keep them:
-    /// so many at most. The range that is left, if there is one, begins with an open delivery and ends
-    /// with what was sent. The work is bounded by what is open, not by the range.
+    /// Hands open deliveries of the ids `first` to `last` to `visit`, which says whether to keep
+    /// them: so many at most. The range that is left, if there is one, begins with an open delivery
+    /// and ends with what was sent. The work is bounded by what is open, not by the range.
     pub(crate) fn walk(
         &mut self,
         (first, last): (u32, u32),

@@ -1,5 +1,5 @@
-//! `towline group address`: whether the floating address is on this machine, and taking it away when the
-//! instance that held it was killed. It looks at this machine only and asks no instance.
+//! `towline group address`: whether the floating address is on this machine, and taking it away
+//! when the instance that held it was killed. It looks at this machine only and asks no instance.
 
 use std::path::Path;
 

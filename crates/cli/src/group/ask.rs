@@ -85,7 +85,8 @@ fn is_timeout(error: &io::Error) -> bool {
 }
 
 impl Asking {
-    /// Connects to the instance whose data folder this is. `None`: no instance of a group runs there.
+    /// Connects to the instance whose data folder this is. `None`: no instance of a group runs
+    /// there.
     pub(crate) fn connect(data: &Path, timeout: Duration) -> Result<Option<Asking>, Failure> {
         let socket = data.join(SOCKET);
         let stream = match UnixStream::connect(&socket) {
@@ -160,8 +161,8 @@ impl Asking {
         understood(self.status()?.group)
     }
 
-    /// Waits until this connection ends, as it does when the instance executes its program anew. False:
-    /// it did not within `longest`.
+    /// Waits until this connection ends, as it does when the instance executes its program anew.
+    /// False: it did not within `longest`.
     pub(crate) fn wait_for_end(&mut self, longest: Duration) -> Result<bool, Failure> {
         let longest = longest.max(Duration::from_millis(1));
         self.stream.get_ref().set_read_timeout(Some(longest))?;

@@ -1,7 +1,7 @@
 //! `towline group certificates`: an authority, and one certificate signed by it for each instance.
 //!
-//! An authority that is in the folder already is used again, so the same command renews certificates
-//! before they expire; running instances look at their files every few seconds.
+//! An authority that is in the folder already is used again, so the same command renews
+//! certificates before they expire; running instances look at their files every few seconds.
 //!
 //! Invariants: files are their owner's only; each is replaced whole; keys are new each time.
 

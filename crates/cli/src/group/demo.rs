@@ -1,9 +1,9 @@
-//! `towline group demo`: three instances as child processes, until Ctrl-C. One that is killed or fails is
-//! started again, as whoever watches processes would; one that ended in order, or cannot start, is left
-//! alone.
+//! `towline group demo`: three instances as child processes, until Ctrl-C. One that is killed or
+//! fails is started again, as whoever watches processes would; one that ended in order, or cannot
+//! start, is left alone.
 //!
-//! Not here: what it writes (`plan`). The children have a process group of their own, so that Ctrl-C is
-//! ours: the active one ends first, while the others still confirm what it finishes.
+//! Not here: what it writes (`plan`). The children have a process group of their own, so that
+//! Ctrl-C is ours: the active one ends first, while the others still confirm what it finishes.
 
 use std::fs::OpenOptions;
 use std::os::unix::process::{CommandExt, ExitStatusExt};

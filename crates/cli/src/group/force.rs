@@ -1,9 +1,10 @@
-//! `towline instance force-vote`: unsafe recovery. Gives the vote back to an instance that lost log, when
-//! so many did that the group elects no active instance any more. Shows first what each instance has.
+//! `towline instance force-vote`: unsafe recovery. Gives the vote back to an instance that lost
+//! log, when so many did that the group elects no active instance any more. Shows first what each
+//! instance has.
 //!
-//! Not here: what the vote is worth (`towline_server::force_vote`). Invariants: never in a folder that is
-//! in use; never, unless forced, while the group has an active instance, for then the way back is to start
-//! this one and let it catch up.
+//! Not here: what the vote is worth (`towline_server::force_vote`). Invariants: never in a folder
+//! that is in use; never, unless forced, while the group has an active instance, for then the way
+//! back is to start this one and let it catch up.
 
 use std::path::Path;
 

@@ -2,8 +2,9 @@
 //! instances decide.
 //!
 //! Reading order: `ask` (the socket of an instance), `patience` (waiting for something on another
-//! process), `switch`, `rolling`, `stopped` (an instance that does not run), `replace`, `force`; `certificates`, `check` and `address`, which talk to no instance; `demo`
-//! with `plan` (its files).
+//! process), `switch`, `rolling`, `stopped` (an instance that does not run), `replace`, `force`;
+//! `certificates`, `check` and `address`, which talk to no instance; `demo` with `plan` (its
+//! files).
 
 mod address;
 pub(crate) mod ask;

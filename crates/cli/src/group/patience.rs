@@ -1,5 +1,5 @@
-//! How long something is waited for that another process does, looked at again and again: a socket that
-//! comes back, an instance that gets in sync. Nothing here waits for a thread of ours.
+//! How long something is waited for that another process does, looked at again and again: a socket
+//! that comes back, an instance that gets in sync. Nothing here waits for a thread of ours.
 
 use std::thread;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! What `towline group demo` puts where: a folder for each instance, its configuration, certificates.
-//! Starts nothing.
+//! What `towline group demo` puts where: a folder for each instance, its configuration,
+//! certificates. Starts nothing.
 
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -61,8 +61,8 @@ impl Plan {
         Ok(Plan { name: arguments.name.clone(), instances: instances.collect(), dir })
     }
 
-    /// Writes configurations and makes certificates, over those of an earlier time: whoever calls it
-    /// knows that nobody runs.
+    /// Writes configurations and makes certificates, over those of an earlier time: whoever calls
+    /// it knows that nobody runs.
     pub(super) fn write(&self) -> Result<(), Failure> {
         std::fs::create_dir_all(&self.dir)
             .map_err(|error| Failure::about(self.dir.display(), error))?;
@@ -113,7 +113,8 @@ impl Plan {
     }
 }
 
-/// A string as TOML writes it. JSON's escapes are TOML's, but for one letter that JSON does not escape.
+/// A string as TOML writes it. JSON's escapes are TOML's, but for one letter that JSON does not
+/// escape.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string().replace('\u{7f}', "\\u007f")
 }

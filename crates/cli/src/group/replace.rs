@@ -1,8 +1,9 @@
-//! `towline instance replace`: sets what is left of a lost log aside, so that the instance begins blank
-//! and gets everything from its group. Removes nothing.
+//! `towline instance replace`: sets what is left of a lost log aside, so that the instance begins
+//! blank and gets everything from its group. Removes nothing.
 //!
-//! Invariants: never in a folder that is in use; never without a configuration that names a group, for
-//! a single instance that begins blank has lost its messages; the vote is given up before the log goes.
+//! Invariants: never in a folder that is in use; never without a configuration that names a group,
+//! for a single instance that begins blank has lost its messages; the vote is given up before the
+//! log goes.
 
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -48,7 +49,8 @@ pub(crate) fn run(arguments: &Replace) -> Result<(), Failure> {
         data.display()
     );
     stopped.confirm(arguments.yes, &question)?;
-    // First: a blank log must not help to elect an instance that lacks what the old one acknowledged.
+    // First: a blank log must not help to elect an instance that lacks what the old one
+    // acknowledged.
     towline_server::give_up_vote(data).map_err(|error| Failure::about(data.display(), error))?;
     let (log, aside) = (stopped.log(), aside(data));
     std::fs::rename(&log, &aside).map_err(|error| Failure::about(aside.display(), error))?;
@@ -69,8 +71,8 @@ pub(crate) fn run(arguments: &Replace) -> Result<(), Failure> {
     ))
 }
 
-/// Why the others cannot do without the log of this instance; `None`: they can, each of them votes and
-/// is in sync with the active one.
+/// Why the others cannot do without the log of this instance; `None`: they can, each of them votes
+/// and is in sync with the active one.
 fn why_not(answers: &[Answer]) -> Option<String> {
     for Answer { instance, told } in answers {
         match told {

@@ -1,9 +1,9 @@
-//! `towline rolling-restart`: replicas one after the other, then the active after a switch; each must be
-//! in sync again before the next one's turn. An instance executes the program that is on disk then, so
-//! that this is also the upgrade.
+//! `towline rolling-restart`: replicas one after the other, then the active after a switch; each
+//! must be in sync again before the next one's turn. An instance executes the program that is on
+//! disk then, so that this is also the upgrade.
 //!
-//! Invariants: without --force no instance is told to restart while another one is out of sync. After a
-//! failure nothing more is restarted.
+//! Invariants: without --force no instance is told to restart while another one is out of sync.
+//! After a failure nothing more is restarted.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -193,8 +193,8 @@ impl Roll<'_> {
         any.ok_or_else(|| Failure::CannotConnect("no instance of the group answers".into()))
     }
 
-    /// Whether all instances are in sync, as far as can be seen from here: of the others, a replica knows
-    /// only who is connected.
+    /// Whether all instances are in sync, as far as can be seen from here: of the others, a replica
+    /// knows only who is connected.
     fn whole(&self) -> Result<(), Failure> {
         let group = self.view()?;
         let fit = |row: &&InstanceStatus| match group.role {
@@ -261,7 +261,8 @@ impl Roll<'_> {
         })
     }
 
-    /// Waits until a restarted instance is in sync, as it and the active see it; gives what it told.
+    /// Waits until a restarted instance is in sync, as it and the active see it; gives what it
+    /// told.
     fn in_sync(
         &self,
         member: &Member,
@@ -270,8 +271,8 @@ impl Roll<'_> {
         bar: &ProgressBar,
     ) -> Result<GroupStatus, Failure> {
         let name = &member.name;
-        // What the group had when it was first looked at after the restart: the active may still believe
-        // what it knew of the instance before.
+        // What the group had when it was first looked at after the restart: the active may still
+        // believe what it knew of the instance before.
         let mut target = None;
         loop {
             let own = match Asking::connect(&member.folder, ANSWER)? {

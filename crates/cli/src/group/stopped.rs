@@ -1,5 +1,5 @@
-//! An instance of a group that does not run, and what an operator is about to do to its files: whether
-//! it really does not run, what the others say, and a question.
+//! An instance of a group that does not run, and what an operator is about to do to its files:
+//! whether it really does not run, what the others say, and a question.
 //!
 //! Invariant: nothing is changed here.
 

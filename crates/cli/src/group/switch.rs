@@ -61,8 +61,8 @@ pub(crate) fn hand_over(
     let began = Instant::now();
     match asking.ask(&json!({ "do": SWITCH, "to": to })) {
         Ok(reply) => Ok(understood(reply)?),
-        // An active that hands over begins anew, maybe before its answer is out: then it shows who is
-        // active now.
+        // An active that hands over begins anew, maybe before its answer is out: then it shows who
+        // is active now.
         Err(Unanswered::Lost { .. }) => {
             let after = until(data, patience, |group| {
                 // The same one may be elected again: then there is nothing more to wait for.
@@ -83,8 +83,8 @@ pub(crate) fn hand_over(
     }
 }
 
-/// Looks at what the instance in `data` knows of the group until it is as wanted; an instance that begins
-/// anew does not answer for a moment. `None`: it did not come about in time.
+/// Looks at what the instance in `data` knows of the group until it is as wanted; an instance that
+/// begins anew does not answer for a moment. `None`: it did not come about in time.
 fn until(
     data: &Path,
     patience: Patience,

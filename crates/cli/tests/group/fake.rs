@@ -1,5 +1,6 @@
-//! A group that is not there: three sockets that answer as instances do, and remember what they were
-//! asked. An instance that begins anew loses its connections, and is out of sync for a few looks.
+//! A group that is not there: three sockets that answer as instances do, and remember what they
+//! were asked. An instance that begins anew loses its connections, and is out of sync for a few
+//! looks.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::Shutdown;

@@ -1,5 +1,5 @@
-//! Commands for a group of instances: what they ask for, print and refuse, against a group that only
-//! answers. Real groups are started in tests/e2e.
+//! Commands for a group of instances: what they ask for, print and refuse, against a group that
+//! only answers. Real groups are started in tests/e2e.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 

@@ -33,8 +33,8 @@ impl Terminal {
         Terminal { ours: File::from(ours), theirs, child, seen: String::new(), looked: 0 }
     }
 
-    /// Reads on until `text` was drawn behind what was found before: how much comes with one read is
-    /// chance.
+    /// Reads on until `text` was drawn behind what was found before: how much comes with one read
+    /// is chance.
     pub(crate) fn until(&mut self, text: &str) {
         let mut bytes = [0; 4096];
         loop {

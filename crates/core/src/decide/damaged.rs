@@ -121,8 +121,9 @@ impl QueueManager {
         (in_reach && !is_note).then_some(spot)
     }
 
-    /// How many messages of a queue are known to be damaged: notes of messages that were set aside there,
-    /// and those that stay, which are `known` to the caller. Looks at all that are in memory.
+    /// How many messages of a queue are known to be damaged: notes of messages that were set aside
+    /// there, and those that stay, which are `known` to the caller. Looks at all that are in
+    /// memory.
     pub fn damaged_in(&self, name: &str, known: &dyn Fn(QueueId, MessageSequence) -> bool) -> u64 {
         let Ok(local) = self.catalogue.local(name) else { return 0 };
         let Some(queue) = self.queues.get(&local.id) else { return 0 };
@@ -140,9 +141,10 @@ impl QueueManager {
         damaged.count() as u64
     }
 
-    /// Where the contents of all notes are, or parts of large ones: of messages that were set aside.
-    /// Of blocks that are not in memory only those are read that have bodies in an extent of `wanted`.
-    /// A page that cannot be read gives none: what is not known is not taken for given up.
+    /// Where the contents of all notes are, or parts of large ones: of messages that were set
+    /// aside. Of blocks that are not in memory only those are read that have bodies in an extent of
+    /// `wanted`. A page that cannot be read gives none: what is not known is not taken for given
+    /// up.
     pub fn bodies_set_aside(
         &self,
         wanted: &dyn Fn(u64) -> bool,

@@ -232,8 +232,8 @@ impl QueueManager {
         }
     }
 
-    /// Names that are relied on and are not there: the dead-letter queue, if one is named, and models
-    /// of rules of automatic definition with their patterns.
+    /// Names that are relied on and are not there: the dead-letter queue, if one is named, and
+    /// models of rules of automatic definition with their patterns.
     #[must_use]
     pub fn dangling(&self) -> (Option<String>, Vec<(String, String)>) {
         let dead_letters = self.queue_manager_attributes().dead_letter_queue;

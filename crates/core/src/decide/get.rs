@@ -17,7 +17,8 @@ impl QueueManager {
     ///
     /// # Errors
     /// A bad or unknown name, GET(DISABLED) on the way, and for a consumer: another connection's
-    /// private queue, another consumer has the queue for itself, or this one wants it (or NOSHARE gives it) and others are there.
+    /// private queue, another consumer has the queue for itself, or this one wants it (or NOSHARE
+    /// gives it) and others are there.
     pub fn open_get(
         &mut self,
         now: Time,

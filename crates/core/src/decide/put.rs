@@ -11,8 +11,8 @@ use crate::{BodyId, QueueManager, Refusal, UnitId};
 
 impl QueueManager {
     /// Puts one message. Persistent: `Forced`, the reply waits. Other: `Memory`; mind `out.behind`.
-    /// In a unit of work nothing is visible before it commits, but depth and bytes are reserved now,
-    /// and bodies may go to the log ahead: `Lazy`, nobody waits.
+    /// In a unit of work nothing is visible before it commits, but depth and bytes are reserved
+    /// now, and bodies may go to the log ahead: `Lazy`, nobody waits.
     ///
     /// # Errors
     /// The queue or alias was deleted, PUT(DISABLED), MAXMSGL, MAXDEPTH (puts on their way count),

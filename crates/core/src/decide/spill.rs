@@ -1,8 +1,9 @@
-//! Puts of open units of work: staged in memory, and beyond a bound in the log, ahead of the commit.
+//! Puts of open units of work: staged in memory, and beyond a bound in the log, ahead of the
+//! commit.
 //!
 //! A unit may be larger than memory. Its small bodies are staged; when they pass a bound they go to
-//! the log together, as chunks that no put refers to yet, and only their names stay here. The commit
-//! then logs puts that refer to them; a rollback says that nobody ever will
+//! the log together, as chunks that no put refers to yet, and only their names stay here. The
+//! commit then logs puts that refer to them; a rollback says that nobody ever will
 //! ([`Fact::Abandoned`](crate::Fact)); after a crash nobody ever will, and replay drops them.
 //!
 //! Not here: commit and rollback (`unit`); when a unit must go because it holds the log
@@ -40,8 +41,8 @@ impl QueueManager {
         if unit.bytes.saturating_add(bytes) > bytes_max {
             return Err(Refusal::UnitTooLarge { bytes_max });
         }
-        // Its own part only: the log must come to be full while a unit grows, because that is what ends
-        // the oldest unit. What the unit holds in memory is looked at when it commits.
+        // Its own part only: the log must come to be full while a unit grows, because that is what
+        // ends the oldest unit. What the unit holds in memory is looked at when it commits.
         self.check_log_room(put.bytes_to_spill(), 1)?;
         // What can be in the log needs no memory.
         self.check_memory(put.memory_bytes() - put.bytes_to_spill())?;

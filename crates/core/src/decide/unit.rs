@@ -1,8 +1,8 @@
 //! Units of work: declared, filled by `put` and `settle`, discharged whole or not at all.
 //!
-//! Staged until commit, large ones with their bodies in the log (`spill`). The run of a commit holds
-//! everything that must survive, ended by `Committed`; what concerns non-persistent messages is
-//! applied together with it.
+//! Staged until commit, large ones with their bodies in the log (`spill`). The run of a commit
+//! holds everything that must survive, ended by `Committed`; what concerns non-persistent messages
+//! is applied together with it.
 
 use towline_types::Time;
 
@@ -61,7 +61,8 @@ impl QueueManager {
     ///
     /// # Errors
     /// Unknown, or rolled back by the queue manager (the unit is gone then, unless it never was;
-    /// the decision may have facts all the same). When puts are refused at present, a commit with puts is refused and the unit stays open.
+    /// the decision may have facts all the same). When puts are refused at present, a commit with
+    /// puts is refused and the unit stays open.
     pub fn discharge(
         &mut self,
         now: Time,

@@ -58,8 +58,8 @@ fn kept(sheet: &Sheet) -> impl Iterator<Item = &Entry> {
     sheet.entries.iter().filter(|entry| entry.persistent && entry.state != State::Gone)
 }
 
-/// The outline of a page of this sheet, with a place that the caller sets; `None` when nothing would
-/// be on it.
+/// The outline of a page of this sheet, with a place that the caller sets; `None` when nothing
+/// would be on it.
 pub(crate) fn outline(sheet: &Sheet, extent_bytes: u64) -> Option<Outline> {
     let first = kept(sheet).next()?;
     let mut outline = Outline {

@@ -2,9 +2,9 @@
 //!
 //! A pattern is cut at its `%` signs into pieces. The first piece is anchored at the start of the
 //! text, the last at its end, the pieces between are each found at the leftmost place behind the
-//! one before (any later place would leave less for the rest). A floating piece without `_` is found by
-//! the two-way search of the standard library; one with `_` by Shift-And (Baeza-Yates and Gonnet
-//! 1992), which keeps one bit for each character of the piece: hence at most 64 characters.
+//! one before (any later place would leave less for the rest). A floating piece without `_` is
+//! found by the two-way search of the standard library; one with `_` by Shift-And (Baeza-Yates and
+//! Gonnet 1992), which keeps one bit for each character of the piece: hence at most 64 characters.
 
 /// Characters of a piece that has `_` in it and `%` on both sides: one bit each in a `u64`.
 const FLOATING_CHARACTERS_MAX: usize = 64;

@@ -1,5 +1,6 @@
 //! Random histories against a naive model: puts, units, deliveries, settlements, lost connections,
-//! messages carried forward, a log that becomes durable bit by bit, crashes and restarts from images.
+//! messages carried forward, a log that becomes durable bit by bit, crashes and restarts from
+//! images.
 //!
 //! The model is a flat table of messages. It knows the rules and nothing of how they are kept.
 //! After each step counts agree and the audit passes; each delivery is the first that may be

@@ -1,5 +1,5 @@
-//! Messages that a consumer said are not for it: `modified` with undeliverable-here (AMQP 3.4.4), and
-//! `rejected` where no dead-letter queue takes them.
+//! Messages that a consumer said are not for it: `modified` with undeliverable-here (AMQP 3.4.4),
+//! and `rejected` where no dead-letter queue takes them.
 
 use towline_types::limits;
 

@@ -61,8 +61,9 @@ impl Member {
         self.ask_again_for_copies();
     }
 
-    /// Who needs a copy is told once, and the library then waits for its end; but what it was told may
-    /// have been lost. A member that is brought a copy does not answer: its process ended for it.
+    /// Who needs a copy is told once, and the library then waits for its end; but what it was told
+    /// may have been lost. A member that is brought a copy does not answer: its process ended for
+    /// it.
     fn ask_again_for_copies(&mut self) {
         for peer in self.peers.clone() {
             let progress = self.raw.raft.prs().get(peer.0);
@@ -132,8 +133,8 @@ impl Member {
                 }
             }
             MessageType::MsgHeartbeat => {
-                // What its leader counts as acknowledged may have been so by another log, of which this
-                // one has as many batches, and others: an older one that was put back.
+                // What its leader counts as acknowledged may have been so by another log, of which
+                // this one has as many batches, and others: an older one that was put back.
                 inner.commit = inner.commit.min(self.agreed_with(inner.term));
             }
             MessageType::MsgAppend if !self.kept.may_vote && inner.term >= self.raw.raft.term => {
@@ -146,15 +147,15 @@ impl Member {
         self.votes_in_no_term_of_a_leader();
     }
 
-    /// Up to where this process has acknowledged that its log is the one of this term's leader, or knows
-    /// it to be committed.
+    /// Up to where this process has acknowledged that its log is the one of this term's leader, or
+    /// knows it to be committed.
     fn agreed_with(&self, term: u64) -> u64 {
         let (of, index) = self.agreed;
         if of == term { index.max(self.committed) } else { self.committed }
     }
 
-    /// A process that is back may have another log than it had when it acknowledged, shorter or not: what
-    /// it acknowledges from now on counts. Whatever copy was on its way to it is over.
+    /// A process that is back may have another log than it had when it acknowledged, shorter or
+    /// not: what it acknowledges from now on counts. Whatever copy was on its way to it is over.
     fn peer_opened(&mut self, peer: MemberId, last_index: u64) {
         if self.role != Role::Leader {
             return;
@@ -170,8 +171,8 @@ impl Member {
         let last = self.raw.raft.raft_log.last_index();
         self.opened_at.insert(peer, last);
         if let Some(progress) = self.raw.raft.mut_prs().get_mut(peer.0) {
-            // What it holds now is where to begin asking: one that was brought a copy is far ahead of
-            // what it last acknowledged, and behind that its leader may have nothing to send.
+            // What it holds now is where to begin asking: one that was brought a copy is far ahead
+            // of what it last acknowledged, and behind that its leader may have nothing to send.
             if progress.state == ProgressState::Probe {
                 progress.next_idx = (last_index.min(last) + 1).max(progress.matched + 1);
             }

@@ -1,16 +1,17 @@
 //! What a member that starts must hear before it takes part, and what its peers can say of it.
 //!
 //! A data folder that was put back whole does not know that it was. Its peers do, and say so when a
-//! connection is made. So a process that starts is silent until it has met each other member: it has
-//! read what that one says, or HeartbeatTimeout has passed. Between members that run that is one round
-//! trip. A member that refuses connections may be about to start, and is waited for like any other.
+//! connection is made. So a process that starts is silent until it has met each other member: it
+//! has read what that one says, or HeartbeatTimeout has passed. Between members that run that is
+//! one round trip. A member that refuses connections may be about to start, and is waited for like
+//! any other.
 //!
-//! A [`Witness`] is what one member heard another one promise, while its own process ran: a folder that
-//! was copied while its process ran, and put back, has the right starts (`starts`), and is recognised
-//! by this.
+//! A [`Witness`] is what one member heard another one promise, while its own process ran: a folder
+//! that was copied while its process ran, and put back, has the right starts (`starts`), and is
+//! recognised by this.
 //!
-//! Not here: what a member does that was put back: its process re-executes itself without a vote and without
-//! a term. Invariant: no member that holds all that it promised is contradicted.
+//! Not here: what a member does that was put back: its process re-executes itself without a vote
+//! and without a term. Invariant: no member that holds all that it promised is contradicted.
 
 use std::collections::HashSet;
 
@@ -74,13 +75,13 @@ impl Member {
         // Only what is committed stays: behind it, the log of a member may be cut off.
         let place = self.place(acknowledged.min(self.committed));
         let (index, index_term) = place.map_or((0, 0), |place| (place.index, place.term));
-        // A term that this member did not follow it into was no promise to it, and could not be learned
-        // from it either.
+        // A term that this member did not follow it into was no promise to it, and could not be
+        // learned from it either.
         Witness { term: term.min(self.kept.term), index, index_term }
     }
 
-    /// Whether it trusts its own promises, and a peer has heard it promise more: what it has is older
-    /// than what it had.
+    /// Whether it trusts its own promises, and a peer has heard it promise more: what it has is
+    /// older than what it had.
     #[must_use]
     pub fn is_contradicted_by(&self, witness: Witness) -> bool {
         let forgot_term = self.kept.knows_term && witness.term > self.kept.term;

@@ -1,25 +1,29 @@
 //! Which term is the newest that this member took part in, when it may have forgotten that.
 //!
-//! A member without the hard state of its last process (an empty disk, an older copy, another log than
-//! the one that it was kept for) may have voted, or acknowledged batches, in a term that it does not
-//! know any more. If it then helped the leader of an older term, which has not noticed yet that it was
-//! deposed, two leaders would commit different batches at one index. So it says nothing at all, to no
-//! member, before each of the others has told it its own term on a connection opened since this start;
-//! it takes the highest of them for its own, durably, and refuses older ones from then on.
+//! A member without the hard state of its last process (an empty disk, an older copy, another log
+//! than the one that it was kept for) may have voted, or acknowledged batches, in a term that it
+//! does not know any more. If it then helped the leader of an older term, which has not noticed yet
+//! that it was deposed, two leaders would commit different batches at one index. So it says nothing
+//! at all, to no member, before each of the others has told it its own term on a connection opened
+//! since this start; it takes the highest of them for its own, durably, and refuses older ones from
+//! then on.
 //!
-//! Why that is enough: what it promised in term T, it promised to the leader or a candidate of T. That
-//! is one of the others, had T on its disk before it asked, and is asked after the promise. Which one it
-//! was is not known, so all are asked. A crash before the term is durable leaves a member that asks again.
+//! Why that is enough: what it promised in term T, it promised to the leader or a candidate of T.
+//! That is one of the others, had T on its disk before it asked, and is asked after the promise.
+//! Which one it was is not known, so all are asked. A crash before the term is durable leaves a
+//! member that asks again.
 //!
-//! Not here: when a hard state is not to be trusted (the driver says so with [`Kept::forgotten`]); how
-//! others tell it. Invariants: a member that does not know its term sends nothing, and does not vote.
+//! Not here: when a hard state is not to be trusted (the driver says so with [`Kept::forgotten`]);
+//! how others tell it. Invariants: a member that does not know its term sends nothing, and does not
+//! vote.
 
 use towline_types::BatchPlace;
 
 use super::{Held, Kept, Member, MemberId, Options, Output, StateRole};
 
 impl Kept {
-    /// The same for a log that is replaced on purpose: the promises stand, but nothing bears them out.
+    /// The same for a log that is replaced on purpose: the promises stand, but nothing bears them
+    /// out.
     #[must_use]
     pub fn without_vote(self) -> Kept {
         Kept { knows_term: self.has_newest_term(), may_vote: false, ..self }
@@ -40,7 +44,8 @@ impl Kept {
 
     /// What a member begins with that finds this log.
     pub(super) fn at_start(self, options: &Options, held: &Held) -> Kept {
-        // A log without what was once known to be committed has lost something, or the hard state has.
+        // A log without what was once known to be committed has lost something, or the hard state
+        // has.
         let forgets = self.may_vote && !held.has(&self);
         let is_alone = options.voters.iter().all(|voter| *voter == options.id);
         let is_older = self.is_older_than(held.last()) && !is_alone;
@@ -55,15 +60,15 @@ impl Kept {
         }
     }
 
-    /// Whether a log that ends with `last` shows that this is an older copy of a hard state: a term is kept
-    /// before a batch of it is received, or written.
+    /// Whether a log that ends with `last` shows that this is an older copy of a hard state: a term
+    /// is kept before a batch of it is received, or written.
     #[must_use]
     pub fn is_older_than(&self, last: BatchPlace) -> bool {
         self.term < last.term
     }
 
-    /// The same beside a copy of a leader's log, which ends with `last`: it takes part in that term, in
-    /// which there was a leader.
+    /// The same beside a copy of a leader's log, which ends with `last`: it takes part in that
+    /// term, in which there was a leader.
     #[must_use]
     pub fn with_copy(self, last: BatchPlace) -> Kept {
         match self.is_older_than(last) {
@@ -80,7 +85,8 @@ impl Member {
         self.kept.knows_term
     }
 
-    /// The members that must tell their terms before this one takes part; empty when it knows its own.
+    /// The members that must tell their terms before this one takes part; empty when it knows its
+    /// own.
     #[must_use]
     pub fn unheard(&self) -> Vec<MemberId> {
         if self.kept.knows_term {
@@ -102,9 +108,9 @@ impl Member {
         }
     }
 
-    /// No leader is heard, and it is about to vote or to stand: not in a term that another one knew when
-    /// this process met it. A folder that was put back, and that none of those recognised, may have given
-    /// its vote there.
+    /// No leader is heard, and it is about to vote or to stand: not in a term that another one knew
+    /// when this process met it. A folder that was put back, and that none of those recognised, may
+    /// have given its vote there.
     pub(super) fn leaves_taken_terms(&mut self) {
         let (taken, raft) = (self.taken, &mut self.raw.raft);
         let hears = raft.leader_id != 0 && raft.election_elapsed < raft.election_timeout();
@@ -114,7 +120,8 @@ impl Member {
         }
     }
 
-    /// The term of a leader that is heard has no vote left to be given: who asks for one forgot that term.
+    /// The term of a leader that is heard has no vote left to be given: who asks for one forgot
+    /// that term.
     pub(super) fn votes_in_no_term_of_a_leader(&mut self) {
         let raft = &mut self.raw.raft;
         if raft.leader_id != 0 && raft.leader_id != raft.id && raft.vote == 0 {

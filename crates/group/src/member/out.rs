@@ -46,9 +46,9 @@ impl Member {
         }
     }
 
-    /// That a batch of this leader's own term is committed is told once by itself: a blank member votes
-    /// when it has heard that, and in a group in which nothing happens nothing else would tell it. True
-    /// when there is something to send.
+    /// That a batch of this leader's own term is committed is told once by itself: a blank member
+    /// votes when it has heard that, and in a group in which nothing happens nothing else would
+    /// tell it. True when there is something to send.
     fn tell_own_term(&mut self) -> bool {
         let term = self.raw.raft.term;
         let is_own = self.place(self.committed).is_some_and(|place| place.term == term);
@@ -130,8 +130,8 @@ impl Member {
         }
         for entry in entries {
             let lsn = lsn_of(&entry).unwrap_or_default();
-            // What came is a slice of what was read with it, and this stays for a while: a small one is
-            // copied so that it does not keep alive more than itself.
+            // What came is a slice of what was read with it, and this stays for a while: a small
+            // one is copied so that it does not keep alive more than itself.
             let payload = match entry.data.len() {
                 SLICE_BYTES_MIN.. => entry.data,
                 _ => Bytes::copy_from_slice(&entry.data),
@@ -190,8 +190,8 @@ impl Member {
     fn order_fetches(&mut self, out: &mut Output) {
         let wanted = std::mem::take(&mut *self.raw.mut_store().wanted.borrow_mut());
         for wanted in wanted {
-            // The library asks with each proposal and each answer to a heartbeat until it has it. Read
-            // once is enough: the others find it in memory when they ask next.
+            // The library asks with each proposal and each answer to a heartbeat until it has it.
+            // Read once is enough: the others find it in memory when they ask next.
             if self.fetching.iter().any(|(_, on_its_way)| on_its_way.first == wanted.first) {
                 continue;
             }

@@ -1,5 +1,5 @@
-//! Up to where a leader said that the group has committed, which may be more than this member has: what
-//! a follower says of itself in a status must not be better than that.
+//! Up to where a leader said that the group has committed, which may be more than this member has:
+//! what a follower says of itself in a status must not be better than that.
 //!
 //! Not here: what is committed *here*. Invariant: nothing is decided with this, only shown.
 
@@ -15,7 +15,8 @@ pub(super) struct Told {
 }
 
 impl Told {
-    /// The leader of `term` sent batches, or showed that there are none, and said how far the group is.
+    /// The leader of `term` sent batches, or showed that there are none, and said how far the group
+    /// is.
     pub(super) fn heard(&mut self, term: u64, committed: u64) {
         if term > self.term {
             *self = Told { term, committed, marks: [committed; 2] };
@@ -29,8 +30,9 @@ impl Told {
         self.marks = [self.marks[1], self.committed];
     }
 
-    /// Whether a log that is durable up to `durable` has all that was committed one or two heartbeats ago,
-    /// as the leader of `term` said: what came since is on its way. False before it said anything.
+    /// Whether a log that is durable up to `durable` has all that was committed one or two
+    /// heartbeats ago, as the leader of `term` said: what came since is on its way. False before it
+    /// said anything.
     pub(super) fn is_reached(&self, term: u64, durable: u64) -> bool {
         self.term == term && durable >= self.marks[0]
     }

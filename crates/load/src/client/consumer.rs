@@ -72,8 +72,8 @@ impl Consumer {
         self.turn(connection, desk);
     }
 
-    /// Asks for more when a quarter of the credit is used up: one flow for many messages, and never so
-    /// late that a producer with the same window gets ahead for that reason alone.
+    /// Asks for more when a quarter of the credit is used up: one flow for many messages, and never
+    /// so late that a producer with the same window gets ahead for that reason alone.
     pub(super) fn turn(&mut self, connection: &mut Connection, desk: &mut Desk) {
         // A consumer that has producers beside it goes on until all has come.
         let only_gets = desk.plan.mode == Mode::Get;

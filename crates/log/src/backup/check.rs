@@ -69,8 +69,8 @@ impl CheckReport {
 pub type Checked<'a> = &'a mut dyn FnMut(u64, u64);
 
 impl Backup {
-    /// Reads all of a backup and checks it: lengths and checksums of its files, the chain of the log,
-    /// images, and the pages that they refer to.
+    /// Reads all of a backup and checks it: lengths and checksums of its files, the chain of the
+    /// log, images, and the pages that they refer to.
     ///
     /// # Errors
     /// What keeps it from being read at all.

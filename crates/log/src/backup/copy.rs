@@ -1,10 +1,11 @@
 //! Making a backup: copies what the folder does not have yet, checks it, and then makes it count.
 //!
-//! Order: image, pages, extents from the oldest on, their check, the manifest, and only then is removed
-//! what no point needs any more. Not here: holding back what is being copied (the caller does).
+//! Order: image, pages, extents from the oldest on, their check, the manifest, and only then is
+//! removed what no point needs any more. Not here: holding back what is being copied (the caller
+//! does).
 //!
-//! Invariants: what the manifest names now is never written to; whatever fails before the new manifest
-//! counts leaves the old one as good as it was.
+//! Invariants: what the manifest names now is never written to; whatever fails before the new
+//! manifest counts leaves the old one as good as it was.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -129,12 +130,13 @@ impl Written<'_> {
 }
 
 impl Backup {
-    /// Adds a copy of `source` to the backup. `pages`: the page file of the log, and the pages that the
-    /// image of the source refers to. `rows`: when the log was how long. `progress` is told while bytes are copied; it may let go of
-    /// extents that are copied.
+    /// Adds a copy of `source` to the backup. `pages`: the page file of the log, and the pages that
+    /// the image of the source refers to. `rows`: when the log was how long. `progress` is told
+    /// while bytes are copied; it may let go of extents that are copied.
     ///
     /// # Errors
-    /// [`BackupError`]: what was there before can still be used; what was written meanwhile is removed.
+    /// [`BackupError`]: what was there before can still be used; what was written meanwhile is
+    /// removed.
     pub fn add(
         &mut self,
         source: &Source,
@@ -261,8 +263,8 @@ impl Backup {
         Ok(Some(manifest))
     }
 
-    /// When the log was how long, from the first point on: as the last backup knew it, and then as the
-    /// log does.
+    /// When the log was how long, from the first point on: as the last backup knew it, and then as
+    /// the log does.
     fn rows(&self, manifest: &Manifest, new: &[Row], end: Lsn) -> Result<Vec<Row>, BackupError> {
         let mut rows = match self.manifest.as_ref().and_then(|before| before.times.as_ref()) {
             Some(sum) => times::decode(&self.load(sum)?),
@@ -397,8 +399,8 @@ fn copy_parts(
     Ok(parts)
 }
 
-/// Reads a piece. Blocks that the disk does not give back are zeros in the copy: the batch they belong
-/// to is found to be damaged when the copy is read.
+/// Reads a piece. Blocks that the disk does not give back are zeros in the copy: the batch they
+/// belong to is found to be damaged when the copy is read.
 pub(super) fn read_piece(
     from: &dyn DiskFile,
     buffer: &mut Aligned,
@@ -451,7 +453,8 @@ fn new_manifest(
 }
 
 impl Manifest {
-    /// Adds a point and what belongs to it, and lets go of the oldest ones and of what only they need.
+    /// Adds a point and what belongs to it, and lets go of the oldest ones and of what only they
+    /// need.
     fn add(&mut self, point: Point, parts: Vec<Part>, pack: Option<FileSum>, keep: usize) {
         self.points.retain(|old| old.image != point.image);
         self.points.push(point);
@@ -483,8 +486,9 @@ impl Manifest {
     }
 }
 
-/// Reads the copy of the log, from an extent on, to its end: what was copied is what was written there
-/// once, and the target gives it back. Yields what is damaged, where a restart needs none of it.
+/// Reads the copy of the log, from an extent on, to its end: what was copied is what was written
+/// there once, and the target gives it back. Yields what is damaged, where a restart needs none of
+/// it.
 fn find_damage(
     backup: &Backup,
     manifest: &Manifest,

@@ -1,5 +1,5 @@
-//! Damaged batches in the log that a backup copies: where they lie, and whether a restart of the copy
-//! comes past them.
+//! Damaged batches in the log that a backup copies: where they lie, and whether a restart of the
+//! copy comes past them.
 //!
 //! Not here: copying; asking other instances for what is damaged.
 //!

@@ -54,7 +54,8 @@ pub enum BackupError {
         /// The folder of the backup.
         folder: String,
     },
-    /// The log was brought back to an earlier position since the last backup, and went on from there.
+    /// The log was brought back to an earlier position since the last backup, and went on from
+    /// there.
     OtherHistory {
         /// Where the backup ends.
         end: Lsn,

@@ -38,12 +38,12 @@ pub struct Backup {
 }
 
 impl Backup {
-    /// Takes a folder for making a backup: an empty or missing one, or one that has a backup. Removes
-    /// what an interrupted backup left.
+    /// Takes a folder for making a backup: an empty or missing one, or one that has a backup.
+    /// Removes what an interrupted backup left.
     ///
     /// # Errors
-    /// [`BackupError::NotABackup`] before anything is changed; [`BackupError::Busy`] when a backup is
-    /// being made there.
+    /// [`BackupError::NotABackup`] before anything is changed; [`BackupError::Busy`] when a backup
+    /// is being made there.
     pub fn open(folder: &Path) -> Result<Backup, BackupError> {
         if folder.is_dir() {
             refuse_strangers(folder)?;

@@ -1,16 +1,16 @@
 //! The manifest: the list of a backup's files, in JSON, with a checksum over itself.
 //!
 //! ```text
-//! { "checksum": <crc32c of the value of "backup", as compact JSON in the order of the fields below>,
+//! { "checksum": <crc32c of the value of "backup", as compact JSON in the order of these fields>,
 //!   "backup": { "version": 2, ... } }
 //! ```
-//! padded with blanks to 4 KiB. Positions, lengths and checksums are numbers, times are microseconds
-//! since the Unix epoch.
+//! padded with blanks to 4 KiB. Positions, lengths and checksums are numbers, times are
+//! microseconds since the Unix epoch.
 //!
 //! Not here: reading or writing it (`folder`).
 //!
-//! Invariants of a manifest that was read: parts of one extent follow each other without a gap; points
-//! ascend; each point is covered from its first extent to its end.
+//! Invariants of a manifest that was read: parts of one extent follow each other without a gap;
+//! points ascend; each point is covered from its first extent to its end.
 
 use serde::{Deserialize, Serialize};
 use towline_types::{Lsn, Time};
@@ -20,8 +20,8 @@ use super::error::BackupError;
 use crate::format::{LogId, padded};
 use crate::mark::Seam;
 
-/// Newest version of the manifest and of the files that it names: one with a list of damaged batches,
-/// which a program that knows nothing of them must not restore as if it were whole.
+/// Newest version of the manifest and of the files that it names: one with a list of damaged
+/// batches, which a program that knows nothing of them must not restore as if it were whole.
 pub const MANIFEST_VERSION: u32 = 2;
 /// Version of a manifest without such a list.
 pub(super) const VERSION_WITHOUT_DAMAGE: u32 = 1;
@@ -180,8 +180,8 @@ impl Manifest {
         last.map_or(0, |part| part.from.saturating_add(part.sum.bytes))
     }
 
-    /// The position up to which the log is held without a gap from a point on: that of its own backup,
-    /// or of a later one.
+    /// The position up to which the log is held without a gap from a point on: that of its own
+    /// backup, or of a later one.
     #[must_use]
     pub fn reach(&self, point: &Point) -> End {
         let mut reach = point.end;
@@ -295,8 +295,8 @@ pub fn rfc3339(time: Time) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z")
 }
 
-/// Year, month and day of a number of days since 1970-01-01 in the Gregorian calendar: years begin in
-/// March here, so that the leap day is the last one.
+/// Year, month and day of a number of days since 1970-01-01 in the Gregorian calendar: years begin
+/// in March here, so that the leap day is the last one.
 fn civil(days: u64) -> (u64, u64, u64) {
     const DAYS_TO_1970: u64 = 719_468;
     const DAYS_IN_400_YEARS: u64 = 146_097;

@@ -13,8 +13,8 @@
 //! ```
 //! A page that an earlier pack has is not copied again. Not here: which pages an image refers to.
 //!
-//! Invariants: rows ascend by unit and do not overlap; a page is taken from an earlier pack only when
-//! all of its bytes are the same.
+//! Invariants: rows ascend by unit and do not overlap; a page is taken from an earlier pack only
+//! when all of its bytes are the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -64,8 +64,8 @@ pub(super) fn places(backup: &Backup, point: &Point) -> Result<Vec<Place>, Backu
     Ok(places)
 }
 
-/// Copies the pages of an image that no pack of the backup `before` has. Yields the table and the new pack, if one
-/// was needed.
+/// Copies the pages of an image that no pack of the backup `before` has. Yields the table and the
+/// new pack, if one was needed.
 pub(super) fn copy(
     backup: &Backup,
     pages: Option<&Pages>,

@@ -1,12 +1,12 @@
 //! The way back: a log folder from a backup, to its end or to an earlier position.
 //!
-//! Order: all files of the backup are checked; a file that says *unfinished* is made; pages, extents,
-//! the table of times, the image; that file goes. While it is there no queue manager starts. Not here:
-//! which position a time of day is in words of people (the caller reads those).
+//! Order: all files of the backup are checked; a file that says *unfinished* is made; pages,
+//! extents, the table of times, the image; that file goes. While it is there no queue manager
+//! starts. Not here: which position a time of day is in words of people (the caller reads those).
 //!
-//! Invariants: what is behind the end is not in the new folder, and the log goes on with a higher term
-//! than the backup knows, so nothing of the old continuation can pass for one; a damaged backup is
-//! refused before anything is written.
+//! Invariants: what is behind the end is not in the new folder, and the log goes on with a higher
+//! term than the backup knows, so nothing of the old continuation can pass for one; a damaged
+//! backup is refused before anything is written.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -98,8 +98,8 @@ pub fn restore_folder(
 /// Restores into a log folder, which must be empty or left by an interrupted restore.
 ///
 /// # Errors
-/// [`BackupError`]. Once writing has begun, the folder is one that no queue manager starts with, until
-/// a restore into it succeeds.
+/// [`BackupError`]. Once writing has begun, the folder is one that no queue manager starts with,
+/// until a restore into it succeeds.
 pub fn restore(
     backup: &Backup,
     disk: &Arc<dyn Disk>,

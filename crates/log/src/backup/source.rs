@@ -1,5 +1,5 @@
-//! What a backup is made from: a log, from the oldest extent that is needed to an end where no run is
-//! unfinished, and the newest image in it.
+//! What a backup is made from: a log, from the oldest extent that is needed to an end where no run
+//! is unfinished, and the newest image in it.
 //!
 //! Not here: pages (the caller knows which ones the image names); copying.
 //!
@@ -36,12 +36,12 @@ pub struct Source {
 
 impl Source {
     /// A running log from the extent of `keep_from` on, with the image at `image_at`, up to what is
-    /// durable now. The caller sees to it that no extent from there on is let go meanwhile, and that the
-    /// image is one of the two newest.
+    /// durable now. The caller sees to it that no extent from there on is let go meanwhile, and
+    /// that the image is one of the two newest.
     ///
     /// # Errors
-    /// [`LogError`], when the image cannot be read. `None`: the log moved on so fast that its durable
-    /// end is not known any more; ask again.
+    /// [`LogError`], when the image cannot be read. `None`: the log moved on so fast that its
+    /// durable end is not known any more; ask again.
     pub fn running(
         log: &Log,
         image_at: Lsn,
@@ -51,7 +51,8 @@ impl Source {
         let Some(mark) = log.mark_at(log.durable()) else { return Ok(None) };
         let (end, extent_bytes) = (End::of(mark.seam()), shared.options.extent_bytes);
         if Lsn(end.lsn) < image_at {
-            // The last run that the image speaks of shares its batch with the beginning of another one.
+            // The last run that the image speaks of shares its batch with the beginning of another
+            // one.
             return Ok(None);
         }
         let (disk, log_id) = (Arc::clone(&shared.disk), shared.log_id);

@@ -1,5 +1,6 @@
-//! A copy of a running log that goes straight from its files into a stream, and from the stream into
-//! the files of a new folder: for an instance of a group that has lost its log, or lags too far.
+//! A copy of a running log that goes straight from its files into a stream, and from the stream
+//! into the files of a new folder: for an instance of a group that has lost its log, or lags too
+//! far.
 //!
 //! ```text
 //! head, 112 bytes; numbers are little-endian:
@@ -19,15 +20,16 @@
 //!   96   8  length of all that follows, but for its checksum
 //!   104  4  zero
 //!   108  4  crc32c of the bytes before
-//! then the image's file; the table; each page, ascending: unit (4), length (4), crc32c (4), content;
-//! each extent from the first to the end of the log, whole blocks; crc32c (4) of all behind the head
+//! then the image's file; the table; each page in order: unit (4), length (4), crc32c (4), content;
+//! each extent from the first to the end of the log, whole blocks; crc32c (4) of all after the head
 //! ```
 //! Reading order: [`give`], [`take`].
 //!
 //! Not here: what carries the stream; when a copy is made; which pages an image refers to.
 //!
-//! Invariants: the giver writes no file; what it read counts only when its hold still held afterwards;
-//! the taker's folder is one that no queue manager starts with until all of it is checked and synced.
+//! Invariants: the giver writes no file; what it read counts only when its hold still held
+//! afterwards; the taker's folder is one that no queue manager starts with until all of it is
+//! checked and synced.
 
 pub(super) mod give;
 pub(super) mod take;

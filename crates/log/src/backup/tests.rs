@@ -1,5 +1,5 @@
-//! Backups on disks in memory: what comes back is what was there, at any position, after any power cut,
-//! and never from damaged bytes.
+//! Backups on disks in memory: what comes back is what was there, at any position, after any power
+//! cut, and never from damaged bytes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! A backup seen as a log folder at one of its points: what recovery, verification and restore read.
+//! A backup seen as a log folder at one of its points: what recovery, verification and restore
+//! read.
 //!
 //! Extents are put together from their parts, pages from their packs. Not here: checking anything.
 //!

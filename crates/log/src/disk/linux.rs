@@ -66,8 +66,8 @@ impl LinuxDisk {
         Ok(LinuxDisk { folder, directory, direct: false, writable: false, _lock: None })
     }
 
-    /// Whether a process holds the folder now. Changes nothing: a start at this very moment may find
-    /// the folder locked, so it is asked only where a start fails anyway.
+    /// Whether a process holds the folder now. Changes nothing: a start at this very moment may
+    /// find the folder locked, so it is asked only where a start fails anyway.
     #[must_use]
     pub fn is_in_use(folder: &Path) -> bool {
         let Ok(file) = File::open(folder.join(LOCK_NAME)) else { return false };

@@ -2,8 +2,8 @@
 //!
 //! Not here: whether what arrives fits (`receive`), the disk (`writer`, `cut`).
 //!
-//! Invariants: `known` is never empty, indexes in it follow each other, its last is the log's newest
-//! batch; batches in `waiting` are its last ones.
+//! Invariants: `known` is never empty, indexes in it follow each other, its last is the log's
+//! newest batch; batches in `waiting` are its last ones.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -69,8 +69,9 @@ impl RunStream {
     }
 
     /// Takes the payload of the next batch, which lies at `lsn` (that of its header, as in
-    /// [`towline_types::Batch`]); yields each record of each run that it completes, with its position,
-    /// in order. A batch without records ends what was unfinished: it begins a term or ends a log.
+    /// [`towline_types::Batch`]); yields each record of each run that it completes, with its
+    /// position, in order. A batch without records ends what was unfinished: it begins a term or
+    /// ends a log.
     ///
     /// # Errors
     /// [`FeedError`].

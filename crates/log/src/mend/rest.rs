@@ -1,7 +1,7 @@
 //! One whole batch of a log that does not run, for another instance that has it damaged.
 //!
-//! Not here: whether it may be given; the same of a log that runs (`running`). Invariant: nothing is
-//! changed, and what is given verifies.
+//! Not here: whether it may be given; the same of a log that runs (`running`). Invariant: nothing
+//! is changed, and what is given verifies.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! One damaged batch of a log that runs, written again in its place with what another instance of the
-//! group has; and the batch that another instance asks for.
+//! One damaged batch of a log that runs, written again in its place with what another instance of
+//! the group has; and the batch that another instance asks for.
 //!
 //! Not here: who is asked, and how often (the group). Whole extents that are gone, and headers of
 //! extents (`mend`, of a log at rest).
@@ -87,7 +87,8 @@ pub(crate) fn batch_over(shared: &Shared, part: BodyLocation) -> Result<Bytes, L
     })
 }
 
-/// Writes the batch `came` in its place, which must cover `part`. `None`: what stands there is whole.
+/// Writes the batch `came` in its place, which must cover `part`. `None`: what stands there is
+/// whole.
 ///
 /// # Errors
 /// [`NotMended`]; see [`crate::Log::mend_batch`].
@@ -137,9 +138,9 @@ pub(crate) fn mend_batch(
     Ok(Some(Mended { file: name, offset, lsn: there.lsn, bytes: bytes.len() as u64 }))
 }
 
-/// Parts of the log that are damaged, each where a batch should begin, up to what is durable now; of
-/// damage that goes on, the first batch. Reads all of the log. Places where nothing is missed may be
-/// among them: who is asked for those has none there.
+/// Parts of the log that are damaged, each where a batch should begin, up to what is durable now;
+/// of damage that goes on, the first batch. Reads all of the log. Places where nothing is missed
+/// may be among them: who is asked for those has none there.
 pub(crate) fn damaged_parts(shared: &Shared) -> Result<Vec<BodyLocation>, LogError> {
     let extent_bytes = shared.options.extent_bytes;
     let (first, durable) = (shared.first_held().0 / extent_bytes, shared.durable());

@@ -295,7 +295,8 @@ fn what_a_start_refuses_comes_back_by_asking_for_one_batch_after_the_other() {
     assert!(extents(&target) == before);
 }
 
-/// A log whose newest image was taken in the extent in which it ends, or `back` batches before that.
+/// A log whose newest image was taken in the extent in which it ends, or `back` batches before
+/// that.
 fn with_image_at_its_end(back: usize) -> (MemoryDisk, u64) {
     let memory = MemoryDisk::new();
     let disk: Arc<dyn Disk> = Arc::new(memory.clone());

@@ -1,11 +1,14 @@
-//! Batches before the place where replay began, of which only the headers are read: an instance of a
-//! group that lacks a little of what the image covers is sent that from the log, and needs no copy.
+//! Batches before the place where replay began, of which only the headers are read: an instance of
+//! a group that lacks a little of what the image covers is sent that from the log, and needs no
+//! copy.
 //!
 //! Nothing is believed of what is read but what leads, header by header, to the batch behind which
-//! replay began: each carries the checksum of the one before it. What does not is passed over, with all
-//! that lies before it. A batch's content is checked when it is read ([`crate::Log::read_batches`]).
+//! replay began: each carries the checksum of the one before it. What does not is passed over, with
+//! all that lies before it. A batch's content is checked when it is read
+//! ([`crate::Log::read_batches`]).
 //!
-//! Not here: how far back places are wanted. Invariant: no more than a bounded part of the log is read.
+//! Not here: how far back places are wanted. Invariant: no more than a bounded part of the log is
+//! read.
 
 use std::collections::VecDeque;
 
@@ -20,7 +23,8 @@ const BYTES_MAX: u64 = 64 * 1024 * 1024;
 const PIECE_BYTES: u64 = 128 * 1024;
 const HEADER_BLOCK_BYTES: u64 = 4_096;
 
-/// The batches before `base`, oldest first, as far back as extents from `first` on and the bound allow.
+/// The batches before `base`, oldest first, as far back as extents from `first` on and the bound
+/// allow.
 pub(super) fn earlier(disk: &dyn Disk, extent_bytes: u64, first: u64, base: Known) -> Vec<Known> {
     let mut found = VecDeque::new();
     let mut goal = Goal { index: base.index, checksum: base.checksum };

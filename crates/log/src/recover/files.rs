@@ -135,13 +135,14 @@ impl Files {
         Ok(Some(Files { handles, lengths, below: BTreeMap::new(), needed: None }))
     }
 
-    /// Enters where reading begins, and sees that the log is there from there on, as far as names tell.
-    /// What lies before a gap before that is no part of the log then: a call that was to let an extent
-    /// go failed, and those behind it went. Whether a message in them lives is not known here, so they
-    /// stay until they are let go.
+    /// Enters where reading begins, and sees that the log is there from there on, as far as names
+    /// tell. What lies before a gap before that is no part of the log then: a call that was to let
+    /// an extent go failed, and those behind it went. Whether a message in them lives is not known
+    /// here, so they stay until they are let go.
     ///
     /// # Errors
-    /// [`LogError::Damaged`]: the first extent that would be read is missing, or an older one between.
+    /// [`LogError::Damaged`]: the first extent that would be read is missing, or an older one
+    /// between.
     pub(crate) fn cover(&mut self, image: Option<ImageHeader>) -> Result<(), LogError> {
         let extent_bytes = self.identity().extent_bytes;
         let Some(image) = image else {

@@ -1,8 +1,8 @@
 //! Start of the log of an instance of a group.
 //!
-//! Not here: what the group decided. The log of such an instance may go on with the term it has: its
-//! leader wrote on while it was away. What recovery cuts off is erased, so nothing of it can pass for
-//! what comes instead.
+//! Not here: what the group decided. The log of such an instance may go on with the term it has:
+//! its leader wrote on while it was away. What recovery cuts off is erased, so nothing of it can
+//! pass for what comes instead.
 
 use std::sync::Arc;
 
@@ -50,7 +50,8 @@ impl Seen {
         if self.keeps { usize::MAX } else { bytes }
     }
 
-    /// Whether nothing in a batch is to be yielded. What an image covers up to `upto` was committed.
+    /// Whether nothing in a batch is to be yielded. What an image covers up to `upto` was
+    /// committed.
     pub(super) fn holds_back(&self, header: &BatchHeader, upto: Lsn) -> bool {
         header.index > self.committed && header.lsn >= upto
     }
@@ -91,9 +92,9 @@ impl Recovery {
         self.seen.keeps = true;
     }
 
-    /// Has replay yield only what the group had committed: runs that end in a batch up to this index
-    /// (or that the image covers). The batches behind it are read and judged, and not yielded: they
-    /// may be cut off. Keeps places too. To be called before replay.
+    /// Has replay yield only what the group had committed: runs that end in a batch up to this
+    /// index (or that the image covers). The batches behind it are read and judged, and not
+    /// yielded: they may be cut off. Keeps places too. To be called before replay.
     ///
     /// # Panics
     /// When replay went well already.
@@ -102,8 +103,8 @@ impl Recovery {
         self.seen.committed = committed;
     }
 
-    /// Index of the last batch whose runs replay yielded (that of the base when there was none), and
-    /// the stream into which the next one is to be fed.
+    /// Index of the last batch whose runs replay yielded (that of the base when there was none),
+    /// and the stream into which the next one is to be fed.
     ///
     /// # Panics
     /// Before replay, or without [`Recovery::keep_places`].
@@ -126,8 +127,8 @@ impl Recovery {
 
     /// Places of the batches that replay read, in order, and the batch behind which it began: with
     /// index and term 0 and no place at the beginning of a log. When what is before the first batch
-    /// is not known (reading began at the oldest extent, or with an image of format version 1), that
-    /// one is the base.
+    /// is not known (reading began at the oldest extent, or with an image of format version 1),
+    /// that one is the base.
     ///
     /// # Panics
     /// Before replay, or without [`Recovery::keep_places`].
@@ -139,9 +140,9 @@ impl Recovery {
         (places.next().unwrap_or_default(), places.collect())
     }
 
-    /// The same with the batches before them, as far back as headers lead that are there: what an image
-    /// covers may be wanted by another instance. Their content is checked when it is read. At most 64 MiB
-    /// are read for that.
+    /// The same with the batches before them, as far back as headers lead that are there: what an
+    /// image covers may be wanted by another instance. Their content is checked when it is read. At
+    /// most 64 MiB are read for that.
     ///
     /// # Panics
     /// As [`Recovery::places`].
@@ -157,7 +158,8 @@ impl Recovery {
     }
 
     /// Starts the log *following*: it takes batches by [`Log::receive`] alone, until [`Log::lead`].
-    /// `replicator` hears of what it writes from then on. Replays into nothing when that was not done.
+    /// `replicator` hears of what it writes from then on. Replays into nothing when that was not
+    /// done.
     ///
     /// # Errors
     /// [`LogError`].

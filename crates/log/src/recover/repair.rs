@@ -3,8 +3,8 @@
 //! Not here: any judgement. Called only when the whole log was found sound.
 //!
 //! Invariants: of batches only the first block is erased, and only of those behind the tail, which
-//! were never reported durable; what the running log calls durable was synced by this process, content
-//! and names: the one before may have died between a write and its sync.
+//! were never reported durable; what the running log calls durable was synced by this process,
+//! content and names: the one before may have died between a write and its sync.
 
 use std::collections::VecDeque;
 use std::io;
@@ -65,11 +65,11 @@ impl Recovery {
     /// `from` is the first extent that was read. Returns how many syncs that took.
     ///
     /// A process that is killed leaves its writes with the kernel or in the cache of the disk: they
-    /// are read back as if they were safe, and a power cut takes them. So all that was read is synced
-    /// here before anybody hears that it is durable. That an erased batch is zeros may be such a
-    /// write too (of a process that died while it cut off the end of the log), and the batch would come
-    /// back: so the extents behind the tail are synced as well. What lies before the first extent that
-    /// was read was durable when the image was taken.
+    /// are read back as if they were safe, and a power cut takes them. So all that was read is
+    /// synced here before anybody hears that it is durable. That an erased batch is zeros may be
+    /// such a write too (of a process that died while it cut off the end of the log), and the batch
+    /// would come back: so the extents behind the tail are synced as well. What lies before the
+    /// first extent that was read was durable when the image was taken.
     pub(super) fn repair(
         &mut self,
         from: u64,

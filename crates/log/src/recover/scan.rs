@@ -259,9 +259,9 @@ impl<'a> Scan<'a> {
         self.link.map_or(0, |link| link.index.saturating_add(1))
     }
 
-    /// The facts about the place where the chain ended, and the places of batches from there on, whole
-    /// or torn (not that of a torn one at the very place). `stray_bytes`: how far from the beginning of
-    /// a later extent what was in flight at a crash may lie.
+    /// The facts about the place where the chain ended, and the places of batches from there on,
+    /// whole or torn (not that of a torn one at the very place). `stray_bytes`: how far from the
+    /// beginning of a later extent what was in flight at a crash may lie.
     pub(crate) fn facts(
         &mut self,
         image: Option<Lsn>,
@@ -316,8 +316,8 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// The first batch at or behind a place that is `wanted`. Looks at all of the extent of `from` and at
-    /// the first `bytes` bytes of later ones: an extent is written from its beginning on.
+    /// The first batch at or behind a place that is `wanted`. Looks at all of the extent of `from`
+    /// and at the first `bytes` bytes of later ones: an extent is written from its beginning on.
     fn search(
         &mut self,
         from: Place,
@@ -344,8 +344,8 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Where the chain is broken, and how: at the place, or where the next extent begins when nothing
-    /// was ever written behind the last batch of this one.
+    /// Where the chain is broken, and how: at the place, or where the next extent begins when
+    /// nothing was ever written behind the last batch of this one.
     pub(crate) fn broken_at(&mut self) -> (Place, Damage) {
         let place = self.place;
         let next = Place { sequence: place.sequence + 1, offset: EXTENT_HEADER_BYTES as u64 };

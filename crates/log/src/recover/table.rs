@@ -206,8 +206,8 @@ const TAIL_ROWS: &[TailRow] = &[
         image: &[Image::Covered],
         verdict: TailVerdict::Cut,
     },
-    // A crash with several in flight: of a later one more arrived, or all, than of this one. A torn one
-    // is erased too: the log may grow up to its place, and would seem to end torn there.
+    // A crash with several in flight: of a later one more arrived, or all, than of this one. A torn
+    // one is erased too: the log may grow up to its place, and would seem to end torn there.
     TailRow {
         at: &[At::Nothing, At::Torn],
         behind: &[Behind::Ghosts],

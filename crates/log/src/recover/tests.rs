@@ -356,8 +356,8 @@ fn of_batches_in_flight_together_those_behind_a_torn_one_are_cut_off() {
     }
 }
 
-/// A crash may tear all that was in flight. Were only whole batches erased, a log that grew up to the
-/// place of a torn one would be said to end torn, after an orderly end.
+/// A crash may tear all that was in flight. Were only whole batches erased, a log that grew up to
+/// the place of a torn one would be said to end torn, after an orderly end.
 #[test]
 fn of_batches_in_flight_together_the_torn_ones_are_erased_too() {
     let (disk, records, batches) = four_in_flight();

@@ -1,7 +1,8 @@
 //! The administration node `$admin`: requests arrive on one link, answers leave on another of the
 //! same connection, matched by correlation id.
 //!
-//! A request is a message with a string body, a correlation id, and the application property `kind`.
+//! A request is a message with a string body, a correlation id, and the application property
+//! `kind`.
 
 use towline_amqp::codec::Value;
 use towline_amqp::sections::{MessageBuilder, Properties, PropertyValue, Sections};
@@ -30,7 +31,8 @@ impl Front {
         let delivery = transfer.delivery;
         let whole = transfer.payload.to_contiguous();
         match parse(&whole) {
-            // Asked at each request: the right may have been taken away since the link was attached.
+            // Asked at each request: the right may have been taken away since the link was
+            // attached.
             Ok(_) if !self.may_administer() => {
                 let refusal = Error::new(condition::UNAUTHORIZED_ACCESS, NOT_AUTHORIZED);
                 self.reject(delivery, None, refusal);

@@ -52,8 +52,8 @@ impl Front {
         self.machine.send(link, delivery.sequence.0, outgoing);
     }
 
-    /// Sends a note in place of a message that cannot be read, of a queue: `place` says what was found,
-    /// and where. The message was set aside, or is browsed.
+    /// Sends a note in place of a message that cannot be read, of a queue: `place` says what was
+    /// found, and where. The message was set aside, or is browsed.
     pub fn deliver_note(
         &mut self,
         now: Time,
@@ -147,8 +147,8 @@ impl Front {
                 return self.detached(link, requests);
             }
         };
-        // An unsettled outcome outside a unit of work waits for our settlement; inside, it waits for
-        // the unit's end.
+        // An unsettled outcome outside a unit of work waits for our settlement; inside, it waits
+        // for the unit's end.
         let reply_wanted = !settled && unit.is_none();
         let link = token;
         requests.push(Request::Settle {
@@ -163,9 +163,9 @@ impl Front {
         });
     }
 
-    /// The unit of work that an outcome belongs to: the one that the peer named, or the one that has
-    /// the delivery already, of which the peer now says that it has forgotten it. `None`: the peer
-    /// named one that is not open on this connection (AMQP 4.4.2).
+    /// The unit of work that an outcome belongs to: the one that the peer named, or the one that
+    /// has the delivery already, of which the peer now says that it has forgotten it. `None`: the
+    /// peer named one that is not open on this connection (AMQP 4.4.2).
     fn unit_of_outcome(
         &mut self,
         delivery: (LinkId, u64),
@@ -196,8 +196,8 @@ impl Front {
         }
     }
 
-    /// What the peer put into a unit of work was dropped. The unit must not commit as though it were
-    /// in it (AMQP 4.4).
+    /// What the peer put into a unit of work was dropped. The unit must not commit as though it
+    /// were in it (AMQP 4.4).
     pub(super) fn lost_in_unit(&mut self, txn_id: &TxnId) {
         let unit = message::unit_of_txn(txn_id).ok();
         if let Some(open) = unit.and_then(|unit| self.units.get_mut(&unit)) {

@@ -1,15 +1,17 @@
-//! Dynamic nodes: what a peer may wish for one, and what it is promised (AMQP 3.5.9, 3.5.10); what it is
-//! promised of any terminus (3.5.6).
+//! Dynamic nodes: what a peer may wish for one, and what it is promised (AMQP 3.5.9, 3.5.10); what
+//! it is promised of any terminus (3.5.6).
 //!
 //! There is one promise, delete-on-close: a queue that was made for a link goes when that link is
-//! closed, whichever other connections have it open. The other lifetimes are understood, and answered with this one:
-//! the answer says what is true. Wishes that are not understood are not repeated.
+//! closed, whichever other connections have it open. The other lifetimes are understood, and
+//! answered with this one: the answer says what is true. Wishes that are not understood are not
+//! repeated.
 //!
 //! A link that is detached and not closed may come back under its name, and finds its queue: until
 //! the session ends, or the connection, as the expiry policy of its terminus says (3.5.6). What was
 //! delivered on it and not settled goes back to the queue.
 //!
-//! Invariant: of a queue that is kept there is no link, and it goes with the connection at the latest.
+//! Invariant: of a queue that is kept there is no link, and it goes with the connection at the
+//! latest.
 
 use std::collections::HashMap;
 
@@ -32,7 +34,8 @@ const POLICIES: [&str; 4] = [
 /// Looks at the wishes for a dynamic node.
 ///
 /// # Errors
-/// `amqp:invalid-field` when the lifetime or the distribution modes are not of the standard's types.
+/// `amqp:invalid-field` when the lifetime or the distribution modes are not of the standard's
+/// types.
 pub(super) fn check(wishes: &Map) -> Result<(), Error> {
     let text = if wishes.get(LIFETIME_POLICY).is_some_and(|policy| !is_policy(&policy)) {
         "lifetime-policy is not one of delete-on-close, delete-on-no-links, \

@@ -1,9 +1,9 @@
-//! Persistent messages that are settled in advance, on their way out of their queue: they are got first,
-//! and sent when that is durable.
+//! Persistent messages that are settled in advance, on their way out of their queue: they are got
+//! first, and sent when that is durable.
 //!
-//! What is not persistent never stands here: it would be locked to a link that has no credit for it any
-//! more, and what was got behind it would overtake it if it went back. It waits until all before it
-//! have left (`supply.rs`), and goes back from there.
+//! What is not persistent never stands here: it would be locked to a link that has no credit for it
+//! any more, and what was got behind it would overtake it if it went back. It waits until all
+//! before it have left (`supply.rs`), and goes back from there.
 //!
 //! Not here: whether a delivery may begin to leave; see [`super::supply`].
 //!

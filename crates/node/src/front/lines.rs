@@ -1,11 +1,11 @@
 //! Which links with something to send are to be looked at, and in which order.
 //!
-//! A link is looked at only after something happened that it waits for, so that a response costs the
-//! same however many links wait. One that waits for its own credit, or for a get to become durable,
-//! stands in no line. One that waits for the window stands in the line of its session, of which only
-//! the first is looked at: it goes before all others, so that a large message is not overtaken for
-//! ever. One whose body would wait inside for the window, while too many bytes do already, stands
-//! apart: it does not stop the smaller ones of its session.
+//! A link is looked at only after something happened that it waits for, so that a response costs
+//! the same however many links wait. One that waits for its own credit, or for a get to become
+//! durable, stands in no line. One that waits for the window stands in the line of its session, of
+//! which only the first is looked at: it goes before all others, so that a large message is not
+//! overtaken for ever. One whose body would wait inside for the window, while too many bytes do
+//! already, stands apart: it does not stop the smaller ones of its session.
 //!
 //! Invariants: a link stands in one line at most; the first of a line that is not `due` was found
 //! held back by the window, and nothing has changed since.

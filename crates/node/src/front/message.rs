@@ -18,8 +18,8 @@ const BATCH_FORMAT: u32 = 0x8001_3700;
 /// is where it wants to go; only a link without a target asks (`wants_to`).
 ///
 /// # Errors
-/// `amqp:decode-error` when the message is not well formed, or has no section at all (3.2): it would
-/// fail its receiver. `amqp:not-implemented` for a batch, and for a topic.
+/// `amqp:decode-error` when the message is not well formed, or has no section at all (3.2): it
+/// would fail its receiver. `amqp:not-implemented` for a batch, and for a topic.
 pub(super) fn from_payload(
     now: Time,
     payload: &Payload,
@@ -48,8 +48,8 @@ pub(super) fn from_payload(
     let message = NewMessage {
         persistent: header.durable,
         priority: header.priority,
-        // The time to live counts from here, the absolute time from the sender's clock; the standard
-        // prefers neither, clients that set both mean the same moment.
+        // The time to live counts from here, the absolute time from the sender's clock; the
+        // standard prefers neither, clients that set both mean the same moment.
         expires_at: by_ttl.or(absolute),
         correlation_hash: properties.correlation_id.map_or(0, |id| id.correlation_id_hash()),
         message_id_hash: properties.message_id.as_ref().map_or(0, MessageId::message_id_hash),

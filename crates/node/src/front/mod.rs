@@ -48,8 +48,8 @@ pub trait Logins: Send + Sync {
     fn check(&self, claim: &Claim) -> Option<SaslCode>;
     /// Whether this user (`None`: anonymous) may administer.
     fn may_administer(&self, user: Option<&str>) -> bool;
-    /// Whether the client has the rights of the process itself: it is the same user of this machine,
-    /// or root, on the local socket. Only such a client may have files written anywhere.
+    /// Whether the client has the rights of the process itself: it is the same user of this
+    /// machine, or root, on the local socket. Only such a client may have files written anywhere.
     fn is_owner(&self) -> bool {
         false
     }
@@ -121,8 +121,8 @@ struct OpenUnit {
     coordinator: LinkId,
     /// Deliveries with a provisional outcome that the peer has not settled.
     provisional: HashSet<(LinkId, u64)>,
-    /// A message of it was refused before the instance saw it, or an outcome reached no delivery: it
-    /// cannot commit.
+    /// A message of it was refused before the instance saw it, or an outcome reached no delivery:
+    /// it cannot commit.
     spoiled: bool,
     /// The peer asked for a commit all the same; it is told that it was a rollback.
     commit_refused: bool,
@@ -162,14 +162,15 @@ impl Front {
         }
     }
 
-    /// By how many microseconds the time of day is ahead of the time that is given here: it counts for
-    /// what expires.
+    /// By how many microseconds the time of day is ahead of the time that is given here: it counts
+    /// for what expires.
     pub fn set_ahead(&mut self, ahead_us: i64) {
         self.ahead_us = ahead_us;
     }
 
-    /// One that cannot be served: it logs in as everywhere, and is given the reason and closed then, with a
-    /// condition at which libraries connect anew. Nothing is ever asked of the instance.
+    /// One that cannot be served: it logs in as everywhere, and is given the reason and closed
+    /// then, with a condition at which libraries connect anew. Nothing is ever asked of the
+    /// instance.
     #[must_use]
     pub fn turning_away(options: FrontOptions, why: &str, now: Time) -> Front {
         let unserved = Some(Error::new(condition::CONNECTION_FORCED, why));
@@ -189,8 +190,8 @@ impl Front {
         }
     }
 
-    /// The answer to a login that [`Logins::check`] left open; then as [`Front::receive`], with what
-    /// the peer sent behind it. After a time-out it comes too late, and does nothing.
+    /// The answer to a login that [`Logins::check`] left open; then as [`Front::receive`], with
+    /// what the peer sent behind it. After a time-out it comes too late, and does nothing.
     pub fn answer_login(
         &mut self,
         now: Time,
@@ -215,8 +216,8 @@ impl Front {
         self.machine.deadline().unwrap_or(Time::NEVER)
     }
 
-    /// Whether what was received is not carried out wholly: [`Front::receive`] goes on with it, also
-    /// without new bytes, when others had their turn.
+    /// Whether what was received is not carried out wholly: [`Front::receive`] goes on with it,
+    /// also without new bytes, when others had their turn.
     #[must_use]
     pub fn has_more(&self) -> bool {
         self.machine.has_more()
@@ -280,7 +281,8 @@ impl Front {
         self.machine.take_output(output, bytes_max);
     }
 
-    /// Carries out one response that was admitted. `body` is the content of a [`Response::Deliver`].
+    /// Carries out one response that was admitted. `body` is the content of a
+    /// [`Response::Deliver`].
     pub fn respond(
         &mut self,
         now: Time,
@@ -332,8 +334,8 @@ impl Front {
         self.ending.get_or_insert(Ending::Lost);
     }
 
-    /// Closes the connection. Orderly: what the client was given and did not settle is not its fault,
-    /// so it counts no backout.
+    /// Closes the connection. Orderly: what the client was given and did not settle is not its
+    /// fault, so it counts no backout.
     fn close(&mut self, why: &str) {
         self.machine.close(Some(Error::new(condition::CONNECTION_FORCED, why)));
         self.ending.get_or_insert(Ending::Orderly);

@@ -1,8 +1,8 @@
 //! Sends a client that asked for it to another address, rather than serve it here (AMQP 2.8.16,
 //! `amqp:connection:redirect`).
 //!
-//! Not here: for which connections there is another address, and which. Invariant: a client that did not
-//! ask, in its open frame, is never sent away: not every client library follows.
+//! Not here: for which connections there is another address, and which. Invariant: a client that
+//! did not ask, in its open frame, is never sent away: not every client library follows.
 
 use std::sync::Arc;
 

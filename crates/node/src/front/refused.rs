@@ -10,8 +10,8 @@
 //! |                                       | else nothing: it asked for no answer (a full     |
 //! |                                       | queue, for example)                              |
 //!
-//! A unit of work that lost a message does not commit, so a sender that settled it there hears of it
-//! at the discharge, and keeps its link.
+//! A unit of work that lost a message does not commit, so a sender that settled it there hears of
+//! it at the discharge, and keeps its link.
 //!
 //! On an anonymous link the error carries the delivery-tag: the peer may have sent to many queues
 //! (Anonymous Terminus for Message Routing, 2.2.2).

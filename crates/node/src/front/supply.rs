@@ -9,10 +9,10 @@
 //! frames of the window are kept for it against the other links of the session. One that is not
 //! persistent is got as it is sent. So what was never sent is on its queue when the link ends.
 //!
-//! One body at a time and link is given to the machine that is larger than its session's window, and
-//! waits inside for the rest of it. All those of a connection are counted together, with what is being
-//! got: beyond `BEGUN_BYTES_MAX` no other one is begun before one of them is through. What fits into
-//! its window goes all the same.
+//! One body at a time and link is given to the machine that is larger than its session's window,
+//! and waits inside for the rest of it. All those of a connection are counted together, with what
+//! is being got: beyond `BEGUN_BYTES_MAX` no other one is begun before one of them is through. What
+//! fits into its window goes all the same.
 //!
 //! What waits is looked at only when something happened that it waits for: see [`super::lines`].
 //!
@@ -20,9 +20,9 @@
 //! socket gave credit for stays in the queue.
 //!
 //! Invariants: deliveries of a link leave in the order in which the instance gave them; the answer
-//! to a drain stays behind the deliveries before it; sent, held, leaving and `unsent` deliveries are
-//! together what the instance has dispatched to the consumer and this connection has heard of, and
-//! never more than `granted`.
+//! to a drain stays behind the deliveries before it; sent, held, leaving and `unsent` deliveries
+//! are together what the instance has dispatched to the consumer and this connection has heard of,
+//! and never more than `granted`.
 
 use std::collections::VecDeque;
 
@@ -375,9 +375,9 @@ impl Front {
         share.clamp(limits::DISPATCHED_AHEAD_MIN, limits::DISPATCHED_AHEAD_MAX)
     }
 
-    /// A delivery cannot be sent: its message was gone before its content was read (another consumer
-    /// got what a browser was about to see, for example). The peer's credit for it is still there,
-    /// and serves another one; a drain is not done before that.
+    /// A delivery cannot be sent: its message was gone before its content was read (another
+    /// consumer got what a browser was about to see, for example). The peer's credit for it is
+    /// still there, and serves another one; a drain is not done before that.
     pub fn not_sent(&mut self, consumer: ConsumerId, requests: &mut Vec<Request>) {
         let ahead = self.dispatched_ahead();
         let Some(token) = self.links.of_consumer(consumer) else { return };
@@ -402,9 +402,9 @@ impl Front {
         }
     }
 
-    /// The instance had dispatched more than the peer lets us send by now, and has heard of that: no
-    /// delivery beyond what waits here is on its way. Those without credit go back, all at once, so
-    /// that they come again in their order.
+    /// The instance had dispatched more than the peer lets us send by now, and has heard of that:
+    /// no delivery beyond what waits here is on its way. Those without credit go back, all at once,
+    /// so that they come again in their order.
     pub(super) fn withdrawn(
         &mut self,
         consumer: ConsumerId,

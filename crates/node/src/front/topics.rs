@@ -1,9 +1,9 @@
 //! Topics do not exist yet, and nothing that asks for one gets a queue of that name instead: every
 //! way in that names a topic is recognised here and refused with `amqp:not-implemented`.
 //!
-//! The ways: a capability of a terminus, a prefix of an address, the annotation by which JMS clients
-//! say what kind of destination `to` names (AMQP JMS binding, 3.2.1 and 5.2), and a subscription
-//! (durable, shared) of whatever address.
+//! The ways: a capability of a terminus, a prefix of an address, the annotation by which JMS
+//! clients say what kind of destination `to` names (AMQP JMS binding, 3.2.1 and 5.2), and a
+//! subscription (durable, shared) of whatever address.
 //!
 //! It does *not* look at `reply-to`: where answers go is for the one who answers.
 

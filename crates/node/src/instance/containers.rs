@@ -1,10 +1,10 @@
 //! Container ids of open connections, so that one which wants to be the only one of its id can be
-//! (capability `sole-connection-for-container`; a JMS client id is a container id), and stays it: of
-//! the detection policies of Enforcing Connection Uniqueness this is the strong one, which is also
-//! what a client assumes that is not told which.
+//! (capability `sole-connection-for-container`; a JMS client id is a container id), and stays it:
+//! of the detection policies of Enforcing Connection Uniqueness this is the strong one, which is
+//! also what a client assumes that is not told which.
 //!
-//! It does not close anybody: the one that comes second goes. Invariant: an id is counted as often as
-//! it is open, whether or not its connections asked to be alone; one of them that did is alone.
+//! It does not close anybody: the one that comes second goes. Invariant: an id is counted as often
+//! as it is open, whether or not its connections asked to be alone; one of them that did is alone.
 
 use std::collections::HashMap;
 
@@ -21,7 +21,8 @@ struct Open {
 }
 
 impl Containers {
-    /// False, and nothing is counted, when it wants to be the only one and is not, or another one is.
+    /// False, and nothing is counted, when it wants to be the only one and is not, or another one
+    /// is.
     pub(super) fn enter(&mut self, container: &str, sole: bool) -> bool {
         match self.open.get_mut(container) {
             Some(open) if sole || open.sole => return false,

@@ -1,7 +1,7 @@
 //! Images and pages: what is to be written so that a restart need not read the whole log.
 //!
-//! Not here: what an image says (the rules know); where it is written. Nothing here waits: plans are
-//! taken in a moment and carried out by others.
+//! Not here: what an image says (the rules know); where it is written. Nothing here waits: plans
+//! are taken in a moment and carried out by others.
 
 use towline_core::{
     Body, CarryCursor, FoundOld, MessageSequence, PageJob, PageRequest, PagingStatus, QueueId,
@@ -46,8 +46,8 @@ impl ImagePlan {
         self.rules.take_obsolete()
     }
 
-    /// The image, for [`crate::Restart::begin`]: the position up to which it speaks (8 bytes, little
-    /// endian), then what the rules say. `stored`: what came of the jobs, in their order.
+    /// The image, for [`crate::Restart::begin`]: the position up to which it speaks (8 bytes,
+    /// little endian), then what the rules say. `stored`: what came of the jobs, in their order.
     #[must_use]
     pub fn encode(&self, stored: &[Option<StoredPage>]) -> Vec<u8> {
         let mut bytes = self.applied.0.to_le_bytes().to_vec();

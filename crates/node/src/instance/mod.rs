@@ -1,5 +1,5 @@
-//! The instance: requests are decided, facts are logged, durable facts are applied, available messages
-//! are dispatched. Everything that can happen to it comes through [`Instance::step`].
+//! The instance: requests are decided, facts are logged, durable facts are applied, available
+//! messages are dispatched. Everything that can happen to it comes through [`Instance::step`].
 //!
 //! Invariants: a fact that goes to the log is applied when the log is durable up to its run, never
 //! before; the reply to a forced run waits with it; applying follows log order.
@@ -101,8 +101,8 @@ pub struct Chore {
     pub kind: String,
     /// What more there is to say, as JSON; may be empty.
     pub text: String,
-    /// Whether the client has the rights of the process: if not, files may be written only where the
-    /// configuration allows it.
+    /// Whether the client has the rights of the process: if not, files may be written only where
+    /// the configuration allows it.
     pub owner: bool,
 }
 
@@ -352,8 +352,8 @@ impl Instance {
         self.body_now(ticket.queue, ticket.sequence)
     }
 
-    /// Where the content of a message is now: one that is carried forward has moved. `None` when the
-    /// message is gone.
+    /// Where the content of a message is now: one that is carried forward has moved. `None` when
+    /// the message is gone.
     #[must_use]
     pub fn body_now(&self, queue: QueueId, sequence: MessageSequence) -> Option<Body> {
         self.rules.body_of(queue, sequence)

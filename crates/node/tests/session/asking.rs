@@ -22,7 +22,8 @@ fn assert_container_id_refused(client: &Client) {
     assert_eq!(denied, Some(Value::Bool(true)));
 }
 
-// AMQP JMS binding: a client id is a container id, and a connection that asks to be its only one is.
+// AMQP JMS binding: a client id is a container id, and a connection that asks to be its only one
+// is.
 #[test]
 fn a_second_connection_of_a_client_id_is_refused_until_the_first_one_is_gone() {
     let mut rig = Rig::new();

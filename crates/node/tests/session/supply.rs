@@ -1,6 +1,6 @@
-//! Credit stays exact, whatever happens to a delivery between the instance and the wire: its body is
-//! being read, or is damaged; the credit is taken back; the session's window is closed; the client
-//! drains.
+//! Credit stays exact, whatever happens to a delivery between the instance and the wire: its body
+//! is being read, or is damaged; the credit is taken back; the session's window is closed; the
+//! client drains.
 
 use towline_amqp::types::SenderSettleMode;
 use towline_types::{Time, limits};

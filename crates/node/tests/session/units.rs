@@ -1,5 +1,5 @@
-//! Units of work as a client sees them when things go wrong: what it settled is never half in a unit,
-//! what it did not settle stays with it, and what is not known is refused.
+//! Units of work as a client sees them when things go wrong: what it settled is never half in a
+//! unit, what it did not settle stays with it, and what is not known is refused.
 
 use std::time::Duration;
 

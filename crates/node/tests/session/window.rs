@@ -39,8 +39,8 @@ fn left(rig: &mut Rig) -> Vec<usize> {
     bodies.iter().map(|got| number(&got.body())).collect()
 }
 
-/// Each message is on the queue or was sent on a link that settles in advance, never both. Those that
-/// were neither are yielded.
+/// Each message is on the queue or was sent on a link that settles in advance, never both. Those
+/// that were neither are yielded.
 fn lost(rig: &mut Rig, narrow: &Narrow, count: usize) -> Vec<usize> {
     let left = left(rig);
     assert!(narrow.settled.iter().all(|number| !left.contains(number)), "sent, and there again");

@@ -1,13 +1,15 @@
-//! A process that must not go on as it is begins again: the same program, the same arguments, the same
-//! process id, nothing of its memory. So nothing that was decided and never committed can survive.
+//! A process that must not go on as it is begins again: the same program, the same arguments, the
+//! same process id, nothing of its memory. So nothing that was decided and never committed can
+//! survive.
 //!
 //! All descriptors are closed on the way (but for standard input and output, and the sockets that
-//! listen, see `handed`), the lock on the data folder with them. The floating address stays until the program that begins again takes it away, as the
-//! first thing it does: connections are closed before, and their ends still find the way to the clients.
+//! listen, see `handed`), the lock on the data folder with them. The floating address stays until
+//! the program that begins again takes it away, as the first thing it does: connections are closed
+//! before, and their ends still find the way to the clients.
 //!
-//! Who wants an end meanwhile gets one in order: the thread that takes signals has ended before (see
-//! `signals`), the mask and what comes under it outlive the execution of a program, and the next one
-//! takes it.
+//! Who wants an end meanwhile gets one in order: the thread that takes signals has ended before
+//! (see `signals`), the mask and what comes under it outlive the execution of a program, and the
+//! next one takes it.
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr, OsString};
@@ -56,8 +58,8 @@ pub(crate) fn copy_pause(failed: u32) -> Duration {
     }
 }
 
-/// Re-executes the program, with the sockets that listen; what `about` says is known then. When that
-/// fails the process ends, after `last`: whoever watches it starts it.
+/// Re-executes the program, with the sockets that listen; what `about` says is known then. When
+/// that fails the process ends, after `last`: whoever watches it starts it.
 pub(crate) fn begin_again(sockets: &Sockets, about: Next, last: impl FnOnce()) -> ! {
     let mut arguments = std::env::args_os();
     let called = arguments.next().unwrap_or_default();
@@ -77,9 +79,9 @@ pub(crate) fn begin_again(sockets: &Sockets, about: Next, last: impl FnOnce()) -
 
 /// Executes a program in this process; returns only if that is refused.
 ///
-/// The standard library's `exec` gives SIGPIPE its default action first: until the system has ended the
-/// other threads, one that writes to a closed connection kills the process, without a word. Here
-/// signals stay as they are, ignored ones for the next program too.
+/// The standard library's `exec` gives SIGPIPE its default action first: until the system has ended
+/// the other threads, one that writes to a closed connection kills the process, without a word.
+/// Here signals stay as they are, ignored ones for the next program too.
 fn execute(program: &Command) -> Errno {
     let mut environment: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
     for (name, value) in program.get_envs() {

@@ -1,7 +1,8 @@
-//! What the instances of a group must have in common, or should have, beside names and certificates.
+//! What the instances of a group must have in common, or should have, beside names and
+//! certificates.
 //!
-//! Not here: how it is said and compared (`link::terms`). What clients are granted by the active alone
-//! (bounds of connections, users, threads, caches) may differ and is not mentioned.
+//! Not here: how it is said and compared (`link::terms`). What clients are granted by the active
+//! alone (bounds of connections, users, threads, caches) may differ and is not mentioned.
 
 use towline_group::{Kept, MemberId};
 
@@ -33,9 +34,9 @@ pub(super) fn terms(config: &Config, group: &GroupConfig, extent_bytes: u64) -> 
 }
 
 /// What was kept by the process before, read by this one. That a vote was given counts; for which
-/// number does not: a version that numbered the members as its file listed them may have meant another
-/// member. A vote in a term before the start is given to no member again, which costs at most one
-/// election.
+/// number does not: a version that numbered the members as its file listed them may have meant
+/// another member. A vote in a term before the start is given to no member again, which costs at
+/// most one election.
 pub(super) fn of_process_before(kept: Kept) -> Kept {
     Kept { vote: kept.vote.map(|_| MemberId::NONE_OF_THEM), ..kept }
 }

@@ -1,4 +1,5 @@
-//! One batch that is damaged in the log of an instance, asked of another one, on a stream of its own.
+//! One batch that is damaged in the log of an instance, asked of another one, on a stream of its
+//! own.
 //!
 //! ```text
 //! who asks:   16  log id      who gives:  1  0: refused;  1 byte of length, why, in UTF-8
@@ -6,13 +7,13 @@
 //!              4  bytes                         as they are in the log of who gives
 //! ```
 //!
-//! All numbers are little-endian. The LSN and the bytes after it are a part of the log that lies in one
-//! batch, such as a body: who asks may not know where the batch begins.
+//! All numbers are little-endian. The LSN and the bytes after it are a part of the log that lies in
+//! one batch, such as a body: who asks may not know where the batch begins.
 //!
-//! Not here: when an instance asks, and whom ([`super::repair`], [`super::repair_at_start`]); whether what comes is what stood there
-//! (`towline_log::Log::mend_batch`). Invariants: a peer gets one batch at a time; no more is read
-//! than a batch can be long, and no more memory taken than twice what came; neither side waits longer
-//! than [`ANSWER_MAX`].
+//! Not here: when an instance asks, and whom ([`super::repair`], [`super::repair_at_start`]);
+//! whether what comes is what stood there (`towline_log::Log::mend_batch`). Invariants: a peer gets
+//! one batch at a time; no more is read than a batch can be long, and no more memory taken than
+//! twice what came; neither side waits longer than [`ANSWER_MAX`].
 
 use std::io::{Error, ErrorKind, Result};
 use std::path::Path;
@@ -35,8 +36,8 @@ use towline_logging::log as say;
 /// From the first dial to the last byte. A batch takes milliseconds; a disk that is busy with other
 /// things, or a handshake on a busy processor, may take seconds.
 pub(super) const ANSWER_MAX: Duration = Duration::from_secs(5);
-/// The longest batch that is taken: see `towline_log::Options` (1 MiB, and one longest record), and the
-/// same again for a configuration that allows longer ones.
+/// The longest batch that is taken: see `towline_log::Options` (1 MiB, and one longest record), and
+/// the same again for a configuration that allows longer ones.
 const BATCH_BYTES_MAX: u32 = 8 * 1024 * 1024;
 const ASKED_BYTES: usize = 28;
 const REFUSED: u8 = 0;

@@ -1,11 +1,11 @@
-//! In what condition the disk of each instance is, as it tells the others: whether its log has room, and
-//! how long it has not answered. And what follows from that: an active instance whose log is full hands
-//! over to one that has room.
+//! In what condition the disk of each instance is, as it tells the others: whether its log has
+//! room, and how long it has not answered. And what follows from that: an active instance whose log
+//! is full hands over to one that has room.
 //!
 //! Not here: how a disk that hangs is noticed (`driver`), how leadership is handed over (`switch`).
 //!
-//! Invariant: an instance hands over for its full log at most once until it had room again in between,
-//! and to none that is full: leadership does not go round among full disks.
+//! Invariant: an instance hands over for its full log at most once until it had room again in
+//! between, and to none that is full: leadership does not go round among full disks.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -77,8 +77,8 @@ pub(crate) fn own(driver: &Driver) -> Condition {
     }
 }
 
-/// Looks at the disk, and tells the others, until the process ends; `longest` is how long the disk may
-/// take.
+/// Looks at the disk, and tells the others, until the process ends; `longest` is how long the disk
+/// may take.
 pub(super) fn watch(driver: &Arc<Driver>, longest: Duration) {
     let interval = (longest / LOOKS).clamp(LOOK_INTERVAL.0, LOOK_INTERVAL.1);
     let (mut last, mut fullness) = (None, Fullness::default());
@@ -100,8 +100,8 @@ pub(super) fn watch(driver: &Arc<Driver>, longest: Duration) {
     }
 }
 
-/// Since when this process has been running without standing still: what the disk owes for longer may
-/// have been done while the process was stopped, and could not be seen.
+/// Since when this process has been running without standing still: what the disk owes for longer
+/// may have been done while the process was stopped, and could not be seen.
 #[derive(Debug)]
 struct Running {
     since: Instant,

@@ -1,14 +1,14 @@
-//! An instance that lags so far behind that the log it needs is gone gets a copy: the active one sends
-//! image, pages and extents straight from its files; the other one makes a log of them beside its own
-//! and re-executes itself, which puts it in the place of that (`swap`).
+//! An instance that lags so far behind that the log it needs is gone gets a copy: the active one
+//! sends image, pages and extents straight from its files; the other one makes a log of them beside
+//! its own and re-executes itself, which puts it in the place of that (`swap`).
 //!
 //! ```text
-//! giver to taker: a copy (`towline_log::backup`); taker to giver, when all is checked and synced: '+'
+//! giver to taker: a copy (`towline_log::backup`); taker to giver, once all is checked and synced: '+'
 //! ```
 //!
-//! Not here: who needs one (`towline_group`); what is held back until the taker is in sync (`holds`).
-//! Invariants: the log that is replaced stays until the copy is whole and on the disk; neither side
-//! waits for ever for the other.
+//! Not here: who needs one (`towline_group`); what is held back until the taker is in sync
+//! (`holds`). Invariants: the log that is replaced stays until the copy is whole and on the disk;
+//! neither side waits for ever for the other.
 
 use std::fs::File;
 use std::io::{BufReader, Read, Write};
@@ -32,7 +32,8 @@ use crate::backup::{pages_of, patiently};
 use crate::link::{LinkStream, Peer, StreamPurpose};
 use towline_logging::log as say;
 
-/// A stream that stands still for so long is given up. An image is taken before the first byte comes.
+/// A stream that stands still for so long is given up. An image is taken before the first byte
+/// comes.
 const STILL_MAX: Duration = Duration::from_secs(20);
 /// How long the taker may check what came.
 const CHECK_MAX: Duration = Duration::from_secs(300);
@@ -94,8 +95,8 @@ fn give_all(opened: &Opened, peer: Peer, mut stream: Patient) -> Result<u64, Str
         }
         Ok(_) => Err("its answer is not understood".into()),
         Err(error) => {
-            // All of it was sent, and perhaps what this disk gave was not what was written: the next
-            // copy is of what is repaired.
+            // All of it was sent, and perhaps what this disk gave was not what was written: the
+            // next copy is of what is repaired.
             repair::look_over(driver);
             Err(format!("it did not take it: {error}"))
         }
@@ -145,7 +146,8 @@ impl Write for Patient {
     }
 }
 
-/// Gets a copy from a peer, to be put in the place of this instance's log when the caller re-executes itself.
+/// Gets a copy from a peer, to be put in the place of this instance's log when the caller
+/// re-executes itself.
 ///
 /// # Errors
 /// Why not, in words for the operator: the log is as it was.

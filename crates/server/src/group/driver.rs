@@ -1,5 +1,5 @@
-//! Drives a member of the group: whoever has news (the links, the log's writers, the ticker) steps it
-//! under one short lock, and carries out what it says.
+//! Drives a member of the group: whoever has news (the links, the log's writers, the ticker) steps
+//! it under one short lock, and carries out what it says.
 //!
 //! Not here: applying what is committed (`replica` before this instance leads, the door after it);
 //! what a connection between instances is (`link`).
@@ -337,7 +337,8 @@ impl Driver {
         self.notes.note_durably(&kept)
     }
 
-    /// Places of batches before this position are not needed any more, but for those whose log is held.
+    /// Places of batches before this position are not needed any more, but for those whose log is
+    /// held.
     pub(crate) fn forget(&self, before: Lsn) {
         let held = self.log().held_from();
         self.step(Input::Forget(held.map_or(before, |held| held.min(before))));
@@ -363,8 +364,8 @@ impl Driver {
         self.core.lock().copies_from = self.clock.now() + pause;
     }
 
-    /// Batches from behind `index` on that may be applied, of about `bytes_max` bytes; those that are
-    /// in memory. When the first is not, its place and those of what follows.
+    /// Batches from behind `index` on that may be applied, of about `bytes_max` bytes; those that
+    /// are in memory. When the first is not, its place and those of what follows.
     pub(crate) fn committed_behind(&self, index: u64, bytes_max: usize) -> Applicable {
         self.look(|core| Applicable::of(&core.member, index, bytes_max))
     }
@@ -398,10 +399,12 @@ impl Driver {
         }
     }
 
-    /// Tells the member what became durable; whoever holds the lock meanwhile does it when he leaves.
+    /// Tells the member what became durable; whoever holds the lock meanwhile does it when he
+    /// leaves.
     fn take_durable_news(&self) {
         loop {
-            // Pairs with the fence of the other side: either we see its news, or it finds the lock free.
+            // Pairs with the fence of the other side: either we see its news, or it finds the lock
+            // free.
             fence(Ordering::SeqCst);
             if !self.durable_news.load(Ordering::SeqCst) {
                 return;

@@ -1,8 +1,9 @@
-//! The address at which clients find this instance directly: told to those that were relayed here and
-//! ask for it.
+//! The address at which clients find this instance directly: told to those that were relayed here
+//! and ask for it.
 //!
-//! Not here: who asks, and what it is told (`towline_node::Elsewhere`). Invariant: an address is given
-//! only if it leads to this instance from wherever a client may be; when that is not known, none is.
+//! Not here: who asks, and what it is told (`towline_node::Elsewhere`). Invariant: an address is
+//! given only if it leads to this instance from wherever a client may be; when that is not known,
+//! none is.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -29,8 +30,9 @@ pub(super) fn of(
     Some(Arc::new(Elsewhere { scheme: scheme.into(), host: host.into(), port }))
 }
 
-/// Whether the address of a listener leads to it from other machines too. One on loopback does when the
-/// whole group is on this machine; elsewhere it would lead a client back to the instance it came from.
+/// Whether the address of a listener leads to it from other machines too. One on loopback does when
+/// the whole group is on this machine; elsewhere it would lead a client back to the instance it
+/// came from.
 fn own(bound: SocketAddr, links: &str) -> bool {
     let on_loopback = |(host, _): (&str, u16)| {
         host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())

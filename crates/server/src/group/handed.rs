@@ -1,11 +1,12 @@
-//! Listening sockets that outlive a process that begins again: who comes meanwhile is not refused, but
-//! waits in the system's queue until the program that begins again accepts.
+//! Listening sockets that outlive a process that begins again: who comes meanwhile is not refused,
+//! but waits in the system's queue until the program that begins again accepts.
 //!
-//! The process keeps a second descriptor of each socket on which it listens. Before it executes itself
-//! it lets these pass (no `FD_CLOEXEC`) and names their numbers in an environment variable. The next
-//! program copies them by their numbers (pidfd_getfd(2), which needs no unsafe code), closes the
-//! numbers, and takes a copy for each address that it is to listen on. Where the system does not allow
-//! that call (some containers) nothing is handed over, and addresses refuse until they are bound anew.
+//! The process keeps a second descriptor of each socket on which it listens. Before it executes
+//! itself it lets these pass (no `FD_CLOEXEC`) and names their numbers in an environment variable.
+//! The next program copies them by their numbers (pidfd_getfd(2), which needs no unsafe code),
+//! closes the numbers, and takes a copy for each address that it is to listen on. Where the system
+//! does not allow that call (some containers) nothing is handed over, and addresses refuse until
+//! they are bound anew.
 //!
 //! Not here: connections, which end with the process. Invariant: what is taken listens at the very
 //! address that it is taken for; what nobody takes is closed.
@@ -22,8 +23,8 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 use socket2::SockRef;
 
-/// Process id, then a number for each socket: `4711 8 9`. The id stays when a program is executed, and
-/// is another one in a child that inherited the variable and not the sockets.
+/// Process id, then a number for each socket: `4711 8 9`. The id stays when a program is executed,
+/// and is another one in a child that inherited the variable and not the sockets.
 const NUMBERS: &str = "TOWLINE_LISTENING_SOCKETS";
 /// More sockets than any configuration has.
 const SOCKETS_MAX: usize = 256;
@@ -83,8 +84,8 @@ impl Sockets {
         self.came.lock().clear();
     }
 
-    /// Closes those that are not taken after this time, without waiting for it here: a start that hangs,
-    /// or reads a long log, must not hold clients that could go elsewhere.
+    /// Closes those that are not taken after this time, without waiting for it here: a start that
+    /// hangs, or reads a long log, must not hold clients that could go elsewhere.
     pub(crate) fn close_unless_settled(&self, time: Duration) {
         if self.came.lock().is_empty() {
             return;

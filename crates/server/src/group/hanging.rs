@@ -1,8 +1,9 @@
 //! What the process of an instance does that led and whose disk does not answer.
 //!
-//! It cannot re-execute itself: a program is executed only when all other threads are gone, and those that wait
-//! for the disk do not go; and a start would wait for the disk as well. So it stays until the disk
-//! answers: its clients are told to go, and new ones are relayed to the instance that is active then.
+//! It cannot re-execute itself: a program is executed only when all other threads are gone, and
+//! those that wait for the disk do not go; and a start would wait for the disk as well. So it stays
+//! until the disk answers: its clients are told to go, and new ones are relayed to the instance
+//! that is active then.
 //!
 //! Not here: how that is noticed (`driver`).
 

@@ -1,12 +1,12 @@
-//! What the active instance keeps for the others: the log behind a copy, until the instance that took it
-//! is in sync; and the log that an instance has not acknowledged which lags, or has been away for a short
-//! time. Otherwise a load that reuses the log quickly would outrun them, and they would need a copy, and
-//! another one.
+//! What the active instance keeps for the others: the log behind a copy, until the instance that
+//! took it is in sync; and the log that an instance has not acknowledged which lags, or has been
+//! away for a short time. Otherwise a load that reuses the log quickly would outrun them, and they
+//! would need a copy, and another one.
 //!
 //! Not here: the copy itself (`copy`); what a hold keeps (`towline_log::Hold`).
 //!
-//! Invariants: one hold for each instance; the active one's own room goes first: no hold outlives the
-//! moment at which the log becomes tight.
+//! Invariants: one hold for each instance; the active one's own room goes first: no hold outlives
+//! the moment at which the log becomes tight.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,8 +39,8 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 #[derive(Default)]
 pub(crate) struct Holds {
     all: Mutex<BTreeMap<Peer, Held>>,
-    /// Instances for which nothing was held since their hold ended while they were away: nothing will be
-    /// before they are back.
+    /// Instances for which nothing was held since their hold ended while they were away: nothing
+    /// will be before they are back.
     given_up: Mutex<BTreeSet<Peer>>,
 }
 
@@ -133,8 +133,8 @@ enum Fate {
 }
 
 /// From where on log is to be held for an instance for which none is held yet. One that has not
-/// acknowledged anything to this active instance lacks, as far as is known, all behind `base`: what lies
-/// before that cannot be sent anyway.
+/// acknowledged anything to this active instance lacks, as far as is known, all behind `base`: what
+/// lies before that cannot be sent anyway.
 fn wanted(row: &PeerProgress, is_connected: bool, given_up: bool, base: Lsn) -> Option<Lsn> {
     let is_awaited = if is_connected { !row.is_in_sync } else { !given_up };
     (is_awaited && !row.needs_copy).then_some(row.acknowledged.max(base))

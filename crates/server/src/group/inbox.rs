@@ -29,8 +29,8 @@ pub(crate) struct GroupInbox {
     pub(crate) view: Arc<OnceLock<Arc<View>>>,
 }
 
-/// A message for the member. Only its own messages come from a peer: what another member promised is
-/// believed from no other peer, whatever the numbers in the message say.
+/// A message for the member. Only its own messages come from a peer: what another member promised
+/// is believed from no other peer, whatever the numbers in the message say.
 fn message_of(peer: Peer, body: &Bytes) -> Result<Message, String> {
     let message = Message::decode(body).map_err(|error| error.to_string())?;
     let (said, known) = (message.from(), member_of(peer));
@@ -108,7 +108,8 @@ impl Inbox for GroupInbox {
         let active = self.driver.leads();
         match purpose {
             StreamPurpose::Relay { .. } if active && self.clients.get().is_some() => Ok(()),
-            // Also before its door is open: without the copy there may be no majority that would open it.
+            // Also before its door is open: without the copy there may be no majority that would
+            // open it.
             StreamPurpose::Status if self.view.get().is_some() => Ok(()),
             StreamPurpose::Status => Err("this instance is not ready yet".into()),
             StreamPurpose::Copy if self.driver.group().role == Role::Leader => Ok(()),

@@ -1,21 +1,22 @@
 //! Whether the log in a data folder is the one for which its hard state was kept.
 //!
-//! Promises (votes, acknowledged batches) stand in `group-state`; what they are about stands in `log`. A
-//! log that was replaced, restored or put back from an older copy does not have what was acknowledged,
-//! and must not help to elect an instance that has it neither. So each start of a process draws a random
-//! number, the *incarnation*, and makes it durable in both folders:
+//! Promises (votes, acknowledged batches) stand in `group-state`; what they are about stands in
+//! `log`. A log that was replaced, restored or put back from an older copy does not have what was
+//! acknowledged, and must not help to elect an instance that has it neither. So each start of a
+//! process draws a random number, the *incarnation*, and makes it durable in both folders:
 //!
 //! ```text
-//! 1  group-state: incarnation C, next N      2  log/incarnation: N      3  group-state: incarnation N
+//! 1  group-state: incarnation C, next N     2  log/incarnation: N      3  group-state: incarnation N
 //! ```
 //!
-//! Nothing is promised before the third step. A crash in between leaves C or N in the log folder, and
-//! both are named by `group-state`; any other number is that of another log, or of another hard state.
+//! Nothing is promised before the third step. A crash in between leaves C or N in the log folder,
+//! and both are named by `group-state`; any other number is that of another log, or of another hard
+//! state.
 //!
-//! A copy comes without a number. The process that takes it, and knows that the copy bears out what it
-//! promised, gives it one and names that as the next one. For a copy that gives no vote yet it says
-//! beforehand in `group-state` that a log without a number comes ([`UNNUMBERED`]): the hard state is known
-//! to be the newest, and with it the term.
+//! A copy comes without a number. The process that takes it, and knows that the copy bears out what
+//! it promised, gives it one and names that as the next one. For a copy that gives no vote yet it
+//! says beforehand in `group-state` that a log without a number comes ([`UNNUMBERED`]): the hard
+//! state is known to be the newest, and with it the term.
 //!
 //! ```text
 //! log/incarnation, 32 bytes, replaced whole; on a full disk written over
@@ -28,9 +29,9 @@
 //! ```
 //!
 //! Not here: a log that is shorter than what was noted as committed (`towline_group::Held::has`).
-//! Not recognised by this: a copy of log *and* hard state together (a snapshot of the volume), and a copy
-//! of the log that was made since the last start. The others recognise them: the number is also that
-//! of the process's [`towline_group::Start`], which is kept with the first step.
+//! Not recognised by this: a copy of log *and* hard state together (a snapshot of the volume), and
+//! a copy of the log that was made since the last start. The others recognise them: the number is
+//! also that of the process's [`towline_group::Start`], which is kept with the first step.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write};
@@ -54,8 +55,8 @@ const UNNUMBERED: u64 = u64::MAX;
 
 /// Whether the log in `data` is the one of this hard state.
 ///
-/// A log without a number is that of a hard state that knows none: both are of a version before this
-/// one. A number that cannot be read is none of ours.
+/// A log without a number is that of a hard state that knows none: both are of a version before
+/// this one. A number that cannot be read is none of ours.
 ///
 /// # Errors
 /// What the disk said.
@@ -78,8 +79,8 @@ fn knows(mark: Mark, number: u64) -> bool {
     }
 }
 
-/// Gives log and hard state of this member a new number, and makes `kept` durable with the first step. The
-/// log is this process's alone.
+/// Gives log and hard state of this member a new number, and makes `kept` durable with the first
+/// step. The log is this process's alone.
 ///
 /// # Errors
 /// What the disk said; then nothing may be promised.
@@ -100,9 +101,9 @@ pub(super) fn renew(
     kept_file.write_marked(kept, Mark { incarnation: next, next: 0, starts })
 }
 
-/// A copy, which is whole in `log`, is about to come in the place of the log. The hard state stays the
-/// newest there is, with the old log or with the copy: one that may vote with either gets its number
-/// beforehand, so that no third log can pass for it.
+/// A copy, which is whole in `log`, is about to come in the place of the log. The hard state stays
+/// the newest there is, with the old log or with the copy: one that may vote with either gets its
+/// number beforehand, so that no third log can pass for it.
 ///
 /// # Errors
 /// What the disk said.
@@ -121,8 +122,8 @@ pub(super) fn expect_copy(
     kept_file.write_marked(kept, Mark { next, ..mark })
 }
 
-/// Makes the log that is there the one of this hard state, whatever it was before: the vote in `kept`
-/// becomes durable with the last step.
+/// Makes the log that is there the one of this hard state, whatever it was before: the vote in
+/// `kept` becomes durable with the last step.
 ///
 /// # Errors
 /// What the disk said; then the vote is as it was.
@@ -164,8 +165,9 @@ fn write_anew(log: &Path, bytes: &[u8]) -> std::io::Result<()> {
     File::open(log)?.sync_all()
 }
 
-/// In the place of the number that is there, which has its block. Power that goes in the middle of this
-/// one sector leaves the number of no log, and so an instance without a vote until it has caught up.
+/// In the place of the number that is there, which has its block. Power that goes in the middle of
+/// this one sector leaves the number of no log, and so an instance without a vote until it has
+/// caught up.
 fn write_over(log: &Path, bytes: &[u8], full: std::io::Error) -> std::io::Result<()> {
     // What was begun takes room from others. When it stays, the next start empties it.
     std::fs::remove_file(log.join(NEW_NAME)).ok();

@@ -1,15 +1,16 @@
 //! The file in which a member keeps what must outlive its process beside the log: see
 //! `towline_group::Kept` for the bytes.
 //!
-//! It is written in place, because a vote waits for it: two slots, of which the older one is written
-//! anew and synced, once, with nothing of the file system's own to be written beside it. A slot that was
-//! torn is known by its checksum, and then the other one counts: the vote that was about to be kept was
-//! not given. Each slot stands there twice, so that a sector that is damaged later cannot pass for a torn
-//! one, and give a vote back that was given. How far the log is known to be committed is noted in a
-//! second file of the same make, now and then and mostly without a sync.
+//! It is written in place, because a vote waits for it: two slots, of which the older one is
+//! written anew and synced, once, with nothing of the file system's own to be written beside it. A
+//! slot that was torn is known by its checksum, and then the other one counts: the vote that was
+//! about to be kept was not given. Each slot stands there twice, so that a sector that is damaged
+//! later cannot pass for a torn one, and give a vote back that was given. How far the log is known
+//! to be committed is noted in a second file of the same make, now and then and mostly without a
+//! sync.
 //!
 //! ```text
-//! group-state, group-committed: 16,384 bytes, a slot at 0 and one at 4,096, and both again 8,192 behind
+//! group-state, group-committed: 16,384 bytes, a slot at 0 and one at 4,096, both again 8,192 behind
 //! (no two in one sector)
 //!   0    8  magic "TOWLINES"
 //!   8    2  format version: 4
@@ -25,16 +26,18 @@
 //!   1260 4  CRC-32C of bytes 0..1260
 //! ```
 //!
-//! Version 3 ended behind the zeros at 112 with the checksum of bytes 0..124; it is read as one that
-//! knows no start. Version 2 ended behind `Kept` with 4 zero bytes and the checksum of bytes 0..92 at 92; it is read as
-//! one without an incarnation. Version 1 of these files was a `Kept` alone, at 0. It counts while no slot
-//! is whole, and the first slot that is written beside it is the one at 4,096.
+//! Version 3 ended behind the zeros at 112 with the checksum of bytes 0..124; it is read as one
+//! that knows no start. Version 2 ended behind `Kept` with 4 zero bytes and the checksum of bytes
+//! 0..92 at 92; it is read as one without an incarnation. Version 1 of these files was a `Kept`
+//! alone, at 0. It counts while no slot is whole, and the first slot that is written beside it is
+//! the one at 4,096.
 //!
-//! Invariants: what `write` was given is what the next start reads, or what was there before; never a
-//! mixture. Who writes a `Kept` alone leaves the incarnation and the starts as they are. Several threads
-//! write (votes under the driver's lock, starts beside it): the file's lock is held from the reading of
-//! what is there until the new slot is synced, and the newer slot is on the disk before the older one is
-//! written over. So each moment leaves one whole slot, with all that was kept by a call that returned.
+//! Invariants: what `write` was given is what the next start reads, or what was there before; never
+//! a mixture. Who writes a `Kept` alone leaves the incarnation and the starts as they are. Several
+//! threads write (votes under the driver's lock, starts beside it): the file's lock is held from
+//! the reading of what is there until the new slot is synced, and the newer slot is on the disk
+//! before the older one is written over. So each moment leaves one whole slot, with all that was
+//! kept by a call that returned.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -87,7 +90,8 @@ pub(crate) struct Mark {
 #[derive(Clone, Debug)]
 pub(crate) struct KeptFile {
     folder: PathBuf,
-    /// Sequence of the newest slot that this process has synced; 0: none. Used under the file's lock.
+    /// Sequence of the newest slot that this process has synced; 0: none. Used under the file's
+    /// lock.
     synced: Arc<AtomicU64>,
 }
 
@@ -96,8 +100,8 @@ impl KeptFile {
         KeptFile { folder: data.to_owned(), synced: Arc::default() }
     }
 
-    /// What is kept; `None` when there is nothing, or nothing that can be read: then it is not known
-    /// what this member promised, and it must not promise anything before it has caught up.
+    /// What is kept; `None` when there is nothing, or nothing that can be read: then it is not
+    /// known what this member promised, and it must not promise anything before it has caught up.
     pub(crate) fn read(&self) -> Option<Kept> {
         let kept = self.newest(NAME)?.kept;
         // Whatever was once known to be committed is so.
@@ -127,10 +131,10 @@ impl KeptFile {
         decode(&std::fs::read(self.folder.join(name)).ok()?)
     }
 
-    /// Makes room for the slots, durably, so that no vote waits for that, and the note has its own on a
-    /// disk that becomes full. What is kept stays, and is
-    /// durable then: what a start reads may be a write that the process before it did not live to sync,
-    /// and an answer that repeats such a vote is sent without another write.
+    /// Makes room for the slots, durably, so that no vote waits for that, and the note has its own
+    /// on a disk that becomes full. What is kept stays, and is durable then: what a start reads may
+    /// be a write that the process before it did not live to sync, and an answer that repeats such
+    /// a vote is sent without another write.
     ///
     /// # Errors
     /// What the system said.
@@ -166,8 +170,8 @@ impl KeptFile {
         self.put_durably(|slot| (slot.kept, slot.mark) = (*kept, mark))
     }
 
-    /// The same by the word of an operator: what this folder once promised in starts that it does not
-    /// know is given up.
+    /// The same by the word of an operator: what this folder once promised in starts that it does
+    /// not know is given up.
     ///
     /// # Errors
     /// What the disk said: it is not known what the next start reads.
@@ -180,7 +184,8 @@ impl KeptFile {
         })
     }
 
-    /// The same, and that a process of this member starts. What another one knew of starts is not known.
+    /// The same, and that a process of this member starts. What another one knew of starts is not
+    /// known.
     ///
     /// # Errors
     /// What the disk said: it is not known what the next start reads.
@@ -229,8 +234,8 @@ impl KeptFile {
         })
     }
 
-    /// Makes the newest slot durable where it stands, unless this process has done so: the older one, which
-    /// counts if that is torn, is about to be written over.
+    /// Makes the newest slot durable where it stands, unless this process has done so: the older
+    /// one, which counts if that is torn, is about to be written over.
     fn settle(
         &self,
         file: &impl Medium,
@@ -254,8 +259,8 @@ impl KeptFile {
         Ok(())
     }
 
-    /// Writes down how far the log is known to be committed, in a file of its own and without waiting
-    /// for the disk: this may as well be forgotten.
+    /// Writes down how far the log is known to be committed, in a file of its own and without
+    /// waiting for the disk: this may as well be forgotten.
     ///
     /// # Errors
     /// What the system said.

@@ -1,8 +1,8 @@
-//! What a member's process is in its one life: it follows, and then it leads, or gets a copy, or neither;
-//! after each of these it begins again as another process.
+//! What a member's process is in its one life: it follows, and then it leads, or gets a copy, or
+//! neither; after each of these it begins again as another process.
 //!
-//! Not here: what the driver does at each turn. Invariant: there is no way back: a log that led takes
-//! nothing of others, and what was decided and not committed goes with the process.
+//! Not here: what the driver does at each turn. Invariant: there is no way back: a log that led
+//! takes nothing of others, and what was decided and not committed goes with the process.
 
 use towline_group::{Input, Output, Role};
 
@@ -30,11 +30,12 @@ impl Life {
     pub(super) fn takes(self, input: &Input) -> bool {
         match self {
             Life::Following | Life::Leading => true,
-            // What it acknowledged while a copy is made would be in the log that is replaced. It only
-            // shows that it lives, without which the one that is copied from might not stay active.
+            // What it acknowledged while a copy is made would be in the log that is replaced. It
+            // only shows that it lives, without which the one that is copied from might not stay
+            // active.
             Life::Copying => matches!(input, Input::Message(message) if message.is_heartbeat()),
-            // A log that led takes nothing of others, and one without room nothing at all. What a member
-            // with a hanging disk wants to keep would stop it under the lock of its driver.
+            // A log that led takes nothing of others, and one without room nothing at all. What a
+            // member with a hanging disk wants to keep would stop it under the lock of its driver.
             Life::Stalled | Life::Hanging | Life::Over => false,
         }
     }
@@ -53,7 +54,8 @@ impl Life {
         matches!(self, Life::Stalled | Life::Hanging)
     }
 
-    /// Its disk does not answer, or does again: a replica is silent meanwhile. Others are not concerned.
+    /// Its disk does not answer, or does again: a replica is silent meanwhile. Others are not
+    /// concerned.
     pub(super) fn stalls(&mut self, is_late: bool) {
         *self = match (*self, is_late) {
             (Life::Following, true) => Life::Stalled,
@@ -71,8 +73,9 @@ impl Life {
         *self = Life::Leading;
     }
 
-    /// A copy is about to take the place of its log: nothing is promised with that one any more. False
-    /// when something else ended the process meanwhile: what was kept then is not to be written over.
+    /// A copy is about to take the place of its log: nothing is promised with that one any more.
+    /// False when something else ended the process meanwhile: what was kept then is not to be
+    /// written over.
     pub(super) fn is_replaced(&mut self) -> bool {
         let was_copying = *self == Life::Copying;
         *self = Life::Over;

@@ -1,8 +1,9 @@
-//! Why a group has no active instance, in words: which instances are not connected with this one, and
-//! which may not vote. Clients that are turned away hear it, and the log says it once for each time.
+//! Why a group has no active instance, in words: which instances are not connected with this one,
+//! and which may not vote. Clients that are turned away hear it, and the log says it once for each
+//! time.
 //!
-//! Not here: who is active (`driver`), what to do about it (the operator). Invariant: during an ordinary
-//! fail-over nothing is said.
+//! Not here: who is active (`driver`), what to do about it (the operator). Invariant: during an
+//! ordinary fail-over nothing is said.
 
 use std::sync::Arc;
 use std::time::Duration;

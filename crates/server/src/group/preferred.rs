@@ -3,9 +3,9 @@
 //!
 //! Each instance but the preferred one watches. Not here: handing over (`switch`).
 //!
-//! Invariant: a preferred instance that was given the active part, or took it from another one, and was
-//! not active for a minute, gets it from nobody who saw that until it was. That outlives the process, as
-//! a file in the data folder, because who hands over begins again.
+//! Invariant: a preferred instance that was given the active part, or took it from another one, and
+//! was not active for a minute, gets it from nobody who saw that until it was. That outlives the
+//! process, as a file in the data folder, because who hands over begins again.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,8 +22,8 @@ use crate::link::Peer;
 use towline_config::GroupConfig;
 use towline_logging::log as say;
 
-/// So long the preferred instance must be active for what happens then to be no failure of it. Also the
-/// least time between two hand-overs.
+/// So long the preferred instance must be active for what happens then to be no failure of it. Also
+/// the least time between two hand-overs.
 const LASTING: Duration = Duration::from_secs(60);
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 /// Name of the file that is there while the preferred instance gets nothing.
@@ -71,8 +71,8 @@ fn seen(driver: &Driver, preferred: Peer) -> Seen {
     Seen { leader: group.leader.map(peer_of), can_take: serves && in_sync }
 }
 
-/// Writes down whether the preferred instance is held off. When that fails it is forgotten at the end of
-/// the process: then it is tried once more than it should be.
+/// Writes down whether the preferred instance is held off. When that fails it is forgotten at the
+/// end of the process: then it is tried once more than it should be.
 fn keep(file: &Path, held_off: bool) {
     let kept = if held_off { std::fs::write(file, "") } else { std::fs::remove_file(file) };
     if let Err(error) = kept {

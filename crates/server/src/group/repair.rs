@@ -1,6 +1,6 @@
-//! What is damaged in the log of this instance is fetched from another one, written in its place, and
-//! read again: before a message is set aside, before a replica gives up, before one that lags is let
-//! down.
+//! What is damaged in the log of this instance is fetched from another one, written in its place,
+//! and read again: before a message is set aside, before a replica gives up, before one that lags
+//! is let down.
 //!
 //! One thread (`group-repair`) does all of it, one batch after the other and one instance after the
 //! other, so this instance has at most one question under way, and no lock is held meanwhile: other
@@ -9,11 +9,12 @@
 //! Not here: the bytes of question and answer ([`super::batch`]); what is proven before anything is
 //! written (`towline_log::Log::mend_batch`).
 //!
-//! A batch that no instance had while one of them could not be reached is asked for again, by itself, when
-//! that one is back: what was set aside meanwhile is whole then.
+//! A batch that no instance had while one of them could not be reached is asked for again, by
+//! itself, when that one is back: what was set aside meanwhile is whole then.
 //!
-//! Invariants: each job is answered once, whatever becomes of it; a batch that no instance had is not
-//! asked for again before [`PAUSE`] unless an instance is back, one that was silent not before [`SILENCE`].
+//! Invariants: each job is answered once, whatever becomes of it; a batch that no instance had is
+//! not asked for again before [`PAUSE`] unless an instance is back, one that was silent not before
+//! [`SILENCE`].
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -74,8 +75,8 @@ impl Default for Repairs {
 }
 
 impl Repairs {
-    /// Has the damaged ones among these parts of the log fetched; `then` is called on the thread that
-    /// does it, and must not wait for anything but this disk.
+    /// Has the damaged ones among these parts of the log fetched; `then` is called on the thread
+    /// that does it, and must not wait for anything but this disk.
     pub(crate) fn ask(&self, parts: Vec<BodyLocation>, then: Then) {
         // The thread ends with the process.
         if let Err(SendError(Job::Bring(_, then))) = self.jobs.send(Job::Bring(parts, then)) {
@@ -181,8 +182,8 @@ pub(super) fn read_batches(
     }
 }
 
-/// Looks over all of the log that is there, and repairs what is damaged in it: whom it was copied to
-/// found that it is. Blocks, and reads all of it.
+/// Looks over all of the log that is there, and repairs what is damaged in it: whom it was copied
+/// to found that it is. Blocks, and reads all of it.
 pub(super) fn look_over(driver: &Driver) {
     loop {
         match driver.log().damaged_parts() {

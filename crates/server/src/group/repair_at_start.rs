@@ -1,14 +1,14 @@
-//! A start that would be refused because a batch of the log is damaged before its end: the others are
-//! asked for what is damaged, it is written in its place, and the start is tried again.
+//! A start that would be refused because a batch of the log is damaged before its end: the others
+//! are asked for what is damaged, it is written in its place, and the start is tried again.
 //!
-//! Meanwhile it gives the others what is intact here, so that two with damage in different batches repair
-//! each other when they are started together.
+//! Meanwhile it gives the others what is intact here, so that two with damage in different batches
+//! repair each other when they are started together.
 //!
-//! There are no links yet, and none of the group's state is touched: after the repair the log is byte
-//! for byte what it was, and with it what this instance may promise.
+//! There are no links yet, and none of the group's state is touched: after the repair the log is
+//! byte for byte what it was, and with it what this instance may promise.
 //!
-//! Not here: the question ([`super::batch`]), the proof (`towline_log::mend`). Invariants: a start is
-//! repaired once; it waits [`PATIENCE`] for instances that do not answer yet, and no longer.
+//! Not here: the question ([`super::batch`]), the proof (`towline_log::mend`). Invariants: a start
+//! is repaired once; it waits [`PATIENCE`] for instances that do not answer yet, and no longer.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -116,7 +116,8 @@ struct Asking<'a> {
 }
 
 impl Asking<'_> {
-    /// Gives others what is intact here: they may be in the same need, and have what is wanted here.
+    /// Gives others what is intact here: they may be in the same need, and have what is wanted
+    /// here.
     fn listen(&mut self) {
         if self.listens {
             return;

@@ -1,11 +1,11 @@
-//! An instance that does not lead: what the group committed is applied as it comes, so that it is ready
-//! to lead at any moment. It is a restart that does not end before it must.
+//! An instance that does not lead: what the group committed is applied as it comes, so that it is
+//! ready to lead at any moment. It is a restart that does not end before it must.
 //!
 //! Not here: what is committed (`driver`); what comes after the end of the restart (`active`).
 //!
 //! Invariants: only what is committed is applied; images are taken between runs; the restart leaves
-//! this place once, when all is applied that this instance leads from, and no extent is missing in which
-//! a message lives.
+//! this place once, when all is applied that this instance leads from, and no extent is missing in
+//! which a message lives.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,8 +28,8 @@ use towline_logging::log as say;
 
 /// Bytes of log applied at once, between looks at what else there is to do.
 const APPLIED_AT_ONCE_BYTES: usize = 4 * 1024 * 1024;
-/// What follows is applied together, after so long: to be woken for each batch is dearer than to apply it.
-/// Who is elected meanwhile has so much less than that to apply.
+/// What follows is applied together, after so long: to be woken for each batch is dearer than to
+/// apply it. Who is elected meanwhile has so much less than that to apply.
 const REST: Duration = Duration::from_millis(20);
 /// How often a replica looks whether an image is due, and writes down how far it is.
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_millis(200);
@@ -119,8 +119,8 @@ impl Replica {
         }
     }
 
-    /// Ends the process, as a start is refused, when messages live in extents that are not there: as the
-    /// leader it would give them up for all instances.
+    /// Ends the process, as a start is refused, when messages live in extents that are not there:
+    /// as the leader it would give them up for all instances.
     fn judge_doubt(&self, leads: bool) {
         let mut state = self.state.lock();
         let State { restart: Some(restart), applied, doubt, .. } = &mut *state else { return };
@@ -171,9 +171,9 @@ impl Replica {
     }
 }
 
-/// What lies more than an extent before the oldest image on disk is not sent to anybody. Up to there it is,
-/// if it is there: an image that is taken when a group is stopped must not leave the instance that ended
-/// first in need of a copy.
+/// What lies more than an extent before the oldest image on disk is not sent to anybody. Up to
+/// there it is, if it is there: an image that is taken when a group is stopped must not leave the
+/// instance that ended first in need of a copy.
 pub(crate) fn forget_old_places(driver: &Driver) {
     if let Some(oldest) = driver.log().images().first() {
         let log = driver.log();
@@ -215,7 +215,8 @@ impl Stand for Replica {
     fn image_taken(&self, _taken: &Taken, _now: Time) {}
 }
 
-/// The log has what no instance of this version wrote, or what does not fit: it cannot be gone on with.
+/// The log has what no instance of this version wrote, or what does not fit: it cannot be gone on
+/// with.
 fn cannot_apply(why: &str) -> ! {
     say(&GROUP_CANNOT_APPLY, &[why]);
     std::process::exit(crate::EXIT_LOG_FAILED);

@@ -1,5 +1,5 @@
-//! What an instance tells an operator who asks in the name of another one, which does not run: the group
-//! as it sees it, and where it stands itself.
+//! What an instance tells an operator who asks in the name of another one, which does not run: the
+//! group as it sees it, and where it stands itself.
 //!
 //! Not here: the way of the question (`link::ask`), and what follows (the command).
 

@@ -88,8 +88,8 @@ pub(crate) fn run(
     let wrong = |why: String| RunError::Config { file: args.config.clone(), error: why.into() };
     let (config, group) = about;
     let (this, _) = group.own().map_err(wrong)?;
-    // First of all: the connections of the process before this one are closed, and their clients heard
-    // it, because the address was still there.
+    // First of all: the connections of the process before this one are closed, and their clients
+    // heard it, because the address was still there.
     let floating = Floating::new(group.floating.clone());
     let sockets = Sockets::of_process();
     floating.clear();
@@ -107,7 +107,7 @@ pub(crate) fn run(
     let ended = runtime.block_on(serve(args, about, of_process, parts, signals))?;
     runtime.shutdown_background();
     if matches!(ended, Ended::Again(_)) && signals.stop() {
-        // The program that begins again would not know of it. Nothing of this one is kept, as there.
+        // The re-executed program would not know of it. Nothing of this one is kept, as there.
         floating.let_go();
         say(&ENDED, &[&args.name]);
         return Ok(());
@@ -219,15 +219,15 @@ async fn serve(
     }
 }
 
-/// How many instances must be connected before one is active. One that has not heard from another one yet
-/// from which it must hear waits for all: so does each of a new group.
+/// How many instances must be connected before one is active. One that has not heard from another
+/// one yet from which it must hear waits for all: so does each of a new group.
 fn needed(opened: &Opened) -> usize {
     let group = opened.driver.group();
     let all = group.peers.len() + 1;
     if group.unheard.is_empty() { all / 2 + 1 } else { all }
 }
 
-/// Says what this instance waits for, on standard output too: `ready` comes when clients are served.
+/// Prints what this instance waits for: `ready` comes when clients are served.
 fn await_group(args: &RunArgs, group: &GroupConfig, needed: usize, ready_was_told: bool) {
     let (all, name) = (group.member.len().to_string(), group.name.as_str());
     let needed = needed.to_string();
@@ -280,7 +280,7 @@ impl Attending<'_> {
                 serve_as_active(&mut self.tasks, config, opened, (&door, &self.view));
             }
             Event::Over(Over::LeadsNoMore | Over::PutBack) => {
-                // New clients are served by the re-executed program; the others have their close if it handed over.
+                // The re-executed program serves new clients; the others have their close.
                 accepting.abort_all();
                 if let Some(door) = opened.driver.door() {
                     door.end(Farewell::NotActive);
@@ -335,7 +335,7 @@ impl Attending<'_> {
         self.goodbye().await;
     }
 
-    /// The clients got their close: waits while connections end. Meanwhile no client is accepted here.
+    /// The clients got their close: waits for connections to end and accepts no new client.
     async fn goodbye(&self) {
         let left = drain(|| self.admission.connections()).await;
         if left > 0 {
@@ -379,8 +379,8 @@ impl Listeners {
         for (number, listener) in (0..).zip(&config.listener) {
             let came = sockets.take(&[listener.address]);
             let (socket, url) = listen(args, (listener, came), config, reload, &attempts)?;
-            // Who waits at an address that is about to move would wait for ever: those are closed, and
-            // told so while the address is still here.
+            // A client that waits at an address that is about to move would wait for ever: it gets
+            // its close while the address is still here.
             if let Listening::Tcp(socket, _) = &socket
                 && group.floating.is_none()
             {
@@ -560,8 +560,8 @@ fn serve_as_active(
     });
 }
 
-/// Has an active instance write down how far the log is committed: the first time so that it is on the
-/// disk, for a young group has no note at all, then as a replica does.
+/// Has an active instance write down how far the log is committed: the first time so that it is on
+/// the disk, for a young group has no note at all, then as a replica does.
 async fn note_committed(driver: Arc<Driver>) {
     let mut interval = tokio::time::interval(NOTE_INTERVAL);
     let mut first = true;
@@ -578,8 +578,8 @@ async fn note_committed(driver: Arc<Driver>) {
     }
 }
 
-/// Gets a copy on a thread of its own, once: if it cannot be had, this instance begins again as well, and
-/// whoever is active then tells it what it needs. It takes part in the group until it asks again.
+/// Gets a full copy on a thread of its own, once. If that fails, this instance re-executes too, and
+/// the active instance then says what it needs. It takes part in the group until then.
 fn start_copy(opened: &Arc<Opened>, data: &Path, peer: Peer, events: &UnboundedSender<Event>) {
     let (opened, data, done) = (Arc::clone(opened), data.to_owned(), events.clone());
     let started = std::thread::Builder::new().name("copy".into()).spawn(move || {

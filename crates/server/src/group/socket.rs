@@ -143,8 +143,8 @@ impl GroupSocket {
     }
 }
 
-/// Whether the group could not go on without the instance at this position. Positions, not names: the
-/// one that stops must not count itself among those that are left.
+/// Whether the group could not go on without the instance at this position. Positions, not names:
+/// the one that stops must not count itself among those that are left.
 fn breaks_quorum(group: &GroupStatus, this: Peer) -> Option<String> {
     let others = group.instances.iter().enumerate().filter(|(peer, _)| *peer != this);
     let left = others.filter(|(_, row)| row.connected_here).count();

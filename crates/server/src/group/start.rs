@@ -116,16 +116,17 @@ struct Promised {
     found: Found,
 }
 
-/// Reads the log back as far as its hard state bears it out. A log that is not the one for which the
-/// promises were made, or lacks what was noted, gives no vote; and what stands in it behind its image
-/// may never have been committed. Nor does the folder of another member, which knows nothing of what
-/// this one promised.
+/// Reads the log back as far as its hard state bears it out. A log that is not the one for which
+/// the promises were made, or lacks what was noted, gives no vote; and what stands in it behind its
+/// image may never have been committed. Nor does the folder of another member, which knows nothing
+/// of what this one promised.
 fn promised(
     (data, this): (&Path, MemberId),
     kept_file: &KeptFile,
     read_back: impl Fn(u64) -> Result<Found, StartError>,
 ) -> Result<Promised, StartError> {
-    // Without any hard state that can be read, it is not known what was promised, nor in which term.
+    // Without any hard state that can be read, it is not known what was promised, nor in which
+    // term.
     let kept = of_process_before(kept_file.read().unwrap_or_default());
     let is_ours = kept_file.whose().is_none_or(|whose| whose == this);
     let is_own =
@@ -155,8 +156,8 @@ fn promised(
     Ok(Promised { kept, held: self::held(&found), found })
 }
 
-/// What still counts of a hard state, beside this log. Which of both is an older one cannot be told, so
-/// neither the vote nor the term is believed; what is owed is.
+/// What still counts of a hard state, beside this log. Which of both is an older one cannot be
+/// told, so neither the vote nor the term is believed; what is owed is.
 fn judged(kept: Kept, is_own: bool, has_noted: bool) -> Kept {
     // While it has no vote it is known to lack what was noted.
     if is_own && (has_noted || !kept.may_vote) { kept } else { kept.forgotten() }
@@ -182,8 +183,9 @@ fn options(group: &GroupConfig, this: Peer, (meets_first, lacks_batches): (bool,
     }
 }
 
-/// The id of a group's log: the same on all instances without asking anybody, because their batches are
-/// the same too. Made of the names, so that instances of different groups do not mix their logs.
+/// The id of a group's log: the same on all instances without asking anybody, because their batches
+/// are the same too. Made of the names, so that instances of different groups do not mix their
+/// logs.
 fn log_id(queue_manager: &str, group: &str) -> LogId {
     let bytes = queue_manager.bytes().chain([0]).chain(group.bytes());
     let sum = bytes.fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128, |sum, byte| {

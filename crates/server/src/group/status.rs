@@ -135,7 +135,8 @@ impl View {
             row.backlog_kb = told.backlog_kb;
             row.held_back_bytes = told.held_back_bytes;
             row.connected_here = connected_here;
-            // What this instance knows by itself of its own connection, if anything is wrong with it.
+            // What this instance knows by itself of its own connection, if anything is wrong with
+            // it.
             if !reason.is_empty() {
                 row.reason = reason;
             }
@@ -154,8 +155,8 @@ impl View {
         }
     }
 
-    /// Whether an instance gives no vote: this one, or another one as it said when it came. While no
-    /// instance is active none gets its vote back, so that is what it would say now.
+    /// Whether an instance gives no vote: this one, or another one as it said when it came. While
+    /// no instance is active none gets its vote back, so that is what it would say now.
     fn is_blank(&self, peer: Peer, progress: &Progress) -> bool {
         let link = self.driver.links().map(|links| links.state(peer)).unwrap_or_default();
         let is_there = link.connected_in && link.connected_out;
@@ -308,7 +309,8 @@ impl GroupView for View {
             self.as_told(&mut instances, self.driver.this());
         }
         let active = progress.leader.and_then(|leader| self.config.member.get(peer_of(leader)));
-        // Between losing leadership and beginning again there is a door still, and nobody is served.
+        // Between losing leadership and beginning again there is a door still, and nobody is
+        // served.
         let overdue = self.driver.overdue();
         let here = self.driver.door().is_some() && progress.role == Role::Leader;
         let is_led = progress.leader.is_some() && progress.role != Role::Leader;

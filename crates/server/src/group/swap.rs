@@ -1,20 +1,20 @@
-//! Puts a copy of the log in the place of the log: at a start, before the log is opened, for while a
-//! process runs the threads of its log act by path in that folder.
+//! Puts a copy of the log in the place of the log: at a start, before the log is opened, for while
+//! a process runs the threads of its log act by path in that folder.
 //!
 //! ```text
 //! the process that takes the copy      copy/log is whole and synced
 //!                                      group-state: a copy comes          (synced)
-//!                                      copy/log -> log.new                (folder synced), re-executes itself
+//!                                      copy/log -> log.new                (folder synced), re-executes
 //! the next start                       log      -> log.replaced
-//!                                      log.new  -> log                    (folder synced), opens the log
+//!                                      log.new  -> log                    (folder synced), opens log
 //!                                      log.replaced, copy are removed
 //! ```
 //!
-//! A crash between any two steps leaves the old log or the new one, and the next start goes on where this
-//! one ended. Not here: how a copy comes (`copy`).
+//! A crash between any two steps leaves the old log or the new one, and the next start goes on
+//! where this one ended. Not here: how a copy comes (`copy`).
 //!
-//! Invariants: `log.new` is whole; `log` is not renamed while a process has it; the old log stays until
-//! the new one was opened well.
+//! Invariants: `log.new` is whole; `log` is not renamed while a process has it; the old log stays
+//! until the new one was opened well.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -33,7 +33,8 @@ const OLD: &str = "log.replaced";
 /// Where a copy is made.
 pub(super) const COPY: &str = "copy";
 
-/// A copy is whole in `made/log`: the next start takes it, with `kept`, which says whether it votes.
+/// A copy is whole in `made/log`: the next start takes it, with `kept`, which says whether it
+/// votes.
 ///
 /// # Errors
 /// What the system said: the log is as it was.
@@ -45,7 +46,8 @@ pub(super) fn hand_in(data: &Path, made: &Path, kept: &Kept) -> std::io::Result<
     File::open(data)?.sync_all()
 }
 
-/// Takes the copy that was handed in, if there is one, and goes on with what an earlier start began.
+/// Takes the copy that was handed in, if there is one, and goes on with what an earlier start
+/// began.
 ///
 /// # Errors
 /// [`StartError::Log`] when another process has the log; [`StartError::Folder`].

@@ -1,7 +1,8 @@
 //! Handing the active part over on purpose.
 //!
-//! Clients are told to go first, all at once; what was decided is committed; then leadership goes to an
-//! instance that has the whole log. Not here: what becomes of this process after it (`again`).
+//! Clients are told to go first, all at once; what was decided is committed; then leadership goes
+//! to an instance that has the whole log. Not here: what becomes of this process after it
+//! (`again`).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -90,8 +91,8 @@ enum Prospect {
     Bad(String),
 }
 
-/// Waits a little while the prospect is bad: an instance that is not active hears now and then how the
-/// others are.
+/// Waits a little while the prospect is bad: an instance that is not active hears now and then how
+/// the others are.
 fn prospect(driver: &Driver, view: &dyn GroupView, to: Option<&str>) -> Result<Prospect, String> {
     let mut found = prospect_of(&view.group(), to);
     if !driver.leads() {
@@ -106,8 +107,8 @@ fn prospect(driver: &Driver, view: &dyn GroupView, to: Option<&str>) -> Result<P
     }
 }
 
-/// Waits for another active instance, but no longer than until it is known why there will be none: what
-/// the active one was asked for it may have refused, for it knows more.
+/// Waits for another active instance, but no longer than until it is known why there will be none:
+/// what the active one was asked for it may have refused, for it knows more.
 fn wait_unless_refused(
     driver: &Driver,
     view: &dyn GroupView,
@@ -208,8 +209,9 @@ pub(crate) fn hand_over(driver: &Driver, to: Option<&str>) -> Result<(), String>
     Ok(())
 }
 
-/// Who takes over, and was heard after it was asked for: one that was stopped a moment ago still looks as
-/// if it could, and clients must not be told to go for it. Waits a heartbeat for that, mostly.
+/// Who takes over, and was heard after it was asked for: one that was stopped a moment ago still
+/// looks as if it could, and clients must not be told to go for it. Waits a heartbeat for that,
+/// mostly.
 fn who_answers(driver: &Driver, to: Option<&str>) -> Result<Peer, String> {
     let (asked, most) = (driver.clock().now(), driver.heartbeat_timeout());
     let mut found = choose(driver, to, &|_| true)?;

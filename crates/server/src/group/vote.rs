@@ -1,5 +1,6 @@
 //! What an operator does to the hard state of an instance that does not run: takes its vote away
-//! (`towline instance replace`), looks at it, or gives the vote back (`towline instance force-vote`).
+//! (`towline instance replace`), looks at it, or gives the vote back
+//! (`towline instance force-vote`).
 //!
 //! Not here: asking, and what it may cost (the command). Invariant: the log is this process's alone
 //! meanwhile, which the caller sees to.
@@ -26,7 +27,8 @@ pub struct HardState {
     pub committed: u64,
 }
 
-/// The hard state in a data folder; `None` when there is none that can be read: then it does not vote.
+/// The hard state in a data folder; `None` when there is none that can be read: then it does not
+/// vote.
 ///
 /// # Errors
 /// What the disk said.
@@ -42,8 +44,9 @@ pub fn hard_state(data: &Path) -> std::io::Result<Option<HardState>> {
     Ok(kept_file.read().map(state))
 }
 
-/// Takes the vote away, durably, because the log is about to be set aside: what was known to be committed
-/// stays. Whether its term is the newest one is not known then: the next start asks the others.
+/// Takes the vote away, durably, because the log is about to be set aside: what was known to be
+/// committed stays. Whether its term is the newest one is not known then: the next start asks the
+/// others.
 ///
 /// # Errors
 /// What the disk said.
@@ -51,7 +54,8 @@ pub fn give_up_vote(data: &Path) -> std::io::Result<()> {
     let kept_file = KeptFile::of(data);
     // Without a hard state that can be read there is no vote either.
     let Some(kept) = kept_file.read() else { return Ok(()) };
-    // Also its term is not trusted: the operator may have put the whole folder back from a snapshot.
+    // Also its term is not trusted: the operator may have put the whole folder back from a
+    // snapshot.
     kept_file.write(&kept.forgotten())?;
     std::fs::File::open(data)?.sync_all()
 }
@@ -60,10 +64,10 @@ pub fn give_up_vote(data: &Path) -> std::io::Result<()> {
 const FORGOTTEN_TERMS: u64 = 1 << 16;
 
 /// Gives the vote back, durably, for the log that is there as it is: what was known to be committed
-/// beyond it is given up. Its term stays, or becomes `term` if that is newer; it is taken for the newest
-/// one, so that the next start asks no other instance for it. When it may have forgotten terms that none
-/// of those that answered knows, it goes on behind all of them: in one of them it may have voted, and
-/// there may be a leader that cannot be asked.
+/// beyond it is given up. Its term stays, or becomes `term` if that is newer; it is taken for the
+/// newest one, so that the next start asks no other instance for it. When it may have forgotten
+/// terms that none of those that answered knows, it goes on behind all of them: in one of them it
+/// may have voted, and there may be a leader that cannot be asked.
 ///
 /// # Errors
 /// What the disk said.
@@ -144,7 +148,8 @@ mod tests {
     fn a_vote_that_is_forced_is_given_in_no_term_that_may_have_been_forgotten() {
         let kept = Kept { term: 5, may_vote: true, knows_term: true, ..Kept::default() };
         let folder = with_state(&kept.forgotten());
-        // The one that answers knows term 6; in 7 this one may have voted for the one that does not.
+        // The one that answers knows term 6; in 7 this one may have voted for the one that does
+        // not.
         force_vote(folder.path(), 6).unwrap();
         assert!(hard_state(folder.path()).unwrap().unwrap().term > 6 + 1_000);
         // It took a copy, and its hard state is the newest.

@@ -1,11 +1,12 @@
-//! Asks the other instances of a group in the name of one that does not run: how they are, because an
-//! operator wants to know before its log is replaced or its vote forced; for batches, because its log is
-//! damaged and it cannot start ([`Asker`]).
+//! Asks the other instances of a group in the name of one that does not run: how they are, because
+//! an operator wants to know before its log is replaced or its vote forced; for batches, because
+//! its log is damaged and it cannot start ([`Asker`]).
 //!
 //! Meanwhile it gives others that are in the same need what it has ([`Asker::listen`]).
 //!
-//! Not here: what follows from the answers (the command). Invariants: no connection for frames is made, nor
-//! taken, so nothing is reported to any member; no answer is waited for longer than [`ANSWER_MAX`].
+//! Not here: what follows from the answers (the command). Invariants: no connection for frames is
+//! made, nor taken, so nothing is reported to any member; no answer is waited for longer than
+//! [`ANSWER_MAX`].
 
 use std::io;
 use std::sync::Arc;
@@ -84,8 +85,8 @@ impl Asker {
         Ok(Asker { shared, runtime })
     }
 
-    /// Lets peers ask this instance for batches, while it is polled; `give` gets their streams. Whatever
-    /// else they want is refused.
+    /// Lets peers ask this instance for batches, while it is polled; `give` gets their streams.
+    /// Whatever else they want is refused.
     ///
     /// # Errors
     /// When the address is taken, or certificates cannot be used.

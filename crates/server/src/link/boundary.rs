@@ -1,8 +1,9 @@
 //! Where one frame of AMQP ends and the next one begins in what a client was given, so that a relay
 //! that must let it go can say why in a frame of its own.
 //!
-//! It looks at sizes only (AMQP 2.3.1) and at protocol headers (2.2); TLS cannot be looked into, and is
-//! not given to it. Not here: what the frames mean. Invariant: when in doubt there is no boundary.
+//! It looks at sizes only (AMQP 2.3.1) and at protocol headers (2.2); TLS cannot be looked into,
+//! and is not given to it. Not here: what the frames mean. Invariant: when in doubt there is no
+//! boundary.
 
 use bytes::BytesMut;
 use towline_amqp::frame::{FrameKind, encode};

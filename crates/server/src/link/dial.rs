@@ -1,4 +1,5 @@
-//! From an address to a connection whose other end is the member that it should be: TCP, TLS, hello.
+//! From an address to a connection whose other end is the member that it should be: TCP, TLS,
+//! hello.
 //!
 //! Not here: when it is tried again (`outgoing`), what a stream is for (`relay`).
 

@@ -6,7 +6,7 @@
 //! frame (protocol version 1)
 //!   0  4  length of the body as it is sent
 //!   4  4  length of the body itself; the same unless it is compressed
-//!   8  1  kind; 0xF0 and above are the links' own: 0xF0 ping (up to 64 bytes), 0xF1 pong (its ping's)
+//!   8  1  kind; 0xF0 and above the links' own: 0xF0 ping (up to 64 bytes), 0xF1 pong (its ping's)
 //!   9  1  flags; bit 0: the body is one LZ4 block; others zero
 //!  10  2  zero
 //!  12  4  crc32c of bytes 0..12 and of the body as it is sent
@@ -15,8 +15,8 @@
 //!
 //! The checksum is for our own mistakes and for memory: on the way TLS guards the bytes.
 //!
-//! Not here: sockets, order, what a kind means. Invariant: a decoder takes no more memory than twice
-//! what arrived, but for a compressed body, which is at most `BODY_BYTES_MAX` long.
+//! Not here: sockets, order, what a kind means. Invariant: a decoder takes no more memory than
+//! twice what arrived, but for a compressed body, which is at most `BODY_BYTES_MAX` long.
 
 use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
@@ -30,7 +30,8 @@ pub(crate) const OWN_KINDS: RangeInclusive<u8> = 0xF0..=0xFF;
 
 pub(super) const PING: u8 = 0xF0;
 pub(super) const PONG: u8 = 0xF1;
-/// The first frame on a connection, from version 3 on: 16 bytes, the start of the process that dialled.
+/// The first frame on a connection, from version 3 on: 16 bytes, the start of the process that
+/// dialled.
 pub(super) const START: u8 = 0xF2;
 /// Longest body of a ping.
 pub(super) const PING_BYTES_MAX: usize = 64;

@@ -18,15 +18,15 @@
 //!         1  0 (local), 4 or 6, then 4 or 16 bytes: the client's address
 //!  refused: two bytes of length, then why, in UTF-8
 //!  (not in a refusal)
-//!         1  number of terms; each of them: 1 byte, 1: must be equal; name and value, each one byte
+//!         1  number of terms; each of them: 1 byte, 1: must be equal; name, value, each one byte
 //!            of length, then UTF-8
 //!         8  newest term of consensus that the sender took part in, as it was on its disk when it
 //!            said so
 //!  (from version 3 on) what is known of starts, see `known`
 //! ```
 //!
-//! Who answers picks the newest version that both speak, and refuses when there is none; so does who
-//! asked when it reads the answer.
+//! Who answers picks the newest version that both speak, and refuses when there is none; so does
+//! who asked when it reads the answer.
 //!
 //! Not here: whether the names are right (`dial`, `incoming`). Invariant: never more than
 //! `HELLO_BYTES_MAX` are read.
@@ -44,8 +44,9 @@ use super::settings::LinkSettings;
 use super::terms::Terms;
 
 /// Versions that this program speaks. Batches of version 1 had no checks behind bodies, and its
-/// programs do not understand ours; nor did its hello say terms. Programs of version 2 say nothing of
-/// starts: what they do not know of a folder that was put back is not known, and nothing else changes.
+/// programs do not understand ours; nor did its hello say terms. Programs of version 2 say nothing
+/// of starts: what they do not know of a folder that was put back is not known, and nothing else
+/// changes.
 pub(super) const VERSIONS: RangeInclusive<u16> = 2..=3;
 /// From this version on starts are said and declared.
 pub(super) const WITH_STARTS: u16 = 3;
@@ -100,7 +101,8 @@ pub(crate) enum StreamPurpose {
     },
     /// A copy of log, images or pages; what is wanted is said inside.
     Copy,
-    /// How the other end is, as JSON: an operator asks in the name of an instance that does not run.
+    /// How the other end is, as JSON: an operator asks in the name of an instance that does not
+    /// run.
     Status,
     /// One batch of the log that is damaged here; which one is said inside.
     Batch,

@@ -1,9 +1,10 @@
 //! What peers dial: handshakes within bounds, then frames, which are read here, or a stream, which
 //! goes to the inbox.
 //!
-//! Whoever reaches the port can begin a handshake, so unfinished ones are bounded in number and time.
-//! Streams are shaken hands with on their own thread: a thousand clients that come over at once must
-//! not keep a heartbeat waiting. For that a connection says what it is for in the first message of TLS.
+//! Whoever reaches the port can begin a handshake, so unfinished ones are bounded in number and
+//! time. Streams are shaken hands with on their own thread: a thousand clients that come over at
+//! once must not keep a heartbeat waiting. For that a connection says what it is for in the first
+//! message of TLS.
 //!
 //! Invariants: nothing reaches the inbox before certificate and hello name the same other member of
 //! the same group; of one peer one connection for frames is read at a time, the newest.
@@ -35,8 +36,8 @@ use super::{Peer, Shared, names};
 use crate::attempts::network;
 use towline_logging::log;
 
-/// Handshakes under way at once. For one more, the oldest of the address that has most is given up: at
-/// once, so that no number of silent connections keeps a member waiting.
+/// Handshakes under way at once. For one more, the oldest of the address that has most is given up:
+/// at once, so that no number of silent connections keeps a member waiting.
 const UNFINISHED_MAX: usize = 256;
 /// How long a peer that was refused has to read why.
 const PARTING: Duration = Duration::from_secs(1);
@@ -46,7 +47,8 @@ const PARTING_BYTES_MAX: usize = 64 * 1024;
 const READ_BYTES: usize = 64 * 1024;
 /// Room that there is for each read, at least: a record of TLS.
 const RECORD_BYTES: usize = 16 * 1024;
-/// Room that is made for a frame on the word of its header; beyond it, never more than twice what has come.
+/// Room that is made for a frame on the word of its header; beyond it, never more than twice what
+/// has come.
 const BELIEVED_BYTES: usize = 256 * 1024;
 
 /// Handshakes under way, the oldest first.

@@ -1,8 +1,8 @@
 //! Joins two streams: what comes from one goes to the other, both ways, until both ways have ended.
 //!
-//! The end of one way is passed on and the other way goes on for a while (half-close). An error ends
-//! both. An idle pair owns no buffer: bytes are read into the thread's own, and only what the other
-//! side did not take is kept, so a side that does not read stops the one that sends.
+//! The end of one way is passed on and the other way goes on for a while (half-close). An error
+//! ends both. An idle pair owns no buffer: bytes are read into the thread's own, and only what the
+//! other side did not take is kept, so a side that does not read stops the one that sends.
 //!
 //! Not here: whose streams they are, what the bytes mean.
 

@@ -1,5 +1,5 @@
-//! What a hello says of starts: which process says it, which starts of the others it has noted, and what
-//! it heard the receiver promise. All numbers are little-endian.
+//! What a hello says of starts: which process says it, which starts of the others it has noted, and
+//! what it heard the receiver promise. All numbers are little-endian.
 //!
 //! ```text
 //!   0 16  start of the sender's process: number 8, nonce 8 (0: it takes no part)

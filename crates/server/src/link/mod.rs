@@ -1,17 +1,18 @@
 //! Links between the instances of a group: frames in order, streams of their own, all inside mutual
 //! TLS.
 //!
-//! Each instance dials each other one and *sends* on that connection; what it accepts it *reads*. So
-//! there are two connections for frames between two instances, and one more for each relayed client
-//! and each copy. Reading order: `hello` and `frame` (the bytes), `papers` and `names` (who is
-//! trusted), `queue` (what waits to be sent), `dial`, `outgoing`, `incoming`, `patience` (the connections),
-//! `stream`, `tickets`, `meter`; then `relay`, `joint` and `boundary`, which bring clients to the active instance.
+//! Each instance dials each other one and *sends* on that connection; what it accepts it *reads*.
+//! So there are two connections for frames between two instances, and one more for each relayed
+//! client and each copy. Reading order: `hello` and `frame` (the bytes), `papers` and `names` (who
+//! is trusted), `queue` (what waits to be sent), `dial`, `outgoing`, `incoming`, `patience` (the
+//! connections), `stream`, `tickets`, `meter`; then `relay`, `joint` and `boundary`, which bring
+//! clients to the active instance.
 //!
 //! Not here: what a frame means, who is active (`group`), what an AMQP byte means.
 //!
-//! Invariants: an instance that cannot show a certificate of the group with its own name gets nothing
-//! past `hello`; a wrong frame ends its connection, never the process; frames of one peer and one
-//! urgency arrive in order and without gaps while a connection lasts.
+//! Invariants: an instance that cannot show a certificate of the group with its own name gets
+//! nothing past `hello`; a wrong frame ends its connection, never the process; frames of one peer
+//! and one urgency arrive in order and without gaps while a connection lasts.
 
 mod ask;
 mod boundary;
@@ -90,9 +91,9 @@ pub(crate) trait Inbox: Send + Sync + 'static {
     /// Why it may not stand: the peer gets the reason, if it dialled.
     fn greets(&self, peer: Peer, greeting: &Greeting) -> Result<(), String>;
 
-    /// The peer knows all that was noted of it here, and this is its start: nothing else of what comes on
-    /// the connection is passed on before this returns. May wait for the disk, so it is called on a thread of
-    /// its own.
+    /// The peer knows all that was noted of it here, and this is its start: nothing else of what
+    /// comes on the connection is passed on before this returns. May wait for the disk, so it is
+    /// called on a thread of its own.
     ///
     /// # Errors
     /// Why it cannot be kept: the connection ends.
@@ -102,7 +103,8 @@ pub(crate) trait Inbox: Send + Sync + 'static {
     /// dialled, we read; else we dialled, and `Links::send` takes frames for it from now on.
     fn opened(&self, peer: Peer, incoming: bool, greeting: &Greeting);
 
-    /// Such a connection ended: at once when the peer's process died. Once for each that was opened.
+    /// Such a connection ended: at once when the peer's process died. Once for each that was
+    /// opened.
     fn closed(&self, peer: Peer, incoming: bool);
 
     /// A frame arrived, whole and checked; in order for each peer and urgency. Its body has at most
@@ -225,11 +227,11 @@ impl Links {
         Ok(Links { shared, stop, threads: Mutex::new(vec![frames, streams]), thread_ids })
     }
 
-    /// Gives a frame to the connection to `peer`. Never waits. False, and the frame is dropped, when
-    /// it is not connected or too much waits already.
+    /// Gives a frame to the connection to `peer`. Never waits. False, and the frame is dropped,
+    /// when it is not connected or too much waits already.
     ///
-    /// Urgent frames overtake others, also across what waits here already; large frames that are being
-    /// written are not interrupted.
+    /// Urgent frames overtake others, also across what waits here already; large frames that are
+    /// being written are not interrupted.
     ///
     /// # Panics
     /// When the body is longer than [`BODY_BYTES_MAX`], or `kind` is one of [`OWN_KINDS`].
@@ -244,8 +246,8 @@ impl Links {
         taken
     }
 
-    /// Opens a stream to `peer`: a TLS connection of its own, which belongs to the runtime that polls
-    /// this future.
+    /// Opens a stream to `peer`: a TLS connection of its own, which belongs to the runtime that
+    /// polls this future.
     ///
     /// # Errors
     /// When the peer cannot be reached, is not trusted, or does not take it.
@@ -280,8 +282,8 @@ impl Links {
         self.shared.settings.name(peer)
     }
 
-    /// Ends all connections and waits for the threads; nothing is told to the inbox any more. Called
-    /// on a thread of the links, it does not wait.
+    /// Ends all connections and waits for the threads; nothing is told to the inbox any more.
+    /// Called on a thread of the links, it does not wait.
     pub(crate) fn stop(&self) {
         self.stop.send_replace(true);
         if self.thread_ids.contains(&std::thread::current().id()) {

@@ -1,9 +1,10 @@
 //! Whether a certificate is that of a certain instance.
 //!
-//! An instance is named by its certificate's common name `<queue manager>.<group>.<instance>`, or by a
-//! DNS name in it (subjectAltName, RFC 5280 section 4.2.1.6): the same in full. Case counts in the
-//! common name and does not in a DNS name; there are no wildcards. The instance's name alone is not
-//! enough: an authority that signs for other things too may have given `a` to any machine of that name.
+//! An instance is named by its certificate's common name `<queue manager>.<group>.<instance>`, or
+//! by a DNS name in it (subjectAltName, RFC 5280 section 4.2.1.6): the same in full. Case counts in
+//! the common name and does not in a DNS name; there are no wildcards. The instance's name alone is
+//! not enough: an authority that signs for other things too may have given `a` to any machine of
+//! that name.
 //!
 //! Not here: who signed it and until when (`papers`, rustls).
 

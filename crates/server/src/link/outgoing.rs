@@ -1,15 +1,15 @@
 //! The connection to each peer on which frames are sent: dialled, kept, dialled again.
 //!
 //! Each peer has one task. It writes what waits in the peer's queue, and a ping each heartbeat
-//! interval; it reads nothing but the answers to those. When they stay away for the heartbeat timeout
-//! the network is dead; when the socket ends the process is.
+//! interval; it reads nothing but the answers to those. When they stay away for the heartbeat
+//! timeout the network is dead; when the socket ends the process is.
 //!
 //! What was written can no longer be overtaken, and the system's buffers hold many megabytes when
-//! the network or the peer is slow. So pings also go between the frames, and while too many bytes were
-//! written since the last one that was answered, only urgent frames are written.
+//! the network or the peer is slow. So pings also go between the frames, and while too many bytes
+//! were written since the last one that was answered, only urgent frames are written.
 //!
-//! Not here: what is sent. Invariant: `Inbox::closed` follows each `Inbox::opened`, and the queue is
-//! open exactly in between.
+//! Not here: what is sent. Invariant: `Inbox::closed` follows each `Inbox::opened`, and the queue
+//! is open exactly in between.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -35,8 +35,8 @@ use towline_logging::log;
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// A dial that takes longer is begun again when the peer shows that it lives.
 const DIAL_USUAL: Duration = Duration::from_millis(300);
-/// Bytes of frames on the way at which ordinary ones wait: enough for 1 GB a second at a millisecond
-/// there and back, and 0.1 s of a network with 10 MB a second.
+/// Bytes of frames on the way at which ordinary ones wait: enough for 1 GB a second at a
+/// millisecond there and back, and 0.1 s of a network with 10 MB a second.
 const FLIGHT_BYTES: u64 = 1024 * 1024;
 /// Bytes of frames after which a ping asks whether they arrived.
 const TOLD_BYTES: u64 = FLIGHT_BYTES / 4;

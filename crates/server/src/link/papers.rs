@@ -1,10 +1,10 @@
 //! Certificate, key and authorities of this instance, as TLS settings for both ends of a link.
 //!
-//! TLS 1.3 only, both ends show a certificate. Connections for frames check dates and authorities anew.
-//! Streams may resume what one before them showed (`tickets`), as long as the certificates are in date and
-//! neither end has read new papers: tickets are sealed with a key of these papers, and kept with them.
-//! Whose a certificate is is checked by its name afterwards (`names`), for both ends with the same code, so
-//! rustls is asked for the chain alone.
+//! TLS 1.3 only, both ends show a certificate. Connections for frames check dates and authorities
+//! anew. Streams may resume what one before them showed (`tickets`), as long as the certificates
+//! are in date and neither end has read new papers: tickets are sealed with a key of these papers,
+//! and kept with them. Whose a certificate is is checked by its name afterwards (`names`), for both
+//! ends with the same code, so rustls is asked for the chain alone.
 //!
 //! Not here: when the files are looked at again (`rotation`).
 
@@ -146,8 +146,8 @@ impl Papers {
 }
 
 /// Checks what the instance `name` of a group would show and trust: that the files can be read, fit
-/// together, name that instance, and are valid now. The time until which its certificate is valid is
-/// returned.
+/// together, name that instance, and are valid now. The time until which its certificate is valid
+/// is returned.
 ///
 /// # Errors
 /// A text that names the file and what is wrong with it.
@@ -173,7 +173,8 @@ pub fn check(queue_manager: &str, config: &GroupConfig, name: &str) -> Result<St
     Ok(papers.expires())
 }
 
-/// When the certificate of the instance `name` of a group expires: in seconds since 1970, and for people.
+/// When the certificate of the instance `name` of a group expires: in seconds since 1970, and for
+/// people.
 ///
 /// # Errors
 /// Why a start refuses the files.
@@ -214,8 +215,8 @@ fn expiry(certificate: &CertificateDer<'_>) -> Option<ASN1Time> {
     Some(parsed.validity().not_after)
 }
 
-/// Checks that what the other end shows, or showed when it was given a ticket, is in date: TLS looks
-/// at it only when it is shown.
+/// Checks that what the other end shows, or showed when it was given a ticket, is in date: TLS
+/// looks at it only when it is shown.
 ///
 /// # Errors
 /// What is wrong with it.

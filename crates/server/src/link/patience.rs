@@ -1,7 +1,7 @@
 //! How long a peer may be silent on a connection for frames.
 //!
-//! Not here: what it says. Invariant: what has arrived counts before the deadline does: it may be we
-//! who were late.
+//! Not here: what it says. Invariant: what has arrived counts before the deadline does: it may be
+//! we who were late.
 
 use std::io;
 use std::time::Duration;

@@ -59,8 +59,8 @@ impl Queue {
         true
     }
 
-    /// Waits for frames, and gives those that are to be written next: all urgent ones, then, if they may
-    /// go, `ordinary` ones up to some bytes. Their bytes are counted until `written`.
+    /// Waits for frames, and gives those that are to be written next: all urgent ones, then, if
+    /// they may go, `ordinary` ones up to some bytes. Their bytes are counted until `written`.
     pub(super) async fn take(&self, ordinary: bool, into: &mut Vec<Waiting>) -> usize {
         loop {
             let taken = self.take_now(ordinary, into);

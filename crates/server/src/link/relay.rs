@@ -1,21 +1,22 @@
 //! Any instance takes clients: one that is not active brings them to the one that is.
 //!
-//! On this side ([`Reception::serve`]) a client that came in waits until there is an active instance,
-//! then it is joined to a stream to it, byte for byte: TLS and AMQP are between the client and the
-//! active. On the other side ([`Reception::relayed`]) the stream is served as if the client had come
-//! to the same listener there. When this instance becomes active itself, clients that wait or come
-//! are served here; nothing is bound anew.
+//! On this side ([`Reception::serve`]) a client that came in waits until there is an active
+//! instance, then it is joined to a stream to it, byte for byte: TLS and AMQP are between the
+//! client and the active. On the other side ([`Reception::relayed`]) the stream is served as if the
+//! client had come to the same listener there. When this instance becomes active itself, clients
+//! that wait or come are served here; nothing is bound anew.
 //!
-//! A relay follows the active: when the instance that it leads to is active no more, the client is let
-//! go, for nothing of its connection can go on elsewhere, and an instance that hangs would keep it for
-//! ever. One that has not spoken is joined to the new active instead. When a group has no active
-//! instance, the client is not kept waiting longer than a fail-over takes: it is informed
+//! A relay follows the active: when the instance that it leads to is active no more, the client is
+//! let go, for nothing of its connection can go on elsewhere, and an instance that hangs would keep
+//! it for ever. One that has not spoken is joined to the new active instead. When a group has no
+//! active instance, the client is not kept waiting longer than a fail-over takes: it is informed
 //! ([`Here::turn_away`]), and can try another address.
 //!
-//! Not here: who is active; redirecting clients that ask for it (the active does, see `group::elsewhere`).
+//! Not here: who is active; redirecting clients that ask for it (the active does, see
+//! `group::elsewhere`).
 //!
-//! Invariants: a client has its place (`Admission`) as long as it waits or is relayed; no byte of it
-//! is read before it is joined, so nothing is lost when the active changes meanwhile.
+//! Invariants: a client has its place (`Admission`) as long as it waits or is relayed; no byte of
+//! it is read before it is joined, so nothing is lost when the active changes meanwhile.
 
 use std::io;
 use std::net::IpAddr;
@@ -39,20 +40,20 @@ use towline_logging::log;
 
 /// How long a client waits for an active instance that is known, or about to be.
 const WAIT_MAX: Duration = Duration::from_secs(10);
-/// How long a client waits, or stays with an instance that was active, while none is known: longer than
-/// an election takes, and short enough for a client that has other addresses to try.
+/// How long a client waits, or stays with an instance that was active, while none is known: longer
+/// than an election takes, and short enough for a client that has other addresses to try.
 const NOBODY_MAX: Duration = Duration::from_millis(800);
 /// Within this a client of a group without an active instance has its answer.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
 /// Login and close need the rest.
 const _: () = assert!(NOBODY_MAX.as_millis() + 200 <= ANSWER_MAX.as_millis());
-/// How long an instance that is active no more may be silent before its clients are let go: it tells
-/// them itself when it goes in order.
+/// How long an instance that is active no more may be silent before its clients are let go: it
+/// tells them itself when it goes in order.
 const FAREWELL: Duration = Duration::from_millis(600);
 /// Before a stream that failed is tried again, while the same instance is said to be active.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Handshakes with the active at once: when a thousand clients wait for it, the last one's handshake
-/// should not begin before there is time for it.
+/// Handshakes with the active at once: when a thousand clients wait for it, the last one's
+/// handshake should not begin before there is time for it.
 const HANDSHAKES_MAX: usize = 16;
 
 /// Where the active instance is.
@@ -113,8 +114,8 @@ impl<H: Here> Reception<H> {
         })
     }
 
-    /// Accepts on the listener number `listener` of the configuration (`None`: the local socket) until
-    /// the returned future is dropped. Clients that were accepted before stay.
+    /// Accepts on the listener number `listener` of the configuration (`None`: the local socket)
+    /// until the returned future is dropped. Clients that were accepted before stay.
     pub(crate) async fn serve(self: Arc<Self>, listener: Option<u16>, listening: Listening) {
         let Some(mut acceptor) = Acceptor::new(listening) else { return };
         loop {
@@ -180,7 +181,8 @@ impl<H: Here> Reception<H> {
                 ClientSocket::Local { socket, owner } => {
                     self.with_local((socket, owner), (peer, stream)).await
                 }
-                // A client is relayed once: an instance that is not active does not take the stream.
+                // A client is relayed once: an instance that is not active does not take the
+                // stream.
                 ClientSocket::Relayed(_) => return,
             };
             match left {
@@ -222,8 +224,8 @@ impl<H: Here> Reception<H> {
         Ok(None)
     }
 
-    /// Joins a client to the stream until either ends, or the other end is active no more. True: it has
-    /// not spoken, and can be joined anew. `plain`: its bytes are AMQP, not TLS.
+    /// Joins a client to the stream until either ends, or the other end is active no more. True: it
+    /// has not spoken, and can be joined anew. `plain`: its bytes are AMQP, not TLS.
     async fn stay(
         &self,
         client: &mut (impl AsyncRead + AsyncWrite + Unpin),

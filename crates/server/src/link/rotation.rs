@@ -3,8 +3,8 @@
 //!
 //! Connections that stand are not ended: a certificate counts when a connection begins.
 //!
-//! Invariant: files that cannot be used leave the ones in use as they are, and are told once, when they
-//! are the same at the next look.
+//! Invariant: files that cannot be used leave the ones in use as they are, and are told once, when
+//! they are the same at the next look.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};

@@ -98,8 +98,8 @@ impl LinkSettings {
     }
 }
 
-/// Binds the socket on which links come in. `address` is host and port, and the host must be of this
-/// machine. `came` yields one that listens at one of these addresses already.
+/// Binds the socket on which links come in. `address` is host and port, and the host must be of
+/// this machine. `came` yields one that listens at one of these addresses already.
 ///
 /// # Errors
 /// When the host is not known or the port is taken.

@@ -2,10 +2,11 @@
 //!
 //! A binding term that differs is a reason to refuse the connection: the group would number its
 //! members differently, or one instance could not take what another one decides. Another term that
-//! differs is reported, and the connection stands: it could be changed on one instance after the other.
+//! differs is reported, and the connection stands: it could be changed on one instance after the
+//! other.
 //!
-//! Not here: what the terms are (`group::agreement`), the bytes around them (`hello`). Invariant: the
-//! text of a refusal names both values, and is the same at both ends.
+//! Not here: what the terms are (`group::agreement`), the bytes around them (`hello`). Invariant:
+//! the text of a refusal names both values, and is the same at both ends.
 
 use std::time::Duration;
 
@@ -54,12 +55,12 @@ impl Terms {
         self.value(name)?.parse().ok().map(Duration::from_millis)
     }
 
-    /// Compares the terms of `here` and `there`, each with the name of its instance. What differs and
-    /// does not matter at once is returned.
+    /// Compares the terms of `here` and `there`, each with the name of its instance. What differs
+    /// and does not matter at once is returned.
     ///
     /// # Errors
-    /// What differs and must not, with both values. What only one of both knows is left out: a later
-    /// version may have more.
+    /// What differs and must not, with both values. What only one of both knows is left out: a
+    /// later version may have more.
     pub(super) fn compared(here: (&str, &Terms), there: (&str, &Terms)) -> Result<String, String> {
         let [one, other] = if here.0 <= there.0 { [here, there] } else { [there, here] };
         let (mut wrong, mut odd) = (Vec::new(), Vec::new());

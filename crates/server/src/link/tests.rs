@@ -1,7 +1,7 @@
 //! Links over loopback, with real TLS: what tests in `tests/` stand on.
 //!
-//! Nobody sleeps: a test waits for what an inbox was told, with a deadline that is far beyond what a
-//! loaded machine needs.
+//! Nobody sleeps: a test waits for what an inbox was told, with a deadline that is far beyond what
+//! a loaded machine needs.
 
 mod frames;
 mod hostile;

@@ -1,6 +1,7 @@
 //! The same thing is not told again and again: first at once, then at most once a minute.
 //!
-//! Not here: what is reported, and the clock. Invariant: at most [`TOLD_MAX`] things are remembered.
+//! Not here: what is reported, and the clock. Invariant: at most [`TOLD_MAX`] things are
+//! remembered.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

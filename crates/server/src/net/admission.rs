@@ -1,16 +1,17 @@
 //! How many may come in: bounds that hold before anybody has logged in.
 //!
-//! A connection that has not logged in is *pending*. How many of them there are is bounded, in all and
-//! for each address; each login allows its address one more, so that a balancer or a NAT behind which
-//! a thousand clients work gets as many. What comes beyond the bounds is not refused but *waits*, in a
-//! queue for each address; addresses take turns. While somebody waits, pending connections that have
-//! been silent for a while give way, the oldest of the address that holds most first: connections that
-//! say nothing cannot shut out those that do.
+//! A connection that has not logged in is *pending*. How many of them there are is bounded, in all
+//! and for each address; each login allows its address one more, so that a balancer or a NAT behind
+//! which a thousand clients work gets as many. What comes beyond the bounds is not refused but
+//! *waits*, in a queue for each address; addresses take turns. While somebody waits, pending
+//! connections that have been silent for a while give way, the oldest of the address that holds
+//! most first: connections that say nothing cannot shut out those that do.
 //!
-//! Not here: the sockets; how a connection learns that it gives way (`Place::gives_way` tells its task).
+//! Not here: the sockets; how a connection learns that it gives way (`Place::gives_way` tells its
+//! task).
 //!
-//! Invariants: pending and connected ones never pass their bounds; never more than `limits` say wait;
-//! an address whose queue is full keeps no other client from waiting.
+//! Invariants: pending and connected ones never pass their bounds; never more than `limits` say
+//! wait; an address whose queue is full keeps no other client from waiting.
 
 #[cfg(test)]
 mod tests;
@@ -118,8 +119,8 @@ impl Admission {
         Arc::new(Admission { limits, descriptors_max, state: Mutex::default() })
     }
 
-    /// A place for a connection from `address` (`None`: the local socket), now or later, or why there
-    /// is none.
+    /// A place for a connection from `address` (`None`: the local socket), now or later, or why
+    /// there is none.
     pub(crate) fn admit(
         self: &Arc<Self>,
         address: Option<IpAddr>,
@@ -253,8 +254,8 @@ impl State {
         self.turns.get(at).copied()
     }
 
-    /// Takes the first one of an address out of the queue; the others of the address go behind those
-    /// of other addresses.
+    /// Takes the first one of an address out of the queue; the others of the address go behind
+    /// those of other addresses.
     fn take_waiting(&mut self, address: IpAddr) -> Option<oneshot::Sender<Ticket>> {
         let own = self.waiting.get_mut(&address)?;
         let first = own.pop_front();
@@ -380,7 +381,8 @@ impl Place {
         own.filter(|one| one.number == ticket.number).for_each(|one| one.spoke = true);
     }
 
-    /// Whether the connection gives way to others that wait; if not, its task is woken when it does.
+    /// Whether the connection gives way to others that wait; if not, its task is woken when it
+    /// does.
     pub(crate) fn poll_gives_way(&mut self, context: &mut Context<'_>) -> bool {
         let Some(ticket) = &mut self.pending else { return false };
         // An error would be that the sender is gone, which lives as long as the ticket.

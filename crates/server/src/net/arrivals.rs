@@ -1,12 +1,12 @@
 //! Large messages on their way in: what all connections together hold of messages whose end has not
 //! come is bounded.
 //!
-//! A message is collected whole before the rules see it, so a hundred clients with a message of
-//! 100 MB each would take 10 GB. Beyond the bound only one of those connections is read, the one
-//! that began first: it ends its message and gives its memory back, and so on. The others wait
-//! unread, and their clients' windows fill up. So the bound may be passed by what one connection may
-//! hold (two of the largest messages). When that one stands still while others wait it is
-//! disconnected ([`pace`](super::pace)): it would keep them waiting for ever.
+//! A message is collected whole before the rules see it, so a hundred clients with a message of 100
+//! MB each would take 10 GB. Beyond the bound only one of those connections is read, the one that
+//! began first: it ends its message and gives its memory back, and so on. The others wait unread,
+//! and their clients' windows fill up. So the bound may be passed by what one connection may hold
+//! (two of the largest messages). When that one stands still while others wait it is disconnected
+//! ([`pace`](super::pace)): it would keep them waiting for ever.
 //!
 //! Not here: what one connection may hold (`amqp`); messages that arrived and are not durable.
 //!
@@ -96,8 +96,8 @@ impl Arrival {
         }
     }
 
-    /// Whether the connection may be read; if not, it is woken when it may. It is also woken when it
-    /// [is over](Arrival::is_over).
+    /// Whether the connection may be read; if not, it is woken when it may. It is also woken when
+    /// it [is over](Arrival::is_over).
     pub(crate) fn may_read(&mut self, context: &mut Context<'_>) -> bool {
         let Some(ticket) = self.ticket else {
             self.look = None;
@@ -161,8 +161,8 @@ impl State {
         }
     }
 
-    /// Somebody waits: who may be read must go on. Of those that do not, the one that holds most goes,
-    /// one at a time.
+    /// Somebody waits: who may be read must go on. Of those that do not, the one that holds most
+    /// goes, one at a time.
     fn press(&mut self, now: Instant) {
         let read = self.held.values_mut().filter(|held| held.waiting.is_none() && !held.is_over);
         let stalled = read.filter_map(|held| held.pace.stalled(now).map(|_| held));

@@ -1,11 +1,13 @@
-//! A client that no instance serves here now: it logs in as everywhere, and is given the reason and closed then.
+//! A client that no instance serves here now: it logs in as everywhere, and is given the reason and
+//! closed then.
 //!
-//! A client must have an answer to what it asks for, or it waits until it loses patience; and libraries
-//! that know other addresses try them at a close with `amqp:connection:forced`, not at a failed login.
-//! So the login is a real one, with the listener's mechanisms and users, and the close comes after it.
+//! A client must have an answer to what it asks for, or it waits until it loses patience; and
+//! libraries that know other addresses try them at a close with `amqp:connection:forced`, not at a
+//! failed login. So the login is a real one, with the listener's mechanisms and users, and the
+//! close comes after it.
 //!
-//! Not here: who is turned away (`link::relay`). Invariants: a client has the time of a login, and no
-//! longer; nothing that it sends reaches an instance.
+//! Not here: who is turned away (`link::relay`). Invariants: a client has the time of a login, and
+//! no longer; nothing that it sends reaches an instance.
 
 use std::collections::VecDeque;
 use std::io;

@@ -4,9 +4,9 @@
 //! It decides *when* a password is compared; who waits how long before is the matter of `attempts`,
 //! what fits is that of `users`. A thread lives as long as there is something to compare.
 //!
-//! Invariants: addresses take turns, each with its own in order, so that many guesses from one place
-//! keep another's waiting for one comparison only; never more than `WAITING_MAX` wait; a comparison
-//! whose connection has gone is left out.
+//! Invariants: addresses take turns, each with its own in order, so that many guesses from one
+//! place keep another's waiting for one comparison only; never more than `WAITING_MAX` wait; a
+//! comparison whose connection has gone is left out.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -62,8 +62,8 @@ impl Comparing {
         Comparing { threads_max, state: Mutex::default() }
     }
 
-    /// Has `compare` carried out when it is the turn of this address. `None`: too many wait, or there
-    /// is no thread to be had.
+    /// Has `compare` carried out when it is the turn of this address. `None`: too many wait, or
+    /// there is no thread to be had.
     pub(crate) async fn compare(
         self: &Arc<Self>,
         address: IpAddr,

@@ -2,9 +2,10 @@
 //! bytes to the socket. One task per connection, written as one poll function so that a wake-up
 //! costs one read, one step of the node and one write.
 //!
-//! Back-pressure: it stops reading while the front holds too many bytes that are not durable yet, or
-//! all connections too many of unfinished large messages (`arrivals`), and stops taking responses while the
-//! socket does not take its output, or all connections have too many large ones to send (`departures`).
+//! Back-pressure: it stops reading while the front holds too many bytes that are not durable yet,
+//! or all connections too many of unfinished large messages (`arrivals`), and stops taking
+//! responses while the socket does not take its output, or all connections have too many large ones
+//! to send (`departures`).
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -393,7 +394,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             {
                 return progress;
             }
-            // What came of it is taken when the turn ends: the outcomes of many puts are one frame then.
+            // What came of it is taken when the turn ends: the outcomes of many puts are one frame
+            // then.
             progress = true;
         }
         progress
@@ -435,8 +437,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         self.reading = Some((read, response));
     }
 
-    /// Reads what is damaged here when another instance of the group was asked for it: on a thread of
-    /// its own, so that other clients' reads go on.
+    /// Reads what is damaged here when another instance of the group was asked for it: on a thread
+    /// of its own, so that other clients' reads go on.
     fn read_from_group(&self, body: &Body) -> Option<BodyRead> {
         let repairs = self.door.repairs()?;
         let (answer, answered) = oneshot::channel();
@@ -450,10 +452,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         Some(tokio::spawn(async move { answered.await.unwrap_or_else(stopped) }))
     }
 
-    /// A body is not where it was: it may have been logged again meanwhile. What is damaged is fetched
-    /// from another instance of the group. When it really cannot be read, the message is set aside,
-    /// and its credit serves another one; when it cannot be set aside the link ends with the reason.
-    /// What was set aside before is delivered as a note.
+    /// A body is not where it was: it may have been logged again meanwhile. What is damaged is
+    /// fetched from another instance of the group. When it really cannot be read, the message is
+    /// set aside, and its credit serves another one; when it cannot be set aside the link ends with
+    /// the reason. What was set aside before is delivered as a note.
     fn read_elsewhere(&mut self, response: Response, error: &LogError) {
         let Response::Deliver(mut delivery) = response else { return };
         let (queue, sequence) = (delivery.queue, delivery.sequence);

@@ -1,15 +1,16 @@
 //! Large messages on their way out: what all connections together hold of them is bounded.
 //!
-//! A body is read whole before it is sent, so a hundred clients that ask for a message of 100 MB and do
-//! not read their sockets would take 10 GB. Beyond the bound a connection does not begin another large
-//! body before others have sent theirs; those that wait do so in the order in which they came. One that
-//! holds some and stands still meanwhile is disconnected ([`pace`](super::pace)).
+//! A body is read whole before it is sent, so a hundred clients that ask for a message of 100 MB
+//! and do not read their sockets would take 10 GB. Beyond the bound a connection does not begin
+//! another large body before others have sent theirs; those that wait do so in the order in which
+//! they came. One that holds some and stands still meanwhile is disconnected
+//! ([`pace`](super::pace)).
 //!
-//! Not here: ordinary bodies, of which a connection holds little (`OUTPUT_BYTES_HIGH`); bodies that are
-//! in memory anyway.
+//! Not here: ordinary bodies, of which a connection holds little (`OUTPUT_BYTES_HIGH`); bodies that
+//! are in memory anyway.
 //!
-//! Invariants: `bytes` is the sum over `held`, and passes the bound only while one connection holds all
-//! of it; who waits first is woken when something was given back.
+//! Invariants: `bytes` is the sum over `held`, and passes the bound only while one connection holds
+//! all of it; who waits first is woken when something was given back.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -88,8 +89,8 @@ impl Departures {
 }
 
 impl Departure {
-    /// Whether the connection, which holds `own` bytes, may begin a body of `bytes`; if not, it is woken
-    /// when it should ask again.
+    /// Whether the connection, which holds `own` bytes, may begin a body of `bytes`; if not, it is
+    /// woken when it should ask again.
     pub(super) fn may_begin(&mut self, context: &mut Context<'_>, own: u64, bytes: u64) -> bool {
         if !is_large(bytes) {
             return true;
@@ -153,7 +154,8 @@ impl Departure {
         }
     }
 
-    /// Whether it stood still for too long while others waited; the connection is woken when it has.
+    /// Whether it stood still for too long while others waited; the connection is woken when it
+    /// has.
     pub(super) fn is_over(&self) -> bool {
         let Some(ticket) = self.ticket else { return false };
         self.all.state.lock().held.get(&ticket).is_some_and(|held| held.is_over)

@@ -1,9 +1,10 @@
 //! Waiting for connections to end after their clients got the close, before the process ends or
 //! re-executes itself.
 //!
-//! A socket that is closed while bytes of the client lie unread resets the connection, and the close
-//! with its condition may never be read. So each connection gets the time to end in order; but a client
-//! that never answers must not keep the address from the others: what counts is that connections end.
+//! A socket that is closed while bytes of the client lie unread resets the connection, and the
+//! close with its condition may never be read. So each connection gets the time to end in order;
+//! but a client that never answers must not keep the address from the others: what counts is that
+//! connections end.
 
 use std::time::Duration;
 
@@ -16,8 +17,8 @@ const STILL_MAX: Duration = Duration::from_millis(300);
 /// Between two looks at how many there are.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Waits while `connections` become fewer. Returns how many are left: 0, or those that ended neither
-/// within 300 ms of another one nor within 2 s.
+/// Waits while `connections` become fewer. Returns how many are left: 0, or those that ended
+/// neither within 300 ms of another one nor within 2 s.
 pub(crate) async fn drain(connections: impl Fn() -> usize) -> usize {
     let deadline = Instant::now() + DRAIN_MAX;
     let mut left = connections();
@@ -40,7 +41,8 @@ pub(crate) async fn drain(connections: impl Fn() -> usize) -> usize {
 mod tests {
     use super::*;
 
-    /// What is left, and how long it took in ms, of connections that end so many ms after the start.
+    /// What is left, and how long it took in ms, of connections that end so many ms after the
+    /// start.
     fn drained(ends_ms: &[u64]) -> (usize, u64) {
         let runtime = &mut tokio::runtime::Builder::new_current_thread();
         let runtime = runtime.enable_time().start_paused(true).build().unwrap();

@@ -43,7 +43,8 @@ pub(crate) struct ListenerKind {
     pub tls: Option<TlsSettings>,
     /// Who may come in here, and how.
     pub doorman: Arc<Doorman>,
-    /// Where a client that was relayed to here finds the same listener directly, if it asks for that.
+    /// Where a client that was relayed to here finds the same listener directly, if it asks for
+    /// that.
     pub elsewhere: Option<Arc<Elsewhere>>,
 }
 
@@ -56,8 +57,8 @@ pub(crate) enum Listening {
 }
 
 /// Connections that may wait to be accepted, as far as the system allows (net.core.somaxconn): a
-/// thousand clients that come at once, or come back while nothing accepts, must not be left to their
-/// retransmissions. The standard library asks for 128.
+/// thousand clients that come at once, or come back while nothing accepts, must not be left to
+/// their retransmissions. The standard library asks for 128.
 const BACKLOG: i32 = 4_096;
 
 /// Listens, so that as many connections as possible may wait.
@@ -324,8 +325,8 @@ impl AcceptingSocket {
     }
 }
 
-/// A place for a client from `address` (`None`: the local socket), which may take a while; that there
-/// is none is reported.
+/// A place for a client from `address` (`None`: the local socket), which may take a while; that
+/// there is none is reported.
 pub(crate) async fn admit(admission: &Arc<Admission>, address: Option<IpAddr>) -> Option<Place> {
     match admission.admit(address) {
         Ok(Admitted::Now(place)) => Some(place),
@@ -478,8 +479,8 @@ pub(crate) mod burst {
     /// Shorter than the second after which a client asks again that found no space.
     const PATIENCE: Duration = Duration::from_millis(700);
 
-    /// How many of a burst of clients are connected at once, though nothing accepts them; and how many
-    /// came.
+    /// How many of a burst of clients are connected at once, though nothing accepts them; and how
+    /// many came.
     pub(crate) fn connected(address: SocketAddr) -> (usize, usize) {
         let allowed = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap_or_default();
         let allowed: usize = allowed.trim().parse().unwrap_or(CLIENTS);

@@ -1,9 +1,10 @@
-//! Who may use the local socket in the data folder. The mode of the file decides who can open it: its
-//! owner, and the members of `users.local_group` if there is one. The kernel says who did
-//! (SO_PEERCRED): a socket that was made open to others by accident does not make them administrators.
+//! Who may use the local socket in the data folder. The mode of the file decides who can open it:
+//! its owner, and the members of `users.local_group` if there is one. The kernel says who did
+//! (SO_PEERCRED): a socket that was made open to others by accident does not make them
+//! administrators.
 //!
-//! Judged when a connection is accepted, so it also holds for clients that this instance relays to the
-//! active one of its group.
+//! Judged when a connection is accepted, so it also holds for clients that this instance relays to
+//! the active one of its group.
 
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};

@@ -1,8 +1,9 @@
 //! How fast a large message goes on while others wait for the memory that it takes.
 //!
 //! Memory for large messages is bounded for all connections together, in either direction
-//! (`arrivals`, `departures`), so a client that stops in the middle of one keeps it from the others. It
-//! may, as long as there is enough. When others wait, it must go on; one that does not is disconnected.
+//! (`arrivals`, `departures`), so a client that stops in the middle of one keeps it from the
+//! others. It may, as long as there is enough. When others wait, it must go on; one that does not
+//! is disconnected.
 //!
 //! Not here: who waits, who holds how much.
 

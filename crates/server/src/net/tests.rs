@@ -1,7 +1,8 @@
 //! One connection's task over a pipe in memory: how logins wait, and how connections end.
 //!
-//! Where a rule is about time the clock of the runtime stands still and jumps to the next timer when
-//! nobody has anything to do, so that no test waits and none depends on the speed of the machine.
+//! Where a rule is about time the clock of the runtime stands still and jumps to the next timer
+//! when nobody has anything to do, so that no test waits and none depends on the speed of the
+//! machine.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -169,8 +170,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     }
 }
 
-/// A socket that takes a few bytes at a time, and then none for a moment: what was written to TLS is
-/// not on its way yet.
+/// A socket that takes a few bytes at a time, and then none for a moment: what was written to TLS
+/// is not on its way yet.
 struct Stuttering {
     socket: DuplexStream,
     pauses: bool,
@@ -311,8 +312,8 @@ fn a_tls_client_whose_login_is_refused_hears_so_and_the_word_for_the_end() {
 fn a_peer_that_never_reads_is_let_go_when_the_connection_is_over() {
     run(true, async |bench| {
         let (mut client, served) = bench.connect(plain(""), NARROW);
-        // It asks for a login that is refused at once, and does not read the answer, which is longer
-        // than the pipe.
+        // It asks for a login that is refused at once, and does not read the answer, which is
+        // longer than the pipe.
         client.flush().await.unwrap();
         let answer = client.socket.read_u64().await.unwrap();
         assert_eq!(answer.to_be_bytes(), *b"AMQP\x03\x01\x00\x00");

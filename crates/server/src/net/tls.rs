@@ -1,5 +1,5 @@
-//! TLS of a listener: certificates from PEM files, client certificates when asked for. The files can be
-//! read again while the listener serves: new ones count for the connections that come.
+//! TLS of a listener: certificates from PEM files, client certificates when asked for. The files
+//! can be read again while the listener serves: new ones count for the connections that come.
 //!
 //! Invariant: files that cannot be used leave those in force that were read before.
 

@@ -1,9 +1,9 @@
 //! How a connection that has more to do gives the others their turn.
 //!
-//! A task that wakes itself goes to the end of the line of tasks that are ready. A new event on a socket
-//! is not in that line: the sockets are asked only when the line was served some sixty times over, which
-//! with turns of a millisecond is a wait that another client feels. So a connection whose turn was a
-//! long one goes on only when the sockets were asked.
+//! A task that wakes itself goes to the end of the line of tasks that are ready. A new event on a
+//! socket is not in that line: the sockets are asked only when the line was served some sixty times
+//! over, which with turns of a millisecond is a wait that another client feels. So a connection
+//! whose turn was a long one goes on only when the sockets were asked.
 
 use std::pin::pin;
 use std::task::Context;
@@ -34,8 +34,8 @@ mod tests {
 
     use super::*;
 
-    /// Turns of a task that wakes itself between an event on a socket and the turn of the one that waits
-    /// for it.
+    /// Turns of a task that wakes itself between an event on a socket and the turn of the one that
+    /// waits for it.
     fn turns_before_an_event(wake: fn(&mut Context<'_>)) -> usize {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(LocalSet::new().run_until(async move {

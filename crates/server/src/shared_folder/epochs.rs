@@ -1,7 +1,7 @@
 //! The names in a shared data folder, and what they mean.
 //!
 //! ```text
-//! epoch-<n>       whose turn number n is: made once, by whoever gets it; its holder's lease is in it
+//! epoch-<n>       whose turn n is: made once, by whoever gets it; its holder's lease is in it
 //! log-<n>         the log folder that the holder of epoch n made for itself: the highest n counts
 //! new-log-<n>     the same, not finished
 //! log             the log folder of an instance that shares with nobody: what epoch 1 begins from
@@ -10,8 +10,8 @@
 //! ```
 //! n is 16 hexadecimal digits. Not here: who may make which.
 //!
-//! Invariants: numbers are never used again, because the highest epoch is never removed; `log-<n>` is
-//! complete, because it gets its name when it is.
+//! Invariants: numbers are never used again, because the highest epoch is never removed; `log-<n>`
+//! is complete, because it gets its name when it is.
 
 use std::fs::{self, File};
 use std::io;
@@ -106,8 +106,8 @@ fn number(name: &str, prefix: &str) -> Option<u64> {
     if is_ours { u64::from_str_radix(digits, 16).ok() } else { None }
 }
 
-/// Looks at the newest epoch; `None`: there is none. The file is opened anew each time: that is what
-/// makes a network file system ask its server.
+/// Looks at the newest epoch; `None`: there is none. The file is opened anew each time: that is
+/// what makes a network file system ask its server.
 ///
 /// # Errors
 /// What the operating system says.

@@ -2,8 +2,8 @@
 //! One is active, the others stand by.
 //!
 //! Not here: how a log folder is made from another one (`towline_log::succession`); anything about
-//! clients. A folder that is not shared is served by the same type, [`Home`], and nothing is asked of
-//! its file system that was not asked before.
+//! clients. A folder that is not shared is served by the same type, [`Home`], and nothing is asked
+//! of its file system that was not asked before.
 //!
 //! Reading order: `epochs` (the names), `record` and `lock` (a lease in bytes), `watch` (when a
 //! standby may take over), `takeover` (how), `lease` and `guard` (why a stopped instance that wakes
@@ -90,7 +90,8 @@ impl Home {
         Options { recycle_extents: self.lease.is_none(), ..options }
     }
 
-    /// Looks once more, now that the lock of the log folder is ours, whether it is shared with nobody.
+    /// Looks once more, now that the lock of the log folder is ours, whether it is shared with
+    /// nobody.
     ///
     /// # Errors
     /// Somebody began to share it a moment ago.
@@ -102,8 +103,8 @@ impl Home {
         Ok(())
     }
 
-    /// The log is open: removes what earlier instances left, and keeps room for a later one, on a thread
-    /// of its own.
+    /// The log is open: removes what earlier instances left, and keeps room for a later one, on a
+    /// thread of its own.
     pub(crate) fn settle(&self) {
         let Some(lease) = &self.lease else { return };
         let (data, epoch) = (self.data.clone(), lease.epoch());
@@ -143,8 +144,8 @@ fn is_shared(data: &Path) -> io::Result<bool> {
     Ok(Epochs::list(data)?.newest().is_some())
 }
 
-/// Bytes of log that are held back for gets, and for whoever takes over on a full disk: he copies what
-/// may still be written, at most the extents of the window and one on each side of it.
+/// Bytes of log that are held back for gets, and for whoever takes over on a full disk: he copies
+/// what may still be written, at most the extents of the window and one on each side of it.
 fn reserve_bytes(config: &Config) -> u64 {
     let (log, window) = (&config.log, start::options(config).stray_bytes());
     let copied = window.saturating_add(log.extent_bytes.saturating_mul(2));
@@ -158,8 +159,8 @@ fn reserve_bytes(config: &Config) -> u64 {
 }
 
 /// Comes back when this process may open the log: at once, or, with `--standby`, when the active
-/// instance has ended. A data folder that was shared once is never used without a lease again. Where it
-/// is shared, more of the log is held in reserve than the configuration says.
+/// instance has ended. A data folder that was shared once is never used without a lease again.
+/// Where it is shared, more of the log is held in reserve than the configuration says.
 ///
 /// # Errors
 /// Somebody else uses it, and this process was not told to stand by; the operating system.
@@ -275,7 +276,8 @@ impl Entry<'_> {
         claimed
     }
 
-    /// Says that this process stands by, to whoever started it, to the log, and to the active instance.
+    /// Says that this process stands by, to whoever started it, to the log, and to the active
+    /// instance.
     fn stand_by(&self, look: &Look) -> Listed {
         let name = epochs::standby_name(&self.holder);
         let scratch = format!("new-{name}");
@@ -292,8 +294,8 @@ impl Entry<'_> {
     }
 
     /// Keeps an instance that shares with nobody out, as long as the folder is not shared. Such an
-    /// instance looks once more when it has the lock ([`Home::check`]), so that it is needed no longer
-    /// than until there is an epoch.
+    /// instance looks once more when it has the lock ([`Home::check`]), so that it is needed no
+    /// longer than until there is an epoch.
     fn lock_single(&self) -> Result<Option<File>, RunError> {
         let failed = |error| self.refused(StartError::Folder(error));
         let folder = self.data.join(epochs::SINGLE_LOG);
@@ -364,8 +366,8 @@ mod tests {
     use super::*;
     use crate::clock::Clock;
 
-    /// Also when nothing that it does needs the log: another instance may have given the same message to
-    /// another client by then.
+    /// Also when nothing that it does needs the log: another instance may have given the same
+    /// message to another client by then.
     #[test]
     fn an_instance_does_no_step_for_anybody_when_its_lease_has_run_out() {
         let (folder, length) = (tempfile::tempdir().unwrap(), Duration::from_secs(1));
@@ -379,7 +381,8 @@ mod tests {
         let opened = start::open("QM1", &home, &config, wishes, Clock::start());
         let door = opened.unwrap().door;
         door.tick();
-        // The log's own threads ask for the lease too: none of them has anything to do from here on.
+        // The log's own threads ask for the lease too: none of them has anything to do from here
+        // on.
         door.log().shutdown();
         assert_eq!(hands.losses(), []);
         hands.go(length);

@@ -1,5 +1,5 @@
-//! What the holder of a new epoch does before it may open its log: a folder of its own, made from the
-//! newest one that is finished.
+//! What the holder of a new epoch does before it may open its log: a folder of its own, made from
+//! the newest one that is finished.
 //!
 //! Not here: whose epoch it is; opening the log.
 //!
@@ -8,9 +8,9 @@
 //!    still write is copied;
 //! 3. it gets the name `log-<n>`: from here on it counts.
 //!
-//! Invariants: of the old folder nothing goes that holds log; whoever is interrupted, in whatever step, leaves a folder
-//! from which the holder of the next epoch can do the same; a holder that was overtaken cannot undo
-//! what a later one did, because its number is lower.
+//! Invariants: of the old folder nothing goes that holds log; whoever is interrupted, in whatever
+//! step, leaves a folder from which the holder of the next epoch can do the same; a holder that was
+//! overtaken cannot undo what a later one did, because its number is lower.
 
 use std::fs;
 use std::io;
@@ -128,7 +128,8 @@ fn check_newest(found: &Epochs, data: &Path, epoch: u64) -> Result<(), StartErro
     Err(StartError::Log(LogError::Locked { folder: data.to_owned(), pid: None }))
 }
 
-/// Keeps a little room in the data folder, which whoever claims the next epoch on a full disk takes.
+/// Keeps a little room in the data folder, which whoever claims the next epoch on a full disk
+/// takes.
 ///
 /// # Errors
 /// What the operating system says.

@@ -75,9 +75,9 @@ impl Watch {
         Watch { own_lease, trusts_lock, seen: None }
     }
 
-    /// `look` was read between `began` and `now`; `None`: there is no epoch. What is seen for the first
-    /// time is at most as old as `now`; what is seen still is at least as new as `began`, however long
-    /// we stood still after that.
+    /// `look` was read between `began` and `now`; `None`: there is no epoch. What is seen for the
+    /// first time is at most as old as `now`; what is seen still is at least as new as `began`,
+    /// however long we stood still after that.
     pub(super) fn judge(&mut self, look: Option<&Look>, began: Duration, now: Duration) -> Verdict {
         let Some(look) = look else { return Verdict::Take(Reason::New) };
         let record = Record::decode(&look.content);

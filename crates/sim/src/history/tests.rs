@@ -123,8 +123,8 @@ fn deliver_in(history: &mut History, term: u64, number: usize) -> Result<usize, 
     history.delivered(speaker, term, 0, &History::content(number, 5))
 }
 
-/// Seed 1882569408777486 of the build 599a557: message 519 was a non-persistent put of the instance that
-/// was deposed after it, and its successor had delivered 553 by then.
+/// Seed 1882569408777486 of the build 599a557: message 519 was a non-persistent put of the instance
+/// that was deposed after it, and its successor had delivered 553 by then.
 #[test]
 fn what_only_a_deposed_active_has_is_not_compared_with_what_its_successor_delivered() {
     let mut history = History::default();

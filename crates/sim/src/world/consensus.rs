@@ -204,7 +204,8 @@ impl World {
         }
     }
 
-    /// A member that forgot gives no vote before it has again all that was committed when it forgot.
+    /// A member that forgot gives no vote before it has again all that was committed when it
+    /// forgot.
     fn compare_vote(&mut self, at: At) {
         let Some(owes) = self.nodes[at.node].owes else { return };
         if !self.process(at).is_some_and(|process| process.member.may_vote()) {

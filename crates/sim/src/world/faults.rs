@@ -164,8 +164,8 @@ impl World {
         if !self.others_are_sound(node) || self.nodes[node].copying {
             return;
         }
-        // An older log and an older hard state of one copy, put back with no start between them, are a
-        // whole data folder put back, which is a fault of its own.
+        // An older log and an older hard state of one copy, put back with no start between them,
+        // are a whole data folder put back, which is a fault of its own.
         if self.nodes[node].process.is_none() && self.nodes[node].disk.forgot() {
             return;
         }

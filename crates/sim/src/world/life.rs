@@ -26,8 +26,8 @@ pub(crate) enum Ending {
     Stop,
 }
 
-/// After so many of a thousand ends of a process its disk is copied, by an operator who may put some of
-/// the copy back one day.
+/// After so many of a thousand ends of a process its disk is copied, by an operator who may put
+/// some of the copy back one day.
 const COPIED_PER_MILLE: u64 = 200;
 
 /// A member's name.

@@ -1,7 +1,7 @@
 //! The world of one run: its time, its events in order, three instances, clients, faults.
 //!
-//! Reading order: [`World::run`] (the phases), `life` (processes begin and end), `consensus` (what a
-//! member wants done), `active` (an instance that serves clients), `people` (clients), `faults`,
+//! Reading order: [`World::run`] (the phases), `life` (processes begin and end), `consensus` (what
+//! a member wants done), `active` (an instance that serves clients), `people` (clients), `faults`,
 //! `starts` (a disk that was put back), `verdict` (what is compared with what).
 //!
 //! Invariants: events happen in the order of their times, those of one time in the order in which
@@ -147,8 +147,8 @@ pub(crate) struct Node {
     pub(crate) copying: bool,
     /// A copy of the disk, as it was after some process ended.
     pub(crate) older: Option<Disk>,
-    /// The disk of another machine that was cloned from this one, or it from that: one of both is on at a
-    /// time.
+    /// The disk of another machine that was cloned from this one, or it from that: one of both is
+    /// on at a time.
     pub(crate) twin: Option<Disk>,
     /// The whole disk was put back, and the process has not met both others since.
     pub(crate) put_back: bool,

@@ -1,13 +1,13 @@
-//! A whole disk is put back as it was after an earlier end of its process, or is that of a clone, and the
-//! group recognises it.
+//! A whole disk is put back as it was after an earlier end of its process, or is that of a clone,
+//! and the group recognises it.
 //!
-//! What is heard of a member before its start is noted does not reach any other; here the first message
-//! on a connection stands for the frame that declares it.
+//! What is heard of a member before its start is noted does not reach any other; here the first
+//! message on a connection stands for the frame that declares it.
 //!
 //! Not here: what is noted and compared (`towline_group::Starts`).
 //!
-//! Invariant: a process on such a disk that cannot meet both others in time is not let take part: it is
-//! for that case that operators have `towline instance replace`.
+//! Invariant: a process on such a disk that cannot meet both others in time is not let take part:
+//! it is for that case that operators have `towline instance replace`.
 
 use towline_group::{MemberId, Start, Witness};
 
@@ -23,12 +23,13 @@ impl World {
         self.starts_on(node, &copy);
     }
 
-    /// The machine was cloned when a process of it ended, and the clone is started in its place; or the
-    /// machine is started in the place of its clone. Both go on where each of them ended: what was promised
-    /// with one is not known to the other.
+    /// The machine was cloned when a process of it ended, and the clone is started in its place; or
+    /// the machine is started in the place of its clone. Both go on where each of them ended: what
+    /// was promised with one is not known to the other.
     ///
-    /// Not at once: whichever comes second is refused by all that the first is connected with, and before
-    /// it is recognised each of both may help another leader, which is what no operator may let happen.
+    /// Not at once: whichever comes second is refused by all that the first is connected with, and
+    /// before it is recognised each of both may help another leader, which is what no operator may
+    /// let happen.
     pub(super) fn start_clone(&mut self, node: usize) {
         let Some(twin) = self.nodes[node].twin.take() else {
             let is_off = self.nodes[node].process.is_none() && !self.nodes[node].copying;
@@ -44,7 +45,8 @@ impl World {
         self.nodes[node].twin = Some(replaced.unwrap_or(twin));
     }
 
-    /// The whole disk becomes that of a copy, if the group survives that; yields the one that it was.
+    /// The whole disk becomes that of a copy, if the group survives that; yields the one that it
+    /// was.
     fn starts_on(&mut self, node: usize, copy: &Disk) -> Option<Disk> {
         let is_too_much = !self.others_are_sound(node) || self.nodes[node].copying;
         if is_too_much || copy.forgot() || copy.rotten {
@@ -76,7 +78,8 @@ impl World {
         }
     }
 
-    /// A peer said what it noted. Whether the disk is not what it was: then the process re-executes itself.
+    /// A peer said what it noted. Whether the disk is not what it was: then the process re-executes
+    /// itself.
     pub(super) fn is_put_back(
         &mut self,
         at: At,

@@ -64,9 +64,9 @@ impl World {
         self.plan_in(LOOK_US, Event::Look);
     }
 
-    /// Folders of several instances were put back, so that what they know of each other's starts is of
-    /// different times: a healthy one may be taken for put back, too, and two give no vote. That is
-    /// safe, and only an operator knows better (docs/adr, peers remember starts).
+    /// Folders of several instances were put back, so that what they know of each other's starts is
+    /// of different times: a healthy one may be taken for put back, too, and two give no vote. That
+    /// is safe, and only an operator knows better (docs/adr, peers remember starts).
     fn waits_for_operator(&self) -> bool {
         let put_back = self.nodes.iter().filter(|node| node.was_put_back).count();
         let votes = self.nodes.iter().filter_map(|node| node.process.as_ref());

@@ -1,8 +1,9 @@
-//! `chaos [--rounds N] [--seed S] [--first R] [--minutes M] [--jobs J] [--power stays|one|goes]`: random
-//! faults on groups of real processes, judged after each round; exit code 1 when a round failed.
+//! `chaos [--rounds N] [--seed S] [--first R] [--minutes M] [--jobs J] [--power stays|one|goes]`:
+//! random faults on groups of real processes, judged after each round; exit code 1 when a round
+//! failed.
 //!
-//! What happened in a round that failed is printed, and its folders are left. Not here: the rounds (see
-//! `towline_e2e::chaos`).
+//! What happened in a round that failed is printed, and its folders are left. Not here: the rounds
+//! (see `towline_e2e::chaos`).
 
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

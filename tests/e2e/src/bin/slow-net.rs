@@ -1,9 +1,9 @@
-//! `slow-net LISTEN=TARGET...`: proxies for TCP that delay, narrow, cut and reset, to put between the
-//! instances of a group (their members' addresses are then those of the proxies).
+//! `slow-net LISTEN=TARGET...`: proxies for TCP that delay, narrow, cut and reset, to put between
+//! the instances of a group (their members' addresses are then those of the proxies).
 //!
-//! Says `listening ADDRESS...`, in the order of the arguments. Each line on standard input is an order
-//! (`towline_e2e::slow_net::command`), for all proxies, or with `N:` before it for one, counted from 0;
-//! it is answered with a line each. It ends with standard input.
+//! Says `listening ADDRESS...`, in the order of the arguments. Each line on standard input is an
+//! order (`towline_e2e::slow_net::command`), for all proxies, or with `N:` before it for one,
+//! counted from 0; it is answered with a line each. It ends with standard input.
 
 use std::io::{BufRead, Write};
 use std::process::ExitCode;

@@ -1,9 +1,9 @@
-//! A small disk of an instance's own, in memory: one that can be filled to the last byte, or one that
-//! forgets as well what was not synced when its power goes.
+//! A small disk of an instance's own, in memory: one that can be filled to the last byte, or one
+//! that forgets as well what was not synced when its power goes.
 //!
-//! The first kind is mounted, which needs root; the second is a file system of this process (FUSE), and
-//! slower. Where they are not allowed there are none. Not here: what a full disk, or a power cut, does to
-//! an instance.
+//! The first kind is mounted, which needs root; the second is a file system of this process (FUSE),
+//! and slower. Where they are not allowed there are none. Not here: what a full disk, or a power
+//! cut, does to an instance.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -102,8 +102,8 @@ impl Disk {
         }
     }
 
-    /// The power goes: about `keep_percent` of what was not synced stays, where the disk forgets at all.
-    /// Nothing on it may be open.
+    /// The power goes: about `keep_percent` of what was not synced stays, where the disk forgets at
+    /// all. Nothing on it may be open.
     pub fn cut_power(&self, keep_percent: u64, chance: &mut Chance) {
         if let Disk::Forgetful(lossy) = self {
             lossy.cut_power(keep_percent, chance);

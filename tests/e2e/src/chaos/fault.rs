@@ -1,7 +1,7 @@
 //! What can happen to a group in a round, drawn from a seed, done and undone.
 //!
-//! Not here: when (`mod.rs`). Invariant: at most one instance in a round loses its disk, and only when
-//! all were in sync before it: then what was acknowledged is on another one.
+//! Not here: when (`mod.rs`). Invariant: at most one instance in a round loses its disk, and only
+//! when all were in sync before it: then what was acknowledged is on another one.
 
 use std::fmt;
 use std::time::Duration;
@@ -15,7 +15,8 @@ use super::trace::Trace;
 
 /// Longest time that one of them lasts: somewhat more than twice what it takes to miss an instance.
 const LASTS_MAX_MS: u64 = 1_800;
-/// A wall clock jumps at most so far: certificates of the group count from an hour before they were made.
+/// A wall clock jumps at most so far: certificates of the group count from an hour before they were
+/// made.
 const JUMP_MAX_S: u64 = 3_600;
 /// Of what was not synced so much stays after a power cut: nothing, a third, most.
 const KEPT: [u64; 3] = [0, 30, 70];
@@ -45,10 +46,11 @@ pub(super) enum Fault {
     Switch,
     /// Its wall clock is so many seconds ahead from now on, until it jumps again.
     Jump(Instance, i64),
-    /// kill -9; then it works for so long with clocks that run at so many percent, and is killed again.
+    /// kill -9; then it works for so long with clocks that run at so many percent, and is killed
+    /// again.
     Drift(Instance, u32, Duration),
-    /// The power of these goes, all at once: kill -9, and what was not synced is gone but for so many
-    /// percent of it. They are started again after so long.
+    /// The power of these goes, all at once: kill -9, and what was not synced is gone but for so
+    /// many percent of it. They are started again after so long.
     Power([bool; 3], u64, Duration),
 }
 
@@ -164,8 +166,8 @@ impl<'a> Weather<'a> {
         Weather { group, disks, lost: None, chance }
     }
 
-    /// Does it, for as long as it is to last, while `overlapping` more happen: each of those begins in
-    /// the middle of the one before it.
+    /// Does it, for as long as it is to last, while `overlapping` more happen: each of those begins
+    /// in the middle of the one before it.
     ///
     /// # Errors
     /// When it cannot be done, or an instance had ended by itself.

@@ -1,12 +1,12 @@
 //! Random rounds of faults on groups of real processes while model clients work; after each the
 //! judgement of `history` over everything that is there.
 //!
-//! A round: clients begin, one to three faults happen, overlapping, everything is healed, the group must
-//! become whole, clients must get on, and then what they were told must be what is found. The next round
-//! goes on with the same group, so what was there before a round may not come back in a later one. Several
-//! jobs go side by side, each with a group of its own; a round is done by whoever is free, and is drawn
-//! from the seed and its number, whoever that is. The last of several jobs has disks that forget what was
-//! not synced. Not here: clients (`workload`).
+//! A round: clients begin, one to three faults happen, overlapping, everything is healed, the group
+//! must become whole, clients must get on, and then what they were told must be what is found. The
+//! next round goes on with the same group, so what was there before a round may not come back in a
+//! later one. Several jobs go side by side, each with a group of its own; a round is done by
+//! whoever is free, and is drawn from the seed and its number, whoever that is. The last of several
+//! jobs has disks that forget what was not synced. Not here: clients (`workload`).
 
 pub mod disk;
 mod fault;

@@ -1,7 +1,7 @@
 //! A group, its disks and clocks, and one round of faults on it.
 //!
-//! Not here: what can happen (`fault`), how many rounds there are (`mod`). Invariant: before a round and
-//! after one that was judged well, the group is whole and its queues are empty.
+//! Not here: what can happen (`fault`), how many rounds there are (`mod`). Invariant: before a
+//! round and after one that was judged well, the group is whole and its queues are empty.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,8 +20,9 @@ use super::trace::Trace;
 
 /// Small extents and early images, so that logs are reused and copies are needed.
 const CONFIG: &str = "[queue_manager]\nimglogln = 4\n[log]\nextent_bytes = 4194304\n";
-/// How long until instances miss each other. Shorter than in other tests: a round is for the most part
-/// waiting for this, and that a busy machine makes somebody miss somebody else is welcome here.
+/// How long until instances miss each other. Shorter than in other tests: a round is for the most
+/// part waiting for this, and that a busy machine makes somebody miss somebody else is welcome
+/// here.
 const MISSED_AFTER: Duration = Duration::from_millis(700);
 /// Units committed before the faults, and after them.
 const UNITS: usize = 5;
@@ -112,7 +113,8 @@ impl Stage {
         Ok(tally)
     }
 
-    /// Leaves everything behind for people to look at: where, and the reason with what instances say.
+    /// Leaves everything behind for people to look at: where, and the reason with what instances
+    /// say.
     pub(super) fn explained(&mut self, reason: &str) -> (Vec<PathBuf>, String) {
         let reason = match reason.contains(SAYS) {
             true => reason.to_owned(),

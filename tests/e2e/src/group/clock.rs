@@ -1,10 +1,10 @@
-//! What time it is for one instance alone: libfaketime, loaded before the daemon, shifts its wall clock
-//! while it runs, or lets all its clocks run fast or slow from its start on.
+//! What time it is for one instance alone: libfaketime, loaded before the daemon, shifts its wall
+//! clock while it runs, or lets all its clocks run fast or slow from its start on.
 //!
-//! A shift leaves the monotonic clock alone. A rate does not, and for a few seconds only: the standard
-//! library waits on a futex until an absolute moment, which the kernel's clock decides and not the faked
-//! one, so a wait is off by as much as the two have drifted apart. Not here: which processes have such
-//! clocks, and when they change.
+//! A shift leaves the monotonic clock alone. A rate does not, and for a few seconds only: the
+//! standard library waits on a futex until an absolute moment, which the kernel's clock decides and
+//! not the faked one, so a wait is off by as much as the two have drifted apart. Not here: which
+//! processes have such clocks, and when they change.
 
 use std::fs;
 use std::path::{Path, PathBuf};

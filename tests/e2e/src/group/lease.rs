@@ -1,7 +1,7 @@
 //! Addresses below 127.0.0.0/8 that one group uses alone, as long as it lives.
 //!
-//! Who holds the lease holds a listener on the last address of a block of 256. So ports can have fixed
-//! numbers: no other group has this block, and outgoing connections come from 127.0.0.1.
+//! Who holds the lease holds a listener on the last address of a block of 256. So ports can have
+//! fixed numbers: no other group has this block, and outgoing connections come from 127.0.0.1.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::process;

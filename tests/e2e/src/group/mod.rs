@@ -1,8 +1,8 @@
 //! Three instances of a group as child processes on loopback: start, kill, pause, isolate, ask.
 //!
-//! Each group has addresses of its own below 127.0.0.0/8, held by a lease: an instance that is started
-//! again finds its ports free, because nobody else uses them, not even for outgoing connections. Not
-//! here: clients (`workload`), judgement (`history`).
+//! Each group has addresses of its own below 127.0.0.0/8, held by a lease: an instance that is
+//! started again finds its ports free, because nobody else uses them, not even for outgoing
+//! connections. Not here: clients (`workload`), judgement (`history`).
 
 pub(crate) mod clock;
 mod lease;
@@ -48,7 +48,8 @@ const ANSWER_MAX: Duration = Duration::from_secs(2);
 /// Before what an instance says, in a reason.
 pub const SAYS: &str = "\n--- ";
 
-/// How long until instances miss each other, in tests: quick, and far above what a busy machine delays.
+/// How long until instances miss each other, in tests: quick, and far above what a busy machine
+/// delays.
 pub const MISSED_AFTER: Duration = Duration::from_millis(1_500);
 const TIMES: &str = "heartbeat_interval_ms = 100\n";
 
@@ -245,8 +246,8 @@ impl Group {
         }
     }
 
-    /// SIGTERM; waits for an end, which is in order unless the program had hardly been executed, so that
-    /// the signal itself ended it.
+    /// SIGTERM; waits for an end, which is in order unless the program had hardly been executed, so
+    /// that the signal itself ended it.
     ///
     /// # Errors
     /// When it does not end so.
@@ -337,8 +338,8 @@ impl Group {
         self.sites.iter_mut().map(Site::keep).collect()
     }
 
-    /// Everything that an instance had on its disk is gone, durably: a lost disk is another disk, of
-    /// which a later power cut brings nothing back. The instance must not run.
+    /// Everything that an instance had on its disk is gone, durably: a lost disk is another disk,
+    /// of which a later power cut brings nothing back. The instance must not run.
     ///
     /// # Errors
     /// When it cannot be removed.
@@ -356,7 +357,8 @@ impl Group {
         Ok(fs::File::open(&self.sites[instance].data)?.sync_all()?)
     }
 
-    /// The wall clock of an instance is so many seconds ahead from now on, also after its next start.
+    /// The wall clock of an instance is so many seconds ahead from now on, also after its next
+    /// start.
     ///
     /// # Errors
     /// When it has no clock of its own.
@@ -462,8 +464,9 @@ impl Group {
         next.ok_or_else(|| format!("a switch to nobody: {told}").into())
     }
 
-    /// Makes an instance the active one of a group that is whole, and waits until it is whole again. On a
-    /// machine that is very busy an election may overtake a switch, which is then ordered once more.
+    /// Makes an instance the active one of a group that is whole, and waits until it is whole
+    /// again. On a machine that is very busy an election may overtake a switch, which is then
+    /// ordered once more.
     ///
     /// # Errors
     /// When it does not become active.
@@ -479,7 +482,8 @@ impl Group {
         waited.map_err(|error| self.explained(&error.to_string()).into())
     }
 
-    /// The active instance, if there is one that runs: of those that say so, the one of the newest term.
+    /// The active instance, if there is one that runs: of those that say so, the one of the newest
+    /// term.
     #[must_use]
     pub fn active(&self) -> Option<Instance> {
         self.active_says().map(|(at, _)| at)
@@ -525,7 +529,8 @@ impl Group {
         .map_err(|error| self.explained(&error.to_string()).into())
     }
 
-    /// Takes all out of the round's queues through `at`, when nothing is under way any more, and judges.
+    /// Takes all out of the round's queues through `at`, when nothing is under way any more, and
+    /// judges.
     ///
     /// # Errors
     /// The first broken promise, with what the instances said.

@@ -1,4 +1,5 @@
-//! Numbered texts on the queue `Q`: what was acknowledged, and whether all of it is there, in order.
+//! Numbered texts on the queue `Q`: what was acknowledged, and whether all of it is there, in
+//! order.
 
 use crate::group::{Group, Instance};
 use crate::peer::Peer;

@@ -2,8 +2,8 @@
 //!
 //! Every open file is in direct mode, so each read and write of a program comes here; names and
 //! attributes are remembered by the kernel for a second. O_DIRECT is passed on, so that what a
-//! program reads past the page cache is not read into it below. The kernel cuts a read or write of a
-//! program into pieces (of 1 MiB, unless its `fs.fuse.max_pages_limit` is raised), each of which
+//! program reads past the page cache is not read into it below. The kernel cuts a read or write of
+//! a program into pieces (of 1 MiB, unless its `fs.fuse.max_pages_limit` is raised), each of which
 //! waits. Not here: links, times, extended attributes.
 
 use std::collections::HashMap;

@@ -2,12 +2,12 @@
 //!
 //! Each connection that comes in is joined to one to the target. What it reads is written so much
 //! later (to some tens of microseconds: tokio's timer would be too coarse), at most so many bytes a
-//! second, or not at all while that way is cut: then bytes and ends wait, as they would wait for TCP
-//! to send them again, and go on when it is healed. A reset ends all connections at once.
+//! second, or not at all while that way is cut: then bytes and ends wait, as they would wait for
+//! TCP to send them again, and go on when it is healed. A reset ends all connections at once.
 //!
-//! Not here: loss and reordering, which TCP hides; delays of the handshake of TCP itself; what is in
-//! the bytes. A cut is seen by programs that watch for silence, not by the system's own timers, because
-//! the proxy takes what is sent.
+//! Not here: loss and reordering, which TCP hides; delays of the handshake of TCP itself; what is
+//! in the bytes. A cut is seen by programs that watch for silence, not by the system's own timers,
+//! because the proxy takes what is sent.
 
 mod alarm;
 pub mod command;

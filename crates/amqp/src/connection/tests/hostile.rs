@@ -1,5 +1,5 @@
-//! A peer that sends anything, to a driver that does anything: no panic, nothing after the close, and
-//! each link that was shown ends once.
+//! A peer that sends anything, to a driver that does anything: no panic, nothing after the close,
+//! and each link that was shown ends once.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

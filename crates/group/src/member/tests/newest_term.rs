@@ -1,4 +1,5 @@
-//! A member that may have forgotten its newest term says nothing before all others have told theirs.
+//! A member that may have forgotten its newest term says nothing before all others have told
+//! theirs.
 
 use super::promises::{alone, message, noted, place_of};
 use super::*;
@@ -20,9 +21,9 @@ fn sent(member: &mut Member, input: Input) -> Vec<(u64, u64)> {
     out.send.iter().map(|(to, message)| (to.0, message.term())).collect()
 }
 
-/// A group whose leader was deposed and has not noticed; the new one and the third member committed a
-/// batch that it lacks, and the third one then lost its disk, and reaches only the deposed leader.
-/// Yields the group, the deposed leader, the new one, and the one that forgot.
+/// A group whose leader was deposed and has not noticed; the new one and the third member committed
+/// a batch that it lacks, and the third one then lost its disk, and reaches only the deposed
+/// leader. Yields the group, the deposed leader, the new one, and the one that forgot.
 fn one_forgot(seed: u64) -> (Trio, usize, usize, usize) {
     let mut trio = Trio::formed(seed);
     let deposed = trio.run_until_leader();

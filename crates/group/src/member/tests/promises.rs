@@ -165,8 +165,8 @@ fn a_member_whose_log_became_shorter_votes_again_only_when_it_has_all_again() {
     trio.check();
 }
 
-/// One that was away and was brought a copy by the active one, which then goes on with the third one, and
-/// is lost with its disk: the members, in this order.
+/// One that was away and was brought a copy by the active one, which then goes on with the third
+/// one, and is lost with its disk: the members, in this order.
 fn after_a_copy(seed: u64, away_was_wiped: bool) -> (Trio, [usize; 3]) {
     let mut trio = Trio::formed(seed);
     let before = trio.run_until_leader();

@@ -176,7 +176,8 @@ impl Trio {
         (node.durable, node.log, node.kept) = (log.len(), log, kept);
     }
 
-    /// More is lost than a group of three survives: what was committed is not compared with what comes.
+    /// More is lost than a group of three survives: what was committed is not compared with what
+    /// comes.
     pub(super) fn forget_what_was_seen(&mut self) {
         self.seen.clear();
     }
@@ -202,8 +203,8 @@ impl Trio {
         self.nodes[at].kept
     }
 
-    /// One gets the log of another, as a copy of its disk would bring it: it votes with that if the copy
-    /// bears out what it promised.
+    /// One gets the log of another, as a copy of its disk would bring it: it votes with that if the
+    /// copy bears out what it promised.
     pub(super) fn copy(&mut self, from: usize, to: usize) {
         let log = self.nodes[from].log.clone();
         let last = |log: &[Batch]| log.last().map(Batch::place).unwrap_or_default();

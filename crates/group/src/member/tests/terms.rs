@@ -1,5 +1,5 @@
-//! In one term there is one leader, also when a hard state that is older was put back and no peer that
-//! knows better is there.
+//! In one term there is one leader, also when a hard state that is older was put back and no peer
+//! that knows better is there.
 
 use super::promises::{alone, answer_to_vote, message, noted, place_of};
 use super::*;
@@ -85,8 +85,9 @@ fn a_hard_state_that_is_older_than_its_log_gives_no_vote_and_one_beside_a_copy_d
     assert_eq!(kept.with_copy(place_of(2, 4)), kept);
 }
 
-/// A folder of before a term is put back, the leader of that term is gone, and with it the only one that
-/// was promised something; the third member knows the term, and lost what it had of its batches.
+/// A folder of before a term is put back, the leader of that term is gone, and with it the only one
+/// that was promised something; the third member knows the term, and lost what it had of its
+/// batches.
 #[test]
 fn no_second_leader_is_elected_in_a_term_that_a_member_that_was_put_back_forgot() {
     for seed in 0..40 {

@@ -24,13 +24,14 @@ use towline_types::Lsn;
 /// Pages read at a time: a page takes about 16 KiB.
 const PAGES_AT_ONCE: usize = 64;
 
-/// Writes a copy of `source`, and lets go under `hold` of what was written. `pages`: the page file, and
-/// the pages that the image of the source refers to; they must stay until all pages are written, which
-/// `progress` says when its extent is above the first one. Yields the bytes written. Blocks.
+/// Writes a copy of `source`, and lets go under `hold` of what was written. `pages`: the page file,
+/// and the pages that the image of the source refers to; they must stay until all pages are
+/// written, which `progress` says when its extent is above the first one. Yields the bytes written.
+/// Blocks.
 ///
 /// # Errors
-/// [`BackupError::LetGo`] when the hold was let go meanwhile; [`BackupError::Stream`] what the stream
-/// said; [`BackupError::Log`] when something cannot be read.
+/// [`BackupError::LetGo`] when the hold was let go meanwhile; [`BackupError::Stream`] what the
+/// stream said; [`BackupError::Log`] when something cannot be read.
 pub fn give(
     source: &Source,
     (pages, used): (&Pages, &[PageRef]),

@@ -1,7 +1,7 @@
 //! Makes a log folder from a stream: straight into its files.
 //!
-//! Order: a file that says *unfinished*; image, times, pages and extents, each synced; then all of it
-//! is checked (checksums of pages, image and stream, the chain of the log); that file goes.
+//! Order: a file that says *unfinished*; image, times, pages and extents, each synced; then all of
+//! it is checked (checksums of pages, image and stream, the chain of the log); that file goes.
 //!
 //! Not here: where the folder is, and what it takes the place of.
 //!
@@ -45,12 +45,13 @@ pub struct Taken {
 /// Room that a log must find beside the copy: the instance that has it goes on writing.
 const ROOM_BESIDE_EXTENTS: u64 = 2;
 
-/// Takes a copy of the log `log_id` into a folder, which must be empty or left by an interrupted one.
-/// Blocks.
+/// Takes a copy of the log `log_id` into a folder, which must be empty or left by an interrupted
+/// one. Blocks.
 ///
 /// # Errors
-/// [`BackupError::NoRoom`] before anything is written; [`BackupError::Stream`] what the stream said, or
-/// that what came is none; [`BackupError::Log`]. The folder is then one that no queue manager starts with.
+/// [`BackupError::NoRoom`] before anything is written; [`BackupError::Stream`] what the stream
+/// said, or that what came is none; [`BackupError::Log`]. The folder is then one that no queue
+/// manager starts with.
 pub fn take(
     disk: &Arc<dyn Disk>,
     log_id: LogId,
@@ -204,8 +205,8 @@ fn write(disk: &Arc<dyn Disk>, head: &Head, coming: &mut Coming<'_>) -> Result<(
     Ok(())
 }
 
-/// Reads what was written: the image, and the chain of the log from its beginning to the end that was
-/// announced.
+/// Reads what was written: the image, and the chain of the log from its beginning to the end that
+/// was announced.
 fn check(disk: &Arc<dyn Disk>, head: &Head) -> Result<(), BackupError> {
     match image::load(disk.as_ref(), head.image_at)? {
         Loaded::Whole(header, _) if header.log_id == head.log_id => {}

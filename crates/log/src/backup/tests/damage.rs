@@ -85,8 +85,8 @@ fn a_backup_beside_a_damaged_batch_is_made_and_names_it_wherever_it_is_read() {
     assert_eq!(version(&to), 1, "a program of before reads it");
 }
 
-/// Of each batch of a log, wherever it lies: the backup is made with the damage named, or it is refused
-/// because a restart would read the batch.
+/// Of each batch of a log, wherever it lies: the backup is made with the damage named, or it is
+/// refused because a restart would read the batch.
 #[test]
 fn whichever_batch_is_damaged_a_backup_that_is_made_can_be_restored() {
     let mut rig = Rig::new(22);

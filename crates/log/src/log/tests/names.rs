@@ -1,5 +1,5 @@
-//! Calls that give, take and remove names of files fail, each once: the log goes on, and the next start
-//! takes what is there.
+//! Calls that give, take and remove names of files fail, each once: the log goes on, and the next
+//! start takes what is there.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -32,8 +32,8 @@ struct Life {
     refused: usize,
 }
 
-/// Fills extents, takes images, lets extents go, and goes on when any of that is refused; ends when the
-/// log does.
+/// Fills extents, takes images, lets extents go, and goes on when any of that is refused; ends when
+/// the log does.
 fn live(disk: &Arc<dyn Disk>) -> Life {
     let mut life = Life { runs: Vec::new(), failed: false, refused: 0 };
     let Ok((recovery, _, _)) = recover(disk, options()) else {
@@ -200,7 +200,8 @@ fn extents_before_a_gap_that_no_image_needs_are_left_over_and_go_when_nothing_in
     let end = *ends.last().unwrap();
     log.write_image(log.mark_at(end).unwrap(), b"image").unwrap();
     drop(log);
-    // As a log before this version left it, which went on behind an extent that it could not rename.
+    // As a log before this version left it, which went on behind an extent that it could not
+    // rename.
     for gone in [2, 3, 4] {
         disk.remove(&extent_name(gone)).unwrap();
     }

@@ -10,8 +10,8 @@ const BEGINS: u64 = 1 << 62;
 /// What the log should hold after each change of mind of the group.
 type Versions = Vec<Vec<Batch>>;
 
-/// A random batch behind `behind`: records of any kind; now and then it begins the next extent though
-/// it would have fitted.
+/// A random batch behind `behind`: records of any kind; now and then it begins the next extent
+/// though it would have fitted.
 fn random_batch(random: &mut Random, behind: BatchPlace, term: u64) -> Batch {
     if behind.term != term {
         return made(behind, term, &[]);
@@ -165,8 +165,8 @@ fn go_on(found: Instance, random: &mut Random) {
     assert_eq!(found.records, streamed(&all));
 }
 
-/// What the group decides arrives in pieces, now and then otherwise than before, until the process is
-/// killed after so many changes of its disk.
+/// What the group decides arrives in pieces, now and then otherwise than before, until the process
+/// is killed after so many changes of its disk.
 fn live_until_killed(memory: &MemoryDisk, after: u64, random: &mut Random) {
     let (on, error) = (FaultOn::Change, std::io::ErrorKind::Other);
     memory.inject(Fault { on, prefix: String::new(), after, times: u64::MAX, error });

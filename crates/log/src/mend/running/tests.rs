@@ -219,8 +219,8 @@ fn neighbours_that_have_both_lost_their_headers_are_left_and_those_with_headers_
     }
 }
 
-/// At each step of a mend the power goes, and any part of what was not synced is there or not: all else
-/// is as it was, the log starts, and the same mend does what the first one did not.
+/// At each step of a mend the power goes, and any part of what was not synced is there or not: all
+/// else is as it was, the log starts, and the same mend does what the first one did not.
 #[test]
 fn a_power_cut_at_any_step_of_a_mend_leaves_the_batch_damaged_or_whole() {
     let pair = pair();

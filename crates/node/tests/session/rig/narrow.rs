@@ -1,6 +1,6 @@
-//! A session whose window is a few frames, shared by several links, driven one small step at a time.
-//! The client's side is written frame by frame: it opens the window when a test says so. It checks
-//! that no frame comes beyond the window and no delivery beyond the credit.
+//! A session whose window is a few frames, shared by several links, driven one small step at a
+//! time. The client's side is written frame by frame: it opens the window when a test says so. It
+//! checks that no frame comes beyond the window and no delivery beyond the credit.
 
 use towline_amqp::peer::text;
 
@@ -177,7 +177,8 @@ impl Narrow {
         self.links[link].limit - self.links[link].begun
     }
 
-    /// The client begins another session, with links that browse Q, and gives them credit for `credit`.
+    /// The client begins another session, with links that browse Q, and gives them credit for
+    /// `credit`.
     pub(crate) fn browses(&mut self, channel: u16, window: u32, links: u32, credit: u32) {
         self.says_on(channel, &format!("begin incoming-window={window}"));
         for handle in 0..links {

@@ -1,7 +1,7 @@
 //! A connection as the daemon drives it, one small step at a time and in any order: bytes on their
 //! way, requests that wait for the instance, responses that wait in the outbox, and a body that is
-//! being read, which may turn out damaged. It checks that nothing is sent beyond the credit that the
-//! server had last heard of.
+//! being read, which may turn out damaged. It checks that nothing is sent beyond the credit that
+//! the server had last heard of.
 
 use super::*;
 use towline_core::{Delivery, SetAside, Unreadable};
@@ -98,8 +98,8 @@ impl Rig {
         slow.outbox.extend(self.out.routed.drain(..).map(|routed| routed.response));
     }
 
-    /// Carries out one response, or begins to read a body (`slowly`), or ends that; `damaged`: if it
-    /// can be. False: there was nothing to do.
+    /// Carries out one response, or begins to read a body (`slowly`), or ends that; `damaged`: if
+    /// it can be. False: there was nothing to do.
     pub(crate) fn responds(&mut self, slow: &mut Slow, slowly: bool, damaged: bool) -> bool {
         let now = self.now;
         if let Some(Response::Deliver(delivery)) = slow.reading.take() {

@@ -1,13 +1,13 @@
-//! When this process ran, and when each of the others was heard: what a status and a switch must know
-//! that the member does not.
+//! When this process ran, and when each of the others was heard: what a status and a switch must
+//! know that the member does not.
 //!
-//! A process that was stopped (SIGSTOP, a machine that was frozen) finds its clock moved on, and in its
-//! sockets what the others had sent before they gave it up. Read now, that looks as if it was said now.
-//! So after a standstill the leader counts as heard only when something comes later than what can have
-//! waited.
+//! A process that was stopped (SIGSTOP, a machine that was frozen) finds its clock moved on, and in
+//! its sockets what the others had sent before they gave it up. Read now, that looks as if it was
+//! said now. So after a standstill the leader counts as heard only when something comes later than
+//! what can have waited.
 //!
-//! Not here: what the member does, which goes by ticks and terms. Invariant: nothing is decided about
-//! the log with this.
+//! Not here: what the member does, which goes by ticks and terms. Invariant: nothing is decided
+//! about the log with this.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -94,7 +94,8 @@ impl Driver {
         self.alive.seen.lock().hears(peer_of(from), leads, now, self.heartbeat());
     }
 
-    /// Whether this process stood still for HeartbeatTimeout, and has not heard how the group is since.
+    /// Whether this process stood still for HeartbeatTimeout, and has not heard how the group is
+    /// since.
     pub(crate) fn stood_still(&self) -> bool {
         self.alive.seen.lock().stood_still(self.clock.now(), self.heartbeat().1)
     }

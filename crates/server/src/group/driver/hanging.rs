@@ -1,10 +1,12 @@
 //! A disk that does not answer: how it is noticed, and what the driver does then.
 //!
-//! A leader gives up: it asks an instance that is in sync to take over, and is silent from then on. A
-//! replica is silent until its disk answers, as one that is cut off: it neither stands nor votes,
-//! because what it must keep for that would not be kept. Both go on to hear who leads, for their clients.
+//! A leader gives up: it asks an instance that is in sync to take over, and is silent from then on.
+//! A replica is silent until its disk answers, as one that is cut off: it neither stands nor votes,
+//! because what it must keep for that would not be kept. Both go on to hear who leads, for their
+//! clients.
 //!
-//! Not here: what the process does while it waits for the disk (`run`), what others are told (`condition`).
+//! Not here: what the process does while it waits for the disk (`run`), what others are told
+//! (`condition`).
 //!
 //! Invariant: nothing here waits for the disk, nor for one that holds the driver's lock and does.
 
@@ -65,9 +67,9 @@ impl Driver {
         self.core.try_lock_for(LOOK_MAX).is_some_and(|core| core.life == Life::Copying)
     }
 
-    /// Looks for what the disk has not answered within `longest`, and acts on it. This process has been
-    /// running for `running`: before that it stood still, or was not there, and so could not take an
-    /// answer.
+    /// Looks for what the disk has not answered within `longest`, and acts on it. This process has
+    /// been running for `running`: before that it stood still, or was not there, and so could not
+    /// take an answer.
     pub(crate) fn look_at_disk(&self, longest: Duration, running: Duration) {
         let oldest = self.log().overdue().into_iter().chain(self.disk.kept_since());
         let oldest = oldest.map(|late| Overdue { since: late.since.min(running), ..late });

@@ -1,8 +1,8 @@
-//! What a step wants kept is on the disk before any message of that step leaves: a vote that is sent and
-//! then forgotten is a second vote.
+//! What a step wants kept is on the disk before any message of that step leaves: a vote that is
+//! sent and then forgotten is a second vote.
 //!
-//! The order is a matter of types: to send takes a [`Settled`], which only [`Driver::settle`] makes. Not
-//! here: how it is written (`kept_file`), what is watched meanwhile (`hanging`).
+//! The order is a matter of types: to send takes a [`Settled`], which only [`Driver::settle`]
+//! makes. Not here: how it is written (`kept_file`), what is watched meanwhile (`hanging`).
 
 use towline_group::Kept;
 use towline_log::{Listener, LogError};
@@ -25,8 +25,9 @@ impl Driver {
         Settled(())
     }
 
-    /// A copy that ends with `last` comes in the place of the log at the next start. `hand_in` makes that
-    /// durable with what is to be kept beside the copy; nothing is promised by this process any more.
+    /// A copy that ends with `last` comes in the place of the log at the next start. `hand_in`
+    /// makes that durable with what is to be kept beside the copy; nothing is promised by this
+    /// process any more.
     ///
     /// # Errors
     /// What `hand_in` said, or that the process ends for another reason.
@@ -35,8 +36,8 @@ impl Driver {
         last: BatchPlace,
         hand_in: impl FnOnce(&Kept) -> std::io::Result<()>,
     ) -> std::io::Result<()> {
-        // A newer term that is heard now must not be kept beside another log than the one it was heard
-        // with, nor be forgotten: what comes behind this lock is not heard.
+        // A newer term that is heard now must not be kept beside another log than the one it was
+        // heard with, nor be forgotten: what comes behind this lock is not heard.
         let mut core = self.core.lock();
         if !core.life.is_replaced() {
             let why = "this instance gave up what it had promised while the copy came";

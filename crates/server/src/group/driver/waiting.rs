@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use super::{Driver, Seen};
 
 impl Driver {
-    /// Waits until there is something to apply behind `applied`, or until it may lead, or `most` passed.
+    /// Waits until there is something to apply behind `applied`, or until it may lead, or `most`
+    /// passed.
     pub(crate) fn wait(&self, applied: u64, most: Duration) -> Seen {
         let mut seen = self.progress.lock();
         let ready = |seen: &Seen| {
@@ -19,8 +20,8 @@ impl Driver {
         *seen
     }
 
-    /// Waits until `done`, or until `most` passed or the process ends; looks when something changed, and
-    /// every millisecond. Yields whether it is done.
+    /// Waits until `done`, or until `most` passed or the process ends; looks when something
+    /// changed, and every millisecond. Yields whether it is done.
     pub(crate) fn wait_until(&self, most: Duration, mut done: impl FnMut() -> bool) -> bool {
         const LOOK_INTERVAL: Duration = Duration::from_millis(1);
         let began = Instant::now();

@@ -1,6 +1,7 @@
 //! What slots are written to: the file, and in tests one of which each moment is looked at.
 //!
-//! Not here: what is written, and in which order. Invariant: what `sync` returned for is on the disk.
+//! Not here: what is written, and in which order. Invariant: what `sync` returned for is on the
+//! disk.
 
 use std::fs::File;
 use std::io;

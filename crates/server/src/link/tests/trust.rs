@@ -35,7 +35,8 @@ fn an_expired_certificate_is_refused_and_both_sides_say_so() {
     assert!(as_client.contains("says that our certificate has expired"), "{as_client}");
 }
 
-// The files may be replaced while the instance runs, so a look ahead refuses no more than a start does.
+// The files may be replaced while the instance runs, so a look ahead refuses no more than a start
+// does.
 #[test]
 fn a_start_and_its_check_take_an_expired_certificate_and_the_check_warns_of_it() {
     let bench = Bench::new(3);
