@@ -25,7 +25,6 @@ use towline_node::{
 use towline_types::{Lsn, Payload, Time};
 
 use crate::clerk::Clerk;
-use crate::clock::Clock;
 use crate::fetcher::Fetcher;
 use crate::group::Repairs;
 use crate::images::Taken;
@@ -35,6 +34,7 @@ use crate::outbox::{Filling, Outbox};
 use crate::pager::Pager;
 use crate::status::Surroundings;
 use towline_logging::log;
+use towline_process::Clock;
 
 /// Shared by all threads of the server.
 pub(crate) struct Door {
@@ -274,7 +274,7 @@ impl Door {
         if let Err(error) = crate::start::mark_rebuild(&self.chores.rebuild_marker) {
             tracing::error!(%error, "the file that asks for a rebuild cannot be written");
         }
-        std::process::exit(crate::EXIT_LOG_FAILED);
+        std::process::exit(towline_process::EXIT_LOG_FAILED);
     }
 
     /// An image was taken: the status tells.
@@ -486,7 +486,7 @@ impl Listener for Door {
         // recovery at the next start is the only safe reader of it.
         if !self.halted.swap(true, Ordering::SeqCst) {
             log(&LOG_WRITE_FAILED, &[&error.to_string()]);
-            std::process::exit(crate::EXIT_LOG_FAILED);
+            std::process::exit(towline_process::EXIT_LOG_FAILED);
         }
     }
 

@@ -21,17 +21,10 @@ use towline_node::{FrontOptions, Logins, SOLE_CONNECTION};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::attempts::Attempts;
-use crate::clock::Clock;
 use crate::users::Users;
 pub(crate) use gate::Gate;
 use towline_config::{LimitsConfig, ListenerConfig};
-
-/// The version of this program, as it is reported to peers, clients and people. One string that
-/// stands in the program as such: the compiler is not to make numbers of it, and the test of mixed
-/// versions changes it there.
-pub(crate) fn build() -> &'static str {
-    std::hint::black_box(env!("CARGO_PKG_VERSION"))
-}
+use towline_process::Clock;
 
 /// The other end of a connection.
 #[derive(Clone, Debug)]
@@ -157,12 +150,12 @@ impl Doorman {
             sasl_mechanisms: self.mechanisms.clone(),
             require_sasl: !self.anonymous_allowed,
             tls_identity: tls_identity.clone(),
-            nonce: crate::random::nonce(),
+            nonce: towline_process::random::nonce(),
             salt_secret: Arc::clone(&self.salt_secret),
             offered_capabilities: ["ANONYMOUS-RELAY", SOLE_CONNECTION].into_iter().collect(),
             properties: Map::default()
                 .with("product", Value::String("Towline"))
-                .with("version", Value::String(build())),
+                .with("version", Value::String(towline_process::build())),
             ..ServerOptions::default()
         };
         let logins: Arc<dyn Logins> = gate.clone();

@@ -14,9 +14,9 @@ use towline_log::{Log, LogError, Mark, Pages};
 use towline_node::{ImagePlan, Instance};
 use towline_types::{Lsn, PageRef, Time};
 
-use crate::clock::Clock;
 use crate::door::Door;
 use crate::pager;
+use towline_process::Clock;
 
 /// Who holds the instance of which images are taken: the door of an active one, or a replica.
 pub(crate) trait Stand {

@@ -17,7 +17,6 @@ pub mod backup;
 mod bodies;
 mod check;
 mod clerk;
-mod clock;
 mod defaults;
 mod descriptors;
 mod door;
@@ -35,7 +34,6 @@ mod net;
 mod outbox;
 mod owners;
 mod pager;
-mod random;
 mod refused;
 mod reload;
 mod run;
@@ -53,14 +51,3 @@ pub use link::check as check_group;
 pub use refused::RunError;
 pub use run::{RunArgs, run};
 pub use shared_folder::log_folder;
-
-/// Exit status when the recovery log failed: what is acknowledged is safe, a restart will tell.
-pub const EXIT_LOG_FAILED: i32 = 70;
-
-/// Exit status of an instance of a group that must begin again and cannot do so by itself: start
-/// it.
-pub const EXIT_BEGINS_AGAIN: i32 = 75;
-
-/// Exit status when the lease of a shared data folder was lost: another instance may be active.
-/// Nothing was acknowledged since.
-pub const EXIT_LEASE_LOST: i32 = 71;

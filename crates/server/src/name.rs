@@ -7,7 +7,8 @@ use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::path::Path;
 
-use crate::start::{StartError, sync_folder};
+use crate::start::StartError;
+use towline_process::folder;
 
 /// The file in the data folder.
 const FILE: &str = "name";
@@ -67,7 +68,7 @@ fn write(data: &Path, name: &str) -> std::io::Result<()> {
     writeln!(file, "{name}")?;
     file.sync_all()?;
     std::fs::rename(&beside, &path)?;
-    sync_folder(data)
+    folder::sync(data)
 }
 
 #[cfg(test)]

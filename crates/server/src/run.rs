@@ -12,7 +12,6 @@ use towline_admin::catalogue::{
 use towline_node::Farewell;
 
 use crate::attempts::Attempts;
-use crate::clock::Clock;
 use crate::door::Door;
 use crate::identity::Doorman;
 use crate::images::Images;
@@ -27,6 +26,7 @@ use crate::start::Wishes;
 use crate::{clerk, descriptors, fetcher, hint, housekeeping, pager, shared_folder, start};
 use towline_config::{AutoDefineConfig, Config, ConfigError, ListenerConfig};
 use towline_logging::log;
+use towline_process::Clock;
 
 /// Where clients come in when neither the command line nor the configuration says: the port of
 /// AMQP.

@@ -1,7 +1,6 @@
 //! From a data folder to a running node: open the log, bring the instance back, define what a new
 //! queue manager starts with.
 
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -22,7 +21,6 @@ use towline_node::{Chore, Fetch, Instance, Restart, RestartError};
 use towline_types::{Lsn, limits};
 
 use crate::clerk::Clerk;
-use crate::clock::Clock;
 use crate::door::{Chores, Door};
 use crate::fetcher::Fetcher;
 use crate::images::{Images, Stand};
@@ -32,6 +30,8 @@ use crate::shared_folder::{Home, Lease};
 use crate::status::Surroundings;
 use towline_config::Config;
 use towline_logging::log;
+use towline_process::Clock;
+use towline_process::folder;
 
 /// Why a data folder cannot be started from.
 #[derive(Debug)]
@@ -129,7 +129,7 @@ pub(crate) fn open(
     wishes: Wishes,
     clock: Clock,
 ) -> Result<Opened, StartError> {
-    let new_id = LogId(u128::from_le_bytes(crate::random::bytes()));
+    let new_id = LogId(u128::from_le_bytes(towline_process::random::bytes()));
     let found = bring_back(name, home, config, wishes, (new_id, None))?;
     let Found { restart, recovery, pages, status, marker, tail, disk, lacks: _, doubt: _ } = found;
     let instance = restart.finish(tail);
@@ -217,16 +217,16 @@ pub(crate) fn bring_back(
     wishes: Wishes,
     (new_id, known): (LogId, Option<u64>),
 ) -> Result<Found, StartError> {
-    let (data, folder) = (home.data(), home.log_folder());
+    let (data, log_folder) = (home.data(), home.log_folder());
     // Messages and the administrator's socket are nobody else's.
-    make_folder(folder).map_err(StartError::Folder)?;
+    folder::make(log_folder).map_err(StartError::Folder)?;
     // Somebody else may have made it a moment ago, without a sync.
-    sync_folder(data).map_err(StartError::Folder)?;
-    let disk = LinuxDisk::open(folder).map_err(StartError::Log)?;
+    folder::sync(data).map_err(StartError::Folder)?;
+    let disk = LinuxDisk::open(log_folder).map_err(StartError::Log)?;
     home.check()?;
     crate::name::check(data, name)?;
-    log(&STARTING, &[name, crate::identity::build(), &data.display().to_string()]);
-    crate::owners::report([data, folder]);
+    log(&STARTING, &[name, towline_process::build(), &data.display().to_string()]);
+    crate::owners::report([data, log_folder]);
     let disk: Arc<dyn Disk> = if wishes.sync_delay.is_zero() {
         Arc::new(disk)
     } else {
@@ -442,7 +442,7 @@ fn restart_status(
 /// When it cannot be made durable.
 pub(crate) fn mark_rebuild(marker: &Path) -> std::io::Result<()> {
     std::fs::File::create(marker)?.sync_all()?;
-    marker.parent().map_or(Ok(()), sync_folder)
+    marker.parent().map_or(Ok(()), folder::sync)
 }
 
 /// Moves out of memory what replay does not need there. False: pages cannot be written (the disk
@@ -491,35 +491,6 @@ fn tell_left_over(report: &Report) {
 
 fn log_bytes_max(config: &Config) -> u64 {
     if config.log.log_bytes_max == 0 { u64::MAX } else { config.log.log_bytes_max }
-}
-
-/// Makes a folder and those above it that are missing, each one's name synced before anything is
-/// kept in it: a power cut must not take the log away with the name of its folder.
-pub(crate) fn make_folder(folder: &Path) -> std::io::Result<()> {
-    let parent = match folder.parent() {
-        Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
-        Some(parent) => parent,
-        None => return Ok(()),
-    };
-    if folder.is_dir() {
-        // The process that made it may have been killed before it synced the name.
-        return match sync_folder(parent) {
-            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Ok(()),
-            synced => synced,
-        };
-    }
-    make_folder(parent)?;
-    match std::fs::DirBuilder::new().mode(0o700).create(folder) {
-        Ok(()) => {}
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-        Err(error) => return Err(error),
-    }
-    sync_folder(parent)
-}
-
-/// Makes the names in a folder durable.
-pub(crate) fn sync_folder(folder: &Path) -> std::io::Result<()> {
-    std::fs::File::open(folder)?.sync_all()
 }
 
 pub(crate) fn options(config: &Config) -> Options {

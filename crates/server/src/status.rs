@@ -17,7 +17,7 @@ use crate::shared_folder::Lease;
 #[derive(Default)]
 pub(crate) struct Surroundings {
     /// Tells how long the process runs.
-    pub(crate) clock: Option<crate::clock::Clock>,
+    pub(crate) clock: Option<towline_process::Clock>,
     /// Bound of the log's cache of bodies.
     pub(crate) cache_bytes_max: u64,
     /// Bytes of the log beyond which its own limit, and not the disk, is what bounds it.
@@ -49,7 +49,7 @@ impl Surroundings {
     pub(crate) fn status(&self, log: &Log, now: Time) -> Status {
         let uptime = self.clock.map(|clock| clock.uptime()).unwrap_or_default();
         Status {
-            version: crate::identity::build().to_owned(),
+            version: towline_process::build().to_owned(),
             pid: std::process::id(),
             // By the clock as it is now.
             started_at: (now - uptime).as_millis(),

@@ -38,6 +38,7 @@ const MATRIX: &[Room] = &[
     Room { folder: "crates/load", may_use: &["types", "amqp"], tests_may_use: &[] },
     Room { folder: "crates/disktest", may_use: &[], tests_may_use: &[] },
     Room { folder: "crates/logging", may_use: &["admin"], tests_may_use: &[] },
+    Room { folder: "crates/process", may_use: &["types", "admin", "logging"], tests_may_use: &[] },
     Room { folder: "crates/config", may_use: &["types", "logging"], tests_may_use: &[] },
     Room {
         folder: "crates/floating",
@@ -48,7 +49,7 @@ const MATRIX: &[Room] = &[
         folder: "crates/server",
         may_use: &[
             "types", "core", "amqp", "log", "group", "admin", "node", "logging", "config",
-            "floating",
+            "floating", "process",
         ],
         tests_may_use: &["client"],
     },

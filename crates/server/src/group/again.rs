@@ -74,7 +74,7 @@ pub(crate) fn begin_again(sockets: &Sockets, about: Next, last: impl FnOnce()) -
     let error = execute(&next);
     say(&GROUP_CANNOT_BEGIN_AGAIN, &[&error.to_string()]);
     last();
-    std::process::exit(crate::EXIT_BEGINS_AGAIN);
+    std::process::exit(towline_process::EXIT_REEXEC_FAILED);
 }
 
 /// Executes a program in this process; returns only if that is refused.

@@ -26,11 +26,11 @@ use super::kept_file::KeptFile;
 use super::life::Life;
 use super::repair::Repairs;
 use super::{KIND_CONSENSUS, Where, member_of, peer_of};
-use crate::clock::Clock;
 use crate::door::Door;
 use crate::link::{FrameBody, Links, Peer, Standing};
 use keeping::Settled;
 use towline_logging::log as say;
+use towline_process::Clock;
 
 /// See the module.
 pub(crate) struct Driver {
@@ -540,7 +540,7 @@ impl Driver {
     /// The log does not take what the group decided: this instance cannot go on with it.
     fn refused_by_log(&self, error: &LogError) -> ! {
         say(&GROUP_REFUSED_LOG, &[&error.to_string()]);
-        std::process::exit(crate::EXIT_LOG_FAILED);
+        std::process::exit(towline_process::EXIT_LOG_FAILED);
     }
 }
 
@@ -553,7 +553,7 @@ impl Listener for Driver {
 
     fn failed(&self, error: &LogError) {
         say(&towline_admin::catalogue::LOG_WRITE_FAILED, &[&error.to_string()]);
-        std::process::exit(crate::EXIT_LOG_FAILED);
+        std::process::exit(towline_process::EXIT_LOG_FAILED);
     }
 
     fn hindered(&self, error: &LogError) {

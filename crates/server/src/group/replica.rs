@@ -19,12 +19,12 @@ use towline_types::{Batch, BatchPlace, Lsn, Time};
 use super::applicable::Applicable;
 use super::driver::{Driver, Seen};
 use super::repair;
-use crate::clock::Clock;
 use crate::housekeeping::{self, Complaint, Policy};
 use crate::images::{Images, Stand, Taken};
 use crate::lacking::Doubt;
 use crate::start::make_room;
 use towline_logging::log as say;
+use towline_process::Clock;
 
 /// Bytes of log applied at once, between looks at what else there is to do.
 const APPLIED_AT_ONCE_BYTES: usize = 4 * 1024 * 1024;
@@ -128,7 +128,7 @@ impl Replica {
         let lacking = due.judge(restart, &|page| self.pages.read(page).ok());
         if !lacking.is_empty() {
             say(&MESSAGES_MISSING, &[&lacking.messages().to_string(), &lacking.to_string()]);
-            std::process::exit(crate::EXIT_LOG_FAILED);
+            std::process::exit(towline_process::EXIT_LOG_FAILED);
         }
     }
 
@@ -219,5 +219,5 @@ impl Stand for Replica {
 /// with.
 fn cannot_apply(why: &str) -> ! {
     say(&GROUP_CANNOT_APPLY, &[why]);
-    std::process::exit(crate::EXIT_LOG_FAILED);
+    std::process::exit(towline_process::EXIT_LOG_FAILED);
 }

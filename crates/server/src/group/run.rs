@@ -27,7 +27,6 @@ use super::{
     switch,
 };
 use crate::attempts::Attempts;
-use crate::clock::Clock;
 use crate::door::{Door, GroupView};
 use crate::housekeeping;
 use crate::link::relay::Reception;
@@ -42,6 +41,7 @@ use crate::signals::Signals;
 use towline_config::{Config, GroupConfig};
 use towline_floating::Floating;
 use towline_logging::log as say;
+use towline_process::Clock;
 
 /// A start that takes longer refuses those that come to the sockets of the program before it.
 const START_MAX: Duration = Duration::from_secs(5);

@@ -21,13 +21,13 @@ use super::repair;
 use super::repair_at_start::{self, About};
 use super::replica::Replica;
 use super::swap;
-use crate::clock::Clock;
 use crate::images::Images;
 use crate::link::Peer;
 use crate::shared_folder::Home;
 use crate::start::{self, Found, StartError, Wishes};
 use towline_config::{Config, GroupConfig};
 use towline_logging::log as say;
+use towline_process::Clock;
 
 /// A replica, and what its threads need.
 pub(crate) struct Opened {
@@ -78,7 +78,7 @@ pub(crate) fn open(
     swap::clear_up(data);
     // One that re-executed itself, and whose folder is as it left it, was not put back.
     let meets_first = again::start_before() != Some(kept_file.starts().own().nonce);
-    let drawn = u64::from_le_bytes(crate::random::bytes());
+    let drawn = u64::from_le_bytes(towline_process::random::bytes());
     // Before anything is promised, and with what may not be promised any more.
     let renewed = kept_file
         .prepare()
@@ -177,7 +177,7 @@ fn options(group: &GroupConfig, this: Peer, (meets_first, lacks_batches): (bool,
         tick: tick(group),
         heartbeat_interval: group.heartbeat_interval(),
         heartbeat_timeout: group.heartbeat_timeout(),
-        seed: u64::from_le_bytes(crate::random::bytes()),
+        seed: u64::from_le_bytes(towline_process::random::bytes()),
         meets_first,
         lacks_batches,
     }

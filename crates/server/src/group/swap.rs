@@ -40,7 +40,7 @@ pub(super) const COPY: &str = "copy";
 /// What the system said: the log is as it was.
 pub(super) fn hand_in(data: &Path, made: &Path, kept: &Kept) -> std::io::Result<()> {
     let log = made.join(LOG);
-    let drawn = u64::from_le_bytes(crate::random::bytes());
+    let drawn = u64::from_le_bytes(towline_process::random::bytes());
     incarnation::expect_copy(&log, &KeptFile::of(data), kept, drawn)?;
     std::fs::rename(log, data.join(NEW))?;
     File::open(data)?.sync_all()

@@ -94,7 +94,7 @@ pub fn force_vote(data: &Path, term: u64) -> std::io::Result<()> {
     kept_file.prepare()?;
     std::fs::File::open(data)?.sync_all()?;
     // The vote is of use only once the last step made the number of the log its own.
-    let drawn = u64::from_le_bytes(crate::random::bytes());
+    let drawn = u64::from_le_bytes(towline_process::random::bytes());
     incarnation::adopt(data, &kept_file, &kept, drawn)
 }
 

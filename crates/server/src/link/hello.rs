@@ -146,7 +146,7 @@ impl Hello {
             queue_manager: settings.queue_manager.to_string(),
             group: settings.group.to_string(),
             instance: settings.name(settings.this).to_owned(),
-            build: crate::identity::build().to_owned(),
+            build: towline_process::build().to_owned(),
             standing,
             terms: settings.terms.clone(),
             known,

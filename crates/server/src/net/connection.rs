@@ -27,7 +27,6 @@ use towline_node::{Front, Request, Response};
 use towline_types::{Payload, Time};
 
 use crate::bodies;
-use crate::clock::Clock;
 use crate::door::Door;
 use crate::identity::Gate;
 use crate::net::admission::Place;
@@ -36,6 +35,7 @@ use crate::net::departures::{self, Departure};
 use crate::net::parting::part;
 use crate::net::{scratch, turn};
 use crate::outbox::Outbox;
+use towline_process::Clock;
 
 /// Encoded bytes that may wait for the socket before responses wait instead.
 const OUTPUT_BYTES_HIGH: usize = 1024 * 1024;
@@ -159,7 +159,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             reading: None,
             reading_bytes: 0,
             is_group_asked: false,
-            timer: Box::pin(sleep_until(clock.instant_of(timer_at))),
+            timer: Box::pin(sleep_until(turn::instant_of(clock, timer_at))),
             timer_at,
             end_of_input: false,
             unflushed: false,
@@ -516,7 +516,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         // The timer is moved only when it fired or would be late: deadlines move away all the time.
         if deadline < self.timer_at || self.timer.as_mut().poll(context).is_ready() {
             self.timer_at = deadline;
-            self.timer.as_mut().reset(self.clock.instant_of(deadline));
+            self.timer.as_mut().reset(turn::instant_of(self.clock, deadline));
             return self.timer.as_mut().poll(context).is_ready();
         }
         false

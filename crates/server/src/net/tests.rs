@@ -28,13 +28,13 @@ use towline_node::Front;
 use super::admission::{Admission, Admitted};
 use super::connection::{ConnectionTask, End, Entrance};
 use crate::attempts::Attempts;
-use crate::clock::Clock;
 use crate::door::Door;
 use crate::identity::{Doorman, Peer};
 use crate::shared_folder::Home;
 use crate::start;
 use crate::users::Users;
 use towline_config::{Config, LimitsConfig, ListenerConfig};
+use towline_process::Clock;
 
 /// A pipe that holds less than any frame.
 const NARROW: usize = 16;

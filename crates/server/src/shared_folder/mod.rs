@@ -30,13 +30,14 @@ use towline_log::{Disk, LogError, Options};
 
 use crate::refused::RunError;
 use crate::run::RunArgs;
-use crate::start::{self, REBUILD_MARKER, StartError, make_folder};
+use crate::start::{self, REBUILD_MARKER, StartError};
 use epochs::Epochs;
 pub(crate) use lease::Lease;
 use lease::{Claim, Halt, Loss};
 use record::Record;
 use towline_config::Config;
 use towline_logging::log;
+use towline_process::folder;
 use watch::{Look, Verdict, Watch};
 
 /// How often a standby looks. What a dead instance costs its clients is this, and a restart.
@@ -171,7 +172,7 @@ pub(crate) fn enter(args: &RunArgs, config: &mut Config) -> Result<Home, RunErro
         error,
     };
     let data = args.data.clone();
-    make_folder(&data).map_err(|error| refused(StartError::Folder(error)))?;
+    folder::make(&data).map_err(|error| refused(StartError::Folder(error)))?;
     let shared = is_shared(&data).map_err(|error| refused(StartError::Folder(error)))?;
     if !args.standby && !shared {
         return Ok(Home::single(&data));
@@ -303,7 +304,7 @@ impl Entry<'_> {
             return Ok(None);
         }
         // Where there is none, one must not be made beside us.
-        make_folder(&folder).map_err(failed)?;
+        folder::make(&folder).map_err(failed)?;
         let lock = lock::share(&folder.join(epochs::SINGLE_LOCK)).map_err(failed)?;
         if lock.is_none() {
             let error = LogError::Locked { folder, pid: None };
@@ -341,7 +342,7 @@ impl Drop for Listed {
 fn halt() -> Halt {
     Box::new(|epoch: u64, loss: &Loss| {
         log(&LEASE_LOST, &[&epoch.to_string(), &loss.to_string()]);
-        std::process::exit(crate::EXIT_LEASE_LOST);
+        std::process::exit(towline_process::EXIT_LEASE_LOST);
     })
 }
 
@@ -364,7 +365,7 @@ mod tests {
 
     use super::testing::{Hands, claim};
     use super::*;
-    use crate::clock::Clock;
+    use towline_process::Clock;
 
     /// Also when nothing that it does needs the log: another instance may have given the same
     /// message to another client by then.

@@ -21,7 +21,8 @@ use towline_log::succession::{self, Succession};
 
 use super::epochs::{self, Epochs};
 use super::record::Record;
-use crate::start::{REBUILD_MARKER, StartError, make_folder, sync_folder};
+use crate::start::{REBUILD_MARKER, StartError};
+use towline_process::folder;
 
 /// Room for a lease, two folders and their names, on any file system.
 const ROOM_BYTES: usize = 256 * 1024;
@@ -76,7 +77,7 @@ pub(super) fn take_over(
     }
     passed(Step::Cleared).map_err(failed)?;
     let new = data.join(epochs::new_log_name(epoch));
-    make_folder(&new).map_err(failed)?;
+    folder::make(&new).map_err(failed)?;
     passed(Step::Made).map_err(failed)?;
     let base = found.log_folder(data);
     let window = found.logs.last().and_then(|owner| window_of(data, *owner));
@@ -88,14 +89,14 @@ pub(super) fn take_over(
         crate::start::mark_rebuild(&new.join(REBUILD_MARKER)).map_err(failed)?;
     }
     passed(Step::Marked).map_err(failed)?;
-    let folder = data.join(epochs::log_name(epoch));
+    let named = data.join(epochs::log_name(epoch));
     still_newest(data, epoch)?;
-    fs::rename(&new, &folder).map_err(failed)?;
+    fs::rename(&new, &named).map_err(failed)?;
     passed(Step::Named).map_err(failed)?;
-    sync_folder(data).map_err(failed)?;
+    folder::sync(data).map_err(failed)?;
     still_newest(data, epoch)?;
     passed(Step::Done).map_err(failed)?;
-    Ok(Taken { folder, base, succession })
+    Ok(Taken { folder: named, base, succession })
 }
 
 fn fill(base: &Path, new: &Path, window_bytes: u64) -> Result<Succession, StartError> {
@@ -104,7 +105,7 @@ fn fill(base: &Path, new: &Path, window_bytes: u64) -> Result<Succession, StartE
         Err(error) if error.is_full() => {
             remove_folder(new).map_err(StartError::Folder)?;
             succession::make_room(base).map_err(StartError::Log)?;
-            make_folder(new).map_err(StartError::Folder)?;
+            folder::make(new).map_err(StartError::Folder)?;
             succession::succeed(base, new, window_bytes).map_err(StartError::Log)
         }
         done => done.map_err(StartError::Log),

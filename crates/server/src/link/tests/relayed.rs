@@ -296,7 +296,7 @@ fn the_active_serves_a_relayed_client_as_one_of_its_own_plain_or_tls() {
     let (bench, [(a, _), (b, of_b)]) = Bench::pair();
     let mut config = towline_config::Config::default();
     config.log.extent_bytes = 4 << 20;
-    let clock = crate::clock::Clock::start();
+    let clock = towline_process::Clock::start();
     let data = bench.folder.path().join("data");
     fs::create_dir(&data).unwrap();
     let opened = crate::start::open(

@@ -1,4 +1,4 @@
-//! The one place where the server draws random bytes.
+//! Random bytes of the operating system, for nonces, seeds and secrets.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -7,7 +7,8 @@ use std::sync::Arc;
 ///
 /// # Panics
 /// When the operating system has no random bytes: nothing that follows would be safe.
-pub(crate) fn bytes<const N: usize>() -> [u8; N] {
+#[must_use]
+pub fn bytes<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     let filled = getrandom::fill(&mut bytes);
     assert!(filled.is_ok(), "the operating system gives no random bytes: {filled:?}");
@@ -15,7 +16,8 @@ pub(crate) fn bytes<const N: usize>() -> [u8; N] {
 }
 
 /// Printable text with 144 random bits.
-pub(crate) fn nonce() -> Arc<str> {
+#[must_use]
+pub fn nonce() -> Arc<str> {
     let mut text = String::with_capacity(36);
     for byte in bytes::<18>() {
         let written = write!(text, "{byte:02x}");

@@ -1,4 +1,5 @@
-//! The one place where the server reads clocks: one for how long, one for when.
+//! The two clocks of the process: one says how long something takes, one says what time of day it
+//! is.
 //!
 //! Not here: clocks of certificates, which are read when they are judged; the lease of a shared
 //! folder.
@@ -20,7 +21,7 @@ const STEP_US_MIN: u64 = 1_000_000;
 /// Wall-clock time read once at start, moved on by the time since then; and how far the wall clock
 /// is from that now.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock {
+pub struct Clock {
     started_at: Time,
     started: Duration,
     /// Microseconds that the wall clock is ahead of `now`. Of all copies of this clock.
@@ -30,45 +31,38 @@ pub(crate) struct Clock {
 impl Clock {
     /// Reads the wall clock. One for each process: what its copies share stays for good.
     #[must_use]
-    pub(crate) fn start() -> Clock {
+    pub fn start() -> Clock {
         let ahead_us = Box::leak(Box::new(AtomicI64::new(0)));
         Clock { started_at: read_wall_clock(), started: since_boot(), ahead_us }
     }
 
     /// The time now, for time-outs and ages.
     #[must_use]
-    pub(crate) fn now(&self) -> Time {
+    pub fn now(&self) -> Time {
         self.started_at + since_boot().saturating_sub(self.started)
-    }
-
-    /// The moment of a timer that is due at a time of [`Clock::now`].
-    #[must_use]
-    pub(crate) fn instant_of(&self, at: Time) -> tokio::time::Instant {
-        // tokio refuses instants decades away.
-        let wait = at.since(self.now()).min(Duration::from_secs(86_400));
-        tokio::time::Instant::now() + wait
     }
 
     /// The time of day, for stamps and for what expires.
     #[must_use]
-    pub(crate) fn wall(&self) -> Time {
+    pub fn wall(&self) -> Time {
         self.wall_at(self.now())
     }
 
     /// The time of day at a moment of [`Clock::now`].
     #[must_use]
-    pub(crate) fn wall_at(&self, now: Time) -> Time {
+    pub fn wall_at(&self, now: Time) -> Time {
         now.moved(self.ahead_us())
     }
 
     /// Microseconds from [`Clock::now`] to [`Clock::wall`].
     #[must_use]
-    pub(crate) fn ahead_us(&self) -> i64 {
+    pub fn ahead_us(&self) -> i64 {
         self.ahead_us.load(Ordering::Relaxed)
     }
 
     /// Looks at the wall clock. Yields by how many microseconds it was set, when that is a step.
-    pub(crate) fn follow(&self) -> Option<i64> {
+    #[must_use]
+    pub fn follow(&self) -> Option<i64> {
         self.follow_to(self.now(), read_wall_clock())
     }
 
@@ -90,13 +84,13 @@ impl Clock {
 
     /// When the process started.
     #[must_use]
-    pub(crate) fn started_at(&self) -> Time {
+    pub fn started_at(&self) -> Time {
         self.started_at
     }
 
     /// How long it runs.
     #[must_use]
-    pub(crate) fn uptime(&self) -> Duration {
+    pub fn uptime(&self) -> Duration {
         self.now().since(self.started_at)
     }
 }

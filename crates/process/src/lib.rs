@@ -1,0 +1,33 @@
+//! What a process asks of its operating system: clocks, random bytes, folders whose names are
+//! durable; and what it says of itself: its version and its exit codes.
+//!
+//! Reading order: [`Clock`], [`random`], [`folder`].
+//!
+//! It knows no log, no queue and no client. Not here: sockets, threads, signals, and clocks that
+//! measure one thing only (the lease of a shared folder, the expiry of a certificate).
+
+#![forbid(unsafe_code)]
+
+mod clock;
+pub mod folder;
+pub mod random;
+
+pub use clock::Clock;
+
+/// Exit code when the recovery log failed: what is acknowledged is safe, a restart reads it.
+pub const EXIT_LOG_FAILED: i32 = 70;
+
+/// Exit code when the lease of a shared data folder was lost: another instance may be active.
+/// Nothing was acknowledged since.
+pub const EXIT_LEASE_LOST: i32 = 71;
+
+/// Exit code of an instance of a group that must re-execute and cannot do so by itself: start it.
+pub const EXIT_REEXEC_FAILED: i32 = 75;
+
+/// The version of this program, as it is reported to peers, clients and people. One string that
+/// stands in the program as such: the compiler is not to make numbers of it, and the test of mixed
+/// versions changes it there.
+#[must_use]
+pub fn build() -> &'static str {
+    std::hint::black_box(env!("CARGO_PKG_VERSION"))
+}
