@@ -89,7 +89,7 @@ impl Doorman {
             limits: limits.clone(),
             attempts: Arc::clone(attempts),
             salt_secret: users.salt_secret(),
-            default_model: Arc::from(crate::defaults::DEFAULT_DYNAMIC_MODEL),
+            default_model: Arc::from(towline_engine::defaults::DEFAULT_DYNAMIC_MODEL),
         })
     }
 
@@ -107,7 +107,7 @@ impl Doorman {
             limits: limits.clone(),
             attempts: Arc::default(),
             salt_secret: users.salt_secret(),
-            default_model: Arc::from(crate::defaults::DEFAULT_DYNAMIC_MODEL),
+            default_model: Arc::from(towline_engine::defaults::DEFAULT_DYNAMIC_MODEL),
         }
     }
 

@@ -13,34 +13,17 @@
 #![forbid(unsafe_code)]
 
 mod attempts;
-pub mod backup;
-mod bodies;
 mod check;
-mod clerk;
-mod defaults;
 mod descriptors;
-mod door;
-mod fetcher;
 mod group;
 mod hint;
-mod housekeeping;
 mod identity;
-mod images;
-mod journal;
-pub mod lacking;
 mod link;
-mod name;
 mod net;
-mod outbox;
-mod owners;
-mod pager;
 mod refused;
 mod reload;
 mod run;
-mod shared_folder;
 mod signals;
-mod start;
-mod status;
 mod users;
 
 pub use check::{Checked, Verdict, check, check_listeners};
@@ -50,4 +33,5 @@ pub use group::{
 pub use link::check as check_group;
 pub use refused::RunError;
 pub use run::{RunArgs, run};
-pub use shared_folder::log_folder;
+pub use towline_engine::{backup, inspection, missing_extents};
+pub use towline_standby::log_folder;

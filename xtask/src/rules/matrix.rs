@@ -46,10 +46,22 @@ const MATRIX: &[Room] = &[
         tests_may_use: &[],
     },
     Room {
+        folder: "crates/standby",
+        may_use: &["log", "admin", "logging", "config", "process"],
+        tests_may_use: &[],
+    },
+    Room {
+        folder: "crates/engine",
+        may_use: &[
+            "types", "core", "node", "log", "admin", "logging", "config", "process", "standby",
+        ],
+        tests_may_use: &[],
+    },
+    Room {
         folder: "crates/server",
         may_use: &[
             "types", "core", "amqp", "log", "group", "admin", "node", "logging", "config",
-            "floating", "process",
+            "floating", "process", "standby", "engine",
         ],
         tests_may_use: &["client"],
     },

@@ -12,13 +12,13 @@ use towline_types::BatchPlace;
 use super::driver::Driver;
 use super::missing;
 use super::start::Opened;
-use crate::door::{Door, GroupView};
 use crate::link::relay::Here;
 use crate::net::{Accepted, Away, IoThreads};
 use crate::reload::Reload;
-use crate::start::Made;
-use crate::{clerk, fetcher, pager};
+use tokio::runtime::Handle;
 use towline_config::Config;
+use towline_engine::GroupView;
+use towline_engine::{LogContext, OpenInstance, RunningInstance};
 use towline_logging::log as say;
 
 /// The threads that serve clients, once there are any, and the one that turns them away.
@@ -69,21 +69,26 @@ pub(crate) fn open_door(
     (restart, tail): (Restart, BatchPlace),
     (serving, reload): (&Serving, &Arc<Reload>),
     (listeners, group): (Vec<String>, Arc<dyn GroupView>),
-) -> std::io::Result<Arc<Door>> {
+    runtime: &Handle,
+) -> std::io::Result<RunningInstance> {
     let began = Instant::now();
     let driver: &Arc<Driver> = &opened.driver;
     let instance = restart.finish(tail.end);
-    let about = (config, opened.extent_bytes, opened.restart.clone());
-    let files = (&opened.pages, opened.marker.as_path(), None);
-    let made = Door::make(instance, about, files, driver.clock());
-    let Made { door, fetches, page_requests, chores } = made;
-    door.set_log(driver.log().clone());
+    let context = LogContext {
+        extent_bytes: opened.extent_bytes,
+        restart: opened.restart.clone(),
+        pages: opened.pages.clone(),
+        rebuild_marker: opened.marker.clone(),
+        lease: None,
+    };
+    let log = driver.log().clone();
+    let images = Arc::clone(&opened.images);
+    let open = OpenInstance::of_leader(instance, config, context, log, images, driver.clock());
+    let door = Arc::clone(open.door());
     door.set_listeners(listeners);
     door.set_group(group);
-    door.set_repairs(Arc::clone(driver.repairs()));
-    fetcher::start(fetches, Arc::clone(&door))?;
-    pager::start(page_requests, Arc::clone(&door), opened.pages.clone())?;
-    clerk::start(name, chores, &door, (&opened.images, reload))?;
+    let repairs: Arc<dyn towline_engine::Repairs> = driver.repairs().clone();
+    door.set_repairs(repairs);
     let threads = IoThreads::start(crate::run::io_threads(config), &door)?;
     assert!(serving.threads.set(threads).is_ok(), "an instance becomes active once");
     driver.set_door(Arc::clone(&door));
@@ -93,9 +98,8 @@ pub(crate) fn open_door(
         said = driver.log().space();
         door.space(said);
     }
-    door.define_defaults();
-    door.load_first_pages();
+    let running = open.start(config, reload.jobs(name), runtime)?;
     let (term, took) = (tail.term.to_string(), began.elapsed().as_micros().to_string());
     say(&GROUP_ACTIVE, &[&term, &took]);
-    Ok(door)
+    Ok(running)
 }

@@ -28,8 +28,8 @@ use towline_types::BatchPlace;
 use super::driver::Driver;
 use super::start::Opened;
 use super::{repair, swap};
-use crate::backup::{pages_of, patiently};
 use crate::link::{LinkStream, Peer, StreamPurpose};
+use towline_engine::backup::{pages_of, patiently};
 use towline_logging::log as say;
 
 /// A stream that stands still for so long is given up. An image is taken before the first byte

@@ -26,9 +26,9 @@ use super::kept_file::KeptFile;
 use super::life::Life;
 use super::repair::Repairs;
 use super::{KIND_CONSENSUS, Where, member_of, peer_of};
-use crate::door::Door;
 use crate::link::{FrameBody, Links, Peer, Standing};
 use keeping::Settled;
+use towline_engine::Door;
 use towline_logging::log as say;
 use towline_process::Clock;
 

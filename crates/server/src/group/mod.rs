@@ -43,7 +43,6 @@ mod swap;
 mod switch;
 mod vote;
 
-pub(crate) use repair::Repairs;
 pub use report::{Answer, Report, Stand, ask_group};
 pub(crate) use run::run;
 pub use vote::{HardState, force_vote, give_up_vote, hard_state};

@@ -74,6 +74,16 @@ impl Default for Repairs {
     }
 }
 
+impl towline_engine::Repairs for Repairs {
+    fn request(&self, parts: Vec<BodyLocation>, done: towline_engine::RepairDone) {
+        self.ask(parts, done);
+    }
+
+    fn wait_for(&self, parts: Vec<BodyLocation>) -> bool {
+        Repairs::wait_for(self, parts)
+    }
+}
+
 impl Repairs {
     /// Has the damaged ones among these parts of the log fetched; `then` is called on the thread
     /// that does it, and must not wait for anything but this disk.

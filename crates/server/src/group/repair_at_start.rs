@@ -21,8 +21,8 @@ use towline_types::BodyLocation;
 
 use super::batch::{self, Answer};
 use crate::link::{Asker, Peer, StreamPurpose};
-use crate::start::StartError;
 use towline_config::GroupConfig;
+use towline_engine::StartError;
 use towline_logging::log as say;
 
 /// A group whose instances are started together needs so long until the others answer.

@@ -19,10 +19,10 @@ use towline_types::{Batch, BatchPlace, Lsn, Time};
 use super::applicable::Applicable;
 use super::driver::{Driver, Seen};
 use super::repair;
-use crate::housekeeping::{self, Complaint, Policy};
-use crate::images::{Images, Stand, Taken};
-use crate::lacking::Doubt;
-use crate::start::make_room;
+use towline_engine::Doubt;
+use towline_engine::evict;
+use towline_engine::housekeeping::{self, Complaint, ImagePolicy};
+use towline_engine::{ImageReport, ImageSource, Images};
 use towline_logging::log as say;
 use towline_process::Clock;
 
@@ -142,12 +142,12 @@ impl Replica {
         if batch.payload.is_empty() {
             restart.new_term();
         }
-        make_room(restart, &self.pages);
+        evict(restart, &self.pages);
     }
 
     /// Images when they are due, until this instance leads or the process ends.
-    pub(crate) fn keep_house(&self, images: &Images, policy: Policy) {
-        let mut last = housekeeping::LastImage::begin(self.driver.log());
+    pub(crate) fn keep_house(&self, images: &Images, policy: ImagePolicy) {
+        let mut last = housekeeping::LastImage::at_start(self.driver.log());
         let (mut turns, mut complaint) = (0_u32, Complaint::default());
         while self.is_replica() {
             self.driver.pause(HOUSEKEEPING_INTERVAL);
@@ -161,7 +161,7 @@ impl Replica {
                 tracing::warn!(%error, "how far the log is committed cannot be written down");
             }
             let taken = housekeeping::image_if_due(self, images, policy, last);
-            last.came(taken, &mut complaint);
+            last.update(taken, &mut complaint);
             forget_old_places(&self.driver);
         }
     }
@@ -182,7 +182,7 @@ pub(crate) fn forget_old_places(driver: &Driver) {
     }
 }
 
-impl Stand for Replica {
+impl ImageSource for Replica {
     fn look<R>(&self, look: impl FnOnce(&mut Instance) -> R) -> R {
         let mut state = self.state.lock();
         if let Some(restart) = state.restart.as_mut() {
@@ -212,7 +212,7 @@ impl Stand for Replica {
         towline_log::Listener::failed(self.driver.as_ref(), error);
     }
 
-    fn image_taken(&self, _taken: &Taken, _now: Time) {}
+    fn image_taken(&self, _image: &ImageReport, _now: Time) {}
 }
 
 /// The log has what no instance of this version wrote, or what does not fit: it cannot be gone on

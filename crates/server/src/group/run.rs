@@ -27,8 +27,6 @@ use super::{
     switch,
 };
 use crate::attempts::Attempts;
-use crate::door::{Door, GroupView};
-use crate::housekeeping;
 use crate::link::relay::Reception;
 use crate::link::{self, LinkSettings, Links, Peer, StreamPurpose};
 use crate::net::{Admission, ListenerKind, Listening, drain};
@@ -39,6 +37,9 @@ use crate::run::{
 };
 use crate::signals::Signals;
 use towline_config::{Config, GroupConfig};
+use towline_engine::GroupView;
+use towline_engine::RunningInstance;
+use towline_engine::housekeeping::ImagePolicy;
 use towline_floating::Floating;
 use towline_logging::log as say;
 use towline_process::Clock;
@@ -56,7 +57,7 @@ const NOTE_INTERVAL: Duration = Duration::from_secs(1);
 /// What happens to the process as a whole.
 enum Event {
     /// This instance became active.
-    Active(Arc<Door>),
+    Active(RunningInstance),
     /// It cannot go on as it is.
     Over(Over),
     /// The disk that had not answered does.
@@ -196,7 +197,7 @@ async fn serve(
     tasks.spawn(ready(args.clone(), names, Arc::clone(&entrance.view)));
     let view = Arc::clone(&entrance.view);
     let parts = (config, opened, floating);
-    let mut attending = Attending { args, parts, view, admission, events, tasks };
+    let mut attending = Attending { args, parts, view, admission, events, tasks, running: None };
     loop {
         let ended = tokio::select! {
             () = until_stop(signals, reload) => {
@@ -253,6 +254,8 @@ struct Attending<'a> {
     admission: Arc<Admission>,
     events: UnboundedSender<Event>,
     tasks: JoinSet<()>,
+    /// The instance, once this one is active.
+    running: Option<RunningInstance>,
 }
 
 impl Attending<'_> {
@@ -274,10 +277,11 @@ impl Attending<'_> {
     ) -> Result<Option<Ended>, RunError> {
         let (config, opened, floating) = self.parts;
         match event {
-            Event::Active(door) => {
+            Event::Active(running) => {
                 let leading = Arc::clone(&opened.driver);
                 floating.hold(move || leading.group().role == Role::Leader);
-                serve_as_active(&mut self.tasks, config, opened, (&door, &self.view));
+                serve_as_active(&mut self.tasks, config, opened, &self.view);
+                self.running = Some(running);
             }
             Event::Over(Over::LeadsNoMore | Over::PutBack) => {
                 // The re-executed program serves new clients; the others have their close.
@@ -291,6 +295,7 @@ impl Attending<'_> {
             Event::Over(Over::DiskHangs) => {
                 let answers = self.events.clone();
                 self.tasks.abort_all();
+                self.running.iter_mut().for_each(RunningInstance::stop_housekeeping);
                 hanging::wait_for_disk(opened, &self.args.data, move || {
                     answers.send(Event::DiskAnswers).ok();
                 });
@@ -495,19 +500,21 @@ fn start_threads(
     let of_repairs = Arc::clone(&opened.driver);
     spawn("group-repair", Box::new(move || repair::serve(&of_repairs)))?;
     let house = Arc::clone(opened);
-    let policy = housekeeping::Policy::of(config, opened.extent_bytes);
+    let policy = ImagePolicy::of(config, opened.extent_bytes);
     spawn("group-house", Box::new(move || house.replica.keep_house(&house.images, policy)))?;
     let (opened, serving) = (Arc::clone(opened), Arc::clone(&entrance.serving));
     let view: Arc<dyn GroupView> = entrance.view.clone();
     let (name, config, reload) = (args.name.clone(), config.clone(), Arc::clone(reload));
+    let runtime = tokio::runtime::Handle::current();
     spawn(
         "group-apply",
         Box::new(move || {
             let Some((restart, tail)) = opened.replica.apply() else { return };
             let about = (urls, view);
             let (of, back) = ((name.as_str(), &config), (restart, tail));
-            let event = match active::open_door(of, &opened, back, (&serving, &reload), about) {
-                Ok(door) => Event::Active(door),
+            let made = active::open_door(of, &opened, back, (&serving, &reload), about, &runtime);
+            let event = match made {
+                Ok(running) => Event::Active(running),
                 Err(error) => Event::Failed(error),
             };
             // Nobody listens when the process ends anyway.
@@ -541,13 +548,9 @@ fn serve_as_active(
     tasks: &mut JoinSet<()>,
     config: &Config,
     opened: &Arc<Opened>,
-    (door, view): (&Arc<Door>, &Arc<View>),
+    view: &Arc<View>,
 ) {
-    tasks.spawn(housekeeping::tick(Arc::clone(door)));
-    tasks.spawn(housekeeping::relieve(Arc::clone(door), config.log.reserve_bytes));
     tasks.spawn(holds::watch(Arc::clone(opened), config.log.reserve_bytes));
-    let policy = housekeeping::Policy::of(config, door.extent_bytes());
-    tasks.spawn(housekeeping::reclaim(Arc::clone(door), Arc::clone(&opened.images), policy));
     tasks.spawn(note_committed(Arc::clone(&opened.driver)));
     let (opened, view) = (Arc::clone(opened), Arc::clone(view));
     tasks.spawn(async move {

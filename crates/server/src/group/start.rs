@@ -21,13 +21,13 @@ use super::repair;
 use super::repair_at_start::{self, About};
 use super::replica::Replica;
 use super::swap;
-use crate::images::Images;
 use crate::link::Peer;
-use crate::shared_folder::Home;
-use crate::start::{self, Found, StartError, Wishes};
 use towline_config::{Config, GroupConfig};
+use towline_engine::Images;
+use towline_engine::{ReplayTarget, ReplayedLog, StartError, StartOptions, replay};
 use towline_logging::log as say;
 use towline_process::Clock;
+use towline_standby::Home;
 
 /// A replica, and what its threads need.
 pub(crate) struct Opened {
@@ -58,7 +58,7 @@ pub(crate) fn open(
     name: &str,
     data: &Path,
     (config, group, this): (&Config, &GroupConfig, Peer),
-    wishes: Wishes,
+    wishes: StartOptions,
     clock: Clock,
 ) -> Result<Opened, StartError> {
     let id = log_id(name, &group.name);
@@ -67,11 +67,22 @@ pub(crate) fn open(
     let about = About { queue_manager: name, group, this, log: id };
     let read_back = |known| {
         let home = Home::single(data);
-        let back = || start::bring_back(name, &home, config, wishes, (id, Some(known)));
+        let back =
+            || replay(name, &home, config, wishes, ReplayTarget { new_id: id, known: Some(known) });
         repair_at_start::reading(&about, home.log_folder(), back)
     };
     let Promised { kept, held, found } = promised((data, member_of(this)), &kept_file, read_back)?;
-    let Found { restart, recovery, pages, status, marker, disk, lacks, doubt, .. } = found;
+    let ReplayedLog {
+        restart,
+        recovery,
+        pages,
+        status,
+        marker,
+        disk,
+        lacks_extents: lacks,
+        doubt,
+        ..
+    } = found;
     if recovery.log_id() != id {
         return Err(StartError::OtherLog { group: group.name.clone() });
     }
@@ -96,14 +107,14 @@ pub(crate) fn open(
     let listener: Arc<dyn Listener> = driver.clone();
     let replicator: Arc<dyn Replicator> = driver.clone();
     let log = recovery.start_following(listener, replicator).map_err(StartError::Log)?;
-    let images = start::images_of(disk, log.durable(), pages.clone());
+    let images = Images::open(disk, log.durable(), pages.clone());
     driver.set_log(log);
     // With the option it gets a copy, whatever comes of the doubt.
     let doubt = doubt.filter(|_| !wishes.without_missing);
     let begin = (restart, stream, applied);
     let replica = Replica::new(begin, doubt, Arc::clone(&driver), pages.clone());
     let replica = Arc::new(replica);
-    start::remove_marker(&marker, &images, replica.as_ref());
+    images.end_rebuild(marker.clone(), replica.as_ref());
     let restart = status;
     let fetches = Mutex::new(Some(fetches));
     Ok(Opened { driver, replica, images, pages, fetches, restart, extent_bytes, marker })
@@ -113,7 +124,7 @@ pub(crate) fn open(
 struct Promised {
     kept: Kept,
     held: Held,
-    found: Found,
+    found: ReplayedLog,
 }
 
 /// Reads the log back as far as its hard state bears it out. A log that is not the one for which
@@ -123,7 +134,7 @@ struct Promised {
 fn promised(
     (data, this): (&Path, MemberId),
     kept_file: &KeptFile,
-    read_back: impl Fn(u64) -> Result<Found, StartError>,
+    read_back: impl Fn(u64) -> Result<ReplayedLog, StartError>,
 ) -> Result<Promised, StartError> {
     // Without any hard state that can be read, it is not known what was promised, nor in which
     // term.
@@ -163,7 +174,7 @@ fn judged(kept: Kept, is_own: bool, has_noted: bool) -> Kept {
     if is_own && (has_noted || !kept.may_vote) { kept } else { kept.forgotten() }
 }
 
-fn held(found: &Found) -> Held {
+fn held(found: &ReplayedLog) -> Held {
     // Another instance may lack a little of what the image covers.
     let (base, places) = found.recovery.places_from_earlier();
     let (applied, _) = found.recovery.stream();

@@ -13,9 +13,9 @@ use super::condition::{self, Condition};
 use super::driver::Driver;
 use super::report::Stand;
 use super::{KIND_ROWS, Where, member_of, peer_of};
-use crate::door::GroupView;
 use crate::link::{FrameBody, LinkState, Peer};
 use towline_config::GroupConfig;
+use towline_engine::GroupView;
 use towline_process::Clock;
 
 /// Makes the status; remembers when each instance was last seen in sync.

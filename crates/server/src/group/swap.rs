@@ -25,7 +25,8 @@ use towline_log::LinuxDisk;
 
 use super::incarnation;
 use super::kept_file::KeptFile;
-use crate::start::{REBUILD_MARKER, StartError};
+use towline_engine::StartError;
+use towline_log::REBUILD_MARKER;
 
 const LOG: &str = "log";
 const NEW: &str = "log.new";

@@ -26,15 +26,15 @@ use towline_log::{Log, LogError};
 use towline_node::{Front, Request, Response};
 use towline_types::{Payload, Time};
 
-use crate::bodies;
-use crate::door::Door;
 use crate::identity::Gate;
 use crate::net::admission::Place;
-use crate::net::arrivals::Arrival;
-use crate::net::departures::{self, Departure};
 use crate::net::parting::part;
 use crate::net::{scratch, turn};
-use crate::outbox::Outbox;
+use towline_engine::Arrival;
+use towline_engine::Departure;
+use towline_engine::Door;
+use towline_engine::Outbox;
+use towline_engine::bodies;
 use towline_process::Clock;
 
 /// Encoded bytes that may wait for the socket before responses wait instead.
@@ -412,8 +412,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             self.front.respond(now, response, None, &mut self.requests);
             return true;
         };
-        let bytes = departures::bytes_of(&delivery.body);
-        if departures::is_large(bytes)
+        let bytes = towline_engine::bytes_of(&delivery.body);
+        if towline_engine::is_large(bytes)
             && !self.departure.may_begin(context, self.departing_bytes(), bytes)
         {
             self.postponed = Some(response);
@@ -447,7 +447,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             // The connection may be gone meanwhile.
             answer.send(bodies::read(&log, &body)).ok();
         };
-        repairs.ask(parts, Box::new(again));
+        repairs.request(parts, Box::new(again));
         let stopped = |_| Err(LogError::Stopped);
         Some(tokio::spawn(async move { answered.await.unwrap_or_else(stopped) }))
     }
@@ -485,7 +485,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             None => self.front.not_sent(delivery.consumer, &mut self.requests),
             Some(_) => {
                 let consumer = delivery.consumer;
-                match self.door.unreadable((queue, sequence), Some(consumer), error) {
+                match self.door.unreadable(queue, sequence, Some(consumer), error) {
                     SetAside::Gone | SetAside::Moved { .. } => {
                         self.front.not_sent(consumer, &mut self.requests);
                     }

@@ -25,9 +25,9 @@ use super::away::Away;
 use super::connection::{ConnectionTask, End, Entrance};
 use super::local::{LocalAccess, LocalRight};
 use super::tls::TlsSettings;
-use crate::door::Door;
 use crate::identity::{Doorman, Peer};
 use crate::link::LinkStream;
+use towline_engine::Door;
 use towline_logging::{log, log_seldom};
 
 /// Connections served before the sockets are asked again which of them have something: a busy
