@@ -1,5 +1,5 @@
-//! Backups of a queue manager, running or at rest, and restores: finds the pages that an image refers
-//! to, and retains what is being copied. The copying itself is in `towline_log::backup`.
+//! Backups of a queue manager, running or at rest, and restores: finds the pages that an image
+//! refers to, and retains what is being copied. The copying itself is in `towline_log::backup`.
 //!
 //! Not here: the command line; when a backup is made.
 //!

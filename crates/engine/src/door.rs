@@ -1,7 +1,7 @@
 //! The door of the instance: one short lock. The thread that has input steps the instance: the task
 //! of a connection with the requests of one read, or a log writer whose write became durable. The
-//! responses go to the outboxes of the connections. So a message crosses two threads fewer than with
-//! a thread for the instance (docs/adr).
+//! responses go to the outboxes of the connections. So a message crosses two threads fewer than
+//! with a thread for the instance (docs/adr).
 //!
 //! Not here: the rules (`towline_node`), and the threads that read and write for the instance
 //! ([`workers`](crate::workers)).
@@ -229,8 +229,9 @@ impl Door {
         self.step_instance(self.clock.wall(), None, Input::Page { request, content });
     }
 
-    /// A page that was requested cannot be read. If no block depends on it any more it may have been
-    /// reused, and the requests that waited for it are tried again; else the page file is damaged.
+    /// A page that was requested cannot be read. If no block depends on it any more it may have
+    /// been reused, and the requests that waited for it are tried again; else the page file is
+    /// damaged.
     pub(crate) fn page_unreadable(&self, request: PageRequest, why: &str) {
         let mut inner = self.inner.lock();
         if inner.instance.needs_page(request) {

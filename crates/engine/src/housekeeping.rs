@@ -1,5 +1,5 @@
-//! Work without a request: time passes for the instance, images are taken when they are due, extents
-//! without live messages are reclaimed, and the time index is written.
+//! Work without a request: time passes for the instance, images are taken when they are due,
+//! extents without live messages are reclaimed, and the time index is written.
 //!
 //! Not here: how an image is taken (`images`), and which extents are live (`towline_node`).
 
@@ -85,8 +85,8 @@ struct Pressure {
 }
 
 impl Pressure {
-    /// When the log needs more than a part of its space, ends the unit of work that holds its oldest
-    /// position: one, then the next one only if that did not help.
+    /// When the log needs more than a part of its space, ends the unit of work that holds its
+    /// oldest position: one, then the next one only if that did not help.
     fn relieve(&mut self, door: &Door) {
         let (oldest, keep_from) =
             door.look(|instance| (instance.oldest_of_units(), instance.keep_from()));
@@ -106,8 +106,8 @@ impl Pressure {
     }
 }
 
-/// `needed` bytes of log as a part of all that puts may fill. Extents that can be reused at once are
-/// free space.
+/// `needed` bytes of log as a part of all that puts may fill. Extents that can be reused at once
+/// are free space.
 #[must_use]
 pub fn percent_full(needed: u64, stats: &Stats, reserve_bytes: u64) -> u64 {
     let allocated = stats.bytes_in_use.saturating_add(stats.bytes_reusable);
@@ -125,9 +125,9 @@ pub fn percent_full(needed: u64, stats: &Stats, reserve_bytes: u64) -> u64 {
 const EXTENTS_SPARE: u64 = 4;
 
 /// Carries the live messages of the oldest extent forward when most of the log holds no live
-/// message: one message that no client gets must not retain all that was logged after it. Yields the
-/// end of the log after that: until all up to there is applied (in a group that may be long after it
-/// is on this disk), the same messages would be found, and logged, a second time.
+/// message: one message that no client gets must not retain all that was logged after it. Yields
+/// the end of the log after that: until all up to there is applied (in a group that may be long
+/// after it is on this disk), the same messages would be found, and logged, a second time.
 fn carry_if_due(door: &Door, images: &Images, extent_bytes: u64, carried: Lsn) -> Lsn {
     if door.look(|instance| instance.applied()) < carried {
         return carried;
@@ -281,7 +281,8 @@ fn note_time(door: &Door, images: &Images) {
 pub struct LastImage {
     at: Lsn,
     taken: Instant,
-    /// There may be extents that could not be reclaimed: by the last call, or by the process before.
+    /// There may be extents that could not be reclaimed: by the last call, or by the process
+    /// before.
     owes: bool,
 }
 

@@ -1,9 +1,9 @@
 //! Takes images: all that a restart would otherwise have to read from the log.
 //!
-//! An image is planned in a moment, under the lock of the door, and written without it: puts and gets
-//! go on. Order: pages, their sync, the image (which the log makes durable), and only then are pages
-//! and extents reused that the image does not need. While a backup copies them they are kept. Not
-//! here: when an image is due (`housekeeping`).
+//! An image is planned in a moment, under the lock of the door, and written without it: puts and
+//! gets go on. Order: pages, their sync, the image (which the log makes durable), and only then are
+//! pages and extents reused that the image does not need. While a backup copies them they are kept.
+//! Not here: when an image is due (`housekeeping`).
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

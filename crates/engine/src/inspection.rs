@@ -1,5 +1,5 @@
-//! Image and log of a queue manager read as a start reads them, without a change: which extents hold
-//! live messages and are missing, and which names are used and not defined.
+//! Image and log of a queue manager read as a start reads them, without a change: which extents
+//! hold live messages and are missing, and which names are used and not defined.
 //!
 //! Safe beside a running queue manager. Not here: what follows from it.
 

@@ -1,15 +1,16 @@
-//! One instance behind its door, over the real log: what steps it, and what reads and writes for it.
+//! One instance behind its door, over the real log: what steps it, and what reads and writes for
+//! it.
 //!
 //! Reading order: [`door`] (the one lock around the instance), [`journal`] (the log as the instance
 //! sees it), [`outbox`] (responses on their way to a connection), [`bodies`] (the content of a
-//! delivery), [`workers`] with `fetcher`, `pager` and [`admin_jobs`] (threads that wait for the disk
-//! in its stead), [`images`] and [`housekeeping`] (images, reclaim, time), [`backup`] (copies, and
-//! restores), [`replay`] (from a data folder to an instance) with [`start_error`],
+//! delivery), [`workers`] with `fetcher`, `pager` and [`admin_jobs`] (threads that wait for the
+//! disk in its stead), [`images`] and [`housekeeping`] (images, reclaim, time), [`backup`] (copies,
+//! and restores), [`replay`] (from a data folder to an instance) with [`start_error`],
 //! [`missing_extents`], `name_file` and [`settings`], [`inspection`] (the same without a start),
 //! [`running`] (an instance is open: start its threads).
 //!
-//! It knows no socket, no AMQP, no user and no consensus: a connection is an id and an outbox, and a
-//! group is a log that becomes durable by other means, a source of [`repairs`] and a line in the
+//! It knows no socket, no AMQP, no user and no consensus: a connection is an id and an outbox, and
+//! a group is a log that becomes durable by other means, a source of [`repairs`] and a line in the
 //! status ([`GroupView`]).
 
 #![forbid(unsafe_code)]

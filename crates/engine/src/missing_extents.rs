@@ -1,14 +1,15 @@
-//! Extents of the log that hold live messages and are missing: they were removed by hand, or the file
-//! system lost them. A start that reads only the log behind its image would not notice.
+//! Extents of the log that hold live messages and are missing: they were removed by hand, or the
+//! file system lost them. A start that reads only the log behind its image would not notice.
 //!
 //! Not here: damage inside an extent (the log finds it); what becomes of messages that cannot be
 //! read (`towline_core::SetAside`).
 //!
 //! Invariant: an extent that was reclaimed is never reported as missing. Batches that were read and
 //! not applied, because it is not known that the group has committed them, may remove the messages
-//! before the oldest extent; after that, reclaiming removed those extents. So with such batches only
-//! a gap counts at the start, because reclaiming leaves no gap. Messages before the oldest extent
-//! are a [`Doubt`], judged when those batches are applied, and before this instance serves a client.
+//! before the oldest extent; after that, reclaiming removed those extents. So with such batches
+//! only a gap counts at the start, because reclaiming leaves no gap. Messages before the oldest
+//! extent are a [`Doubt`], judged when those batches are applied, and before this instance serves a
+//! client.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

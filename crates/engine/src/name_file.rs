@@ -29,9 +29,9 @@ pub fn check(data: &Path, name: &str) -> Result<(), StartError> {
     }
 }
 
-/// Writes the name into a folder that has none. To be called with the lock of the log held, and when
-/// the log is open: a folder that could not be used, or a restore that was not finished, gets no
-/// name.
+/// Writes the name into a folder that has none. To be called with the lock of the log held, and
+/// when the log is open: a folder that could not be used, or a restore that was not finished, gets
+/// no name.
 ///
 /// # Errors
 /// The folder cannot be read.

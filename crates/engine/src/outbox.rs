@@ -1,5 +1,5 @@
-//! The responses of the instance for one connection. Filled under the lock of the door by the thread
-//! that stepped the instance, emptied by the task of the connection.
+//! The responses of the instance for one connection. Filled under the lock of the door by the
+//! thread that stepped the instance, emptied by the task of the connection.
 //!
 //! Bounded by the requests of the connection: link credit (a part of it at a time), puts in flight,
 //! open requests.
@@ -65,8 +65,8 @@ impl Outbox {
         Filling { queues: self.queues.lock(), has_settled: &self.has_settled }
     }
 
-    /// The next settlement. Without one the connection must still look for the other responses, with
-    /// its waker.
+    /// The next settlement. Without one the connection must still look for the other responses,
+    /// with its waker.
     pub fn take_settled(&self) -> Option<Response> {
         if !self.has_settled.load(Ordering::Acquire) {
             return None;
@@ -77,7 +77,8 @@ impl Outbox {
         settled
     }
 
-    /// Moves all responses to the end of `responses`; if there are none, the next one wakes `waker`.
+    /// Moves all responses to the end of `responses`; if there are none, the next one wakes
+    /// `waker`.
     pub fn take(&self, responses: &mut VecDeque<Response>, waker: &Waker) {
         let mut queues = self.queues.lock();
         let Queues { responses: waiting, settled, .. } = &mut *queues;

@@ -1,8 +1,8 @@
 //! Reads and writes pages of deep queues, on a thread of its own: the node never waits for a disk.
 //!
-//! Reads come first, as many at once as were requested; between them, while more of the queues is in
-//! memory than the limit allows, a batch of blocks that have not been used is written and evicted.
-//! Not here: which pages (the rules decide); pages of an image (`images`).
+//! Reads come first, as many at once as were requested; between them, while more of the queues is
+//! in memory than the limit allows, a batch of blocks that have not been used is written and
+//! evicted. Not here: which pages (the rules decide); pages of an image (`images`).
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};

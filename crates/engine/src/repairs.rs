@@ -1,5 +1,5 @@
-//! How damaged parts of the log are repaired: in a group, another instance has them. An instance that
-//! is alone has no repairs.
+//! How damaged parts of the log are repaired: in a group, another instance has them. An instance
+//! that is alone has no repairs.
 
 use towline_types::BodyLocation;
 

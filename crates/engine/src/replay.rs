@@ -18,7 +18,7 @@ use towline_admin::status::RestartStatus;
 use towline_config::Config;
 use towline_core::Pages as Trust;
 use towline_log::{
-    Begin, Damage, DelayDisk, Disk, Finding, LinuxDisk, LogId, Pages, Recovery, ReplayError,
+    Begin, Damage, DelayDisk, Disk, Finding, Image, LinuxDisk, LogId, Pages, Recovery, ReplayError,
     Report, mark_rebuild,
 };
 use towline_logging::log;
@@ -51,8 +51,8 @@ pub struct ReplayTarget {
     pub known: Option<u64>,
 }
 
-/// Reads the newest image in `home` and the log behind it, and applies them. Creates a log that does
-/// not exist.
+/// Reads the newest image in `home` and the log behind it, and applies them. Creates a log that
+/// does not exist.
 ///
 /// # Errors
 /// When the folder, the log or its content cannot be used; nothing is changed then.
@@ -124,15 +124,7 @@ impl Replay<'_> {
         }
         let extent_bytes = recovery.extent_bytes();
         let image = recovery.image();
-        // Pages that an older image refers to may have been reused.
-        let trust = match &image {
-            Some(image) if image.is_newest => trust,
-            Some(_) => {
-                log(&REBUILDING, &["the newest image is damaged, and an older one is used"]);
-                Trust::Ignored
-            }
-            None => Trust::Ignored,
-        };
+        let trust = trust_with(image.as_ref(), trust);
         if image.is_some() && trust == Trust::Ignored {
             // The page file is emptied: no image that refers to it may be trusted from now on.
             mark_rebuild(self.marker).map_err(StartError::Folder)?;
@@ -189,6 +181,19 @@ impl Replay<'_> {
             lacks_extents,
             doubt,
         })
+    }
+}
+
+/// Whether the page file can be used with `image`: pages that an older image refers to may have
+/// been reused.
+fn trust_with(image: Option<&Image>, trust: Trust) -> Trust {
+    match image {
+        Some(image) if image.is_newest => trust,
+        Some(_) => {
+            log(&REBUILDING, &["the newest image is damaged, and an older one is used"]);
+            Trust::Ignored
+        }
+        None => Trust::Ignored,
     }
 }
 

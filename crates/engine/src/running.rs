@@ -1,5 +1,5 @@
-//! An instance that is open, and its start: from here on there is one way, whether it came up alone,
-//! by a takeover of a shared folder, or by an election.
+//! An instance that is open, and its start: from here on there is one way, whether it came up
+//! alone, by a takeover of a shared folder, or by an election.
 //!
 //! Not here: how its log is read (`replay`); listeners and connections.
 

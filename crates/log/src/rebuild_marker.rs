@@ -1,5 +1,5 @@
-//! The file that says: do not use the page file of this log; rebuild the queues from all of the log.
-//! It lies in the log folder, or, beside a log that is not shared, in the data folder.
+//! The file that says: do not use the page file of this log; rebuild the queues from all of the
+//! log. It lies in the log folder, or, beside a log that is not shared, in the data folder.
 //!
 //! Not here: when the page file must not be used, and the rebuild itself.
 

@@ -1,7 +1,7 @@
 //! Locks that end with their process, whatever ends it: open file description locks (fcntl(2)).
 //!
-//! Not here: what is locked, and what it means. A lock is a hint that makes a takeover quick; leases
-//! and folders make a lost lock harmless.
+//! Not here: what is locked, and what it means. A lock is a hint that makes a takeover quick;
+//! leases and folders make a lost lock harmless.
 //!
 //! Invariant: a file appears under its name only when it has its content and its lock.
 

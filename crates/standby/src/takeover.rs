@@ -8,9 +8,9 @@
 //!    still write is copied;
 //! 3. it is renamed to `log-<n>`: from here on it is the newest log.
 //!
-//! Invariants: no file of the old folder that holds log is removed; a holder that is interrupted, in
-//! any step, leaves a folder from which the holder of the next epoch can do the same; a holder that
-//! lost its lease cannot undo what a later one did, because its number is lower.
+//! Invariants: no file of the old folder that holds log is removed; a holder that is interrupted,
+//! in any step, leaves a folder from which the holder of the next epoch can do the same; a holder
+//! that lost its lease cannot undo what a later one did, because its number is lower.
 
 use std::fs;
 use std::io;

@@ -3,9 +3,9 @@
 //! Not here: reading files, reading clocks.
 //!
 //! Why a lease that has expired for a standby has expired for its holder: the holder counts it from
-//! before the write of a renewal, the standby from after the read that first saw it, which is later;
-//! both clocks go on while the machine sleeps; the margin covers clocks of different speed. A
-//! renewal that ends after the lease does not count for the holder, so a renewal that the standby
+//! before the write of a renewal, the standby from after the read that first saw it, which is
+//! later; both clocks go on while the machine sleeps; the margin covers clocks of different speed.
+//! A renewal that ends after the lease does not count for the holder, so a renewal that the standby
 //! did not see at its last look cannot have prolonged the lease.
 
 use std::time::Duration;
@@ -75,8 +75,8 @@ impl Watch {
         Watch { own_lease, trusts_lock, seen: None }
     }
 
-    /// `look` was read between `began` and `now`; `None`: there is no epoch. A record that is new in
-    /// this look counts from `now`; silence is counted up to `began`, however long this process
+    /// `look` was read between `began` and `now`; `None`: there is no epoch. A record that is new
+    /// in this look counts from `now`; silence is counted up to `began`, however long this process
     /// stood still after that.
     pub(crate) fn judge(&mut self, look: Option<&Look>, began: Duration, now: Duration) -> Verdict {
         let Some(look) = look else { return Verdict::Take(Reason::New) };

@@ -1,5 +1,5 @@
-//! Memory of large messages on their way, bounded for all connections together: in ([`Arrivals`]) and
-//! out ([`Departures`]).
+//! Memory of large messages on their way, bounded for all connections together: in ([`Arrivals`])
+//! and out ([`Departures`]).
 
 mod arrivals;
 mod departures;

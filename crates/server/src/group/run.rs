@@ -50,7 +50,6 @@ const START_MAX: Duration = Duration::from_secs(5);
 const NO_ROOM_PAUSE: Duration = Duration::from_secs(2);
 /// How often an active instance tells the others what it knows of all.
 const TELL_INTERVAL: Duration = Duration::from_millis(500);
-
 /// How often it writes down how far the log is known to be committed.
 const NOTE_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -234,7 +233,6 @@ fn await_group(args: &RunArgs, group: &GroupConfig, needed: usize, ready_was_tol
     let needed = needed.to_string();
     say(&GROUP_AWAITED, &[&args.name, &needed, &all, name]);
     if !ready_was_told {
-        // Nobody has to read it.
         crate::run::say(&format!("waiting for {needed} of {all} instances of group {name}"));
     }
 }
@@ -510,14 +508,12 @@ fn start_threads(
         "group-apply",
         Box::new(move || {
             let Some((restart, tail)) = opened.replica.apply() else { return };
-            let about = (urls, view);
-            let (of, back) = ((name.as_str(), &config), (restart, tail));
+            let (of, back, about) = ((name.as_str(), &config), (restart, tail), (urls, view));
             let made = active::open_door(of, &opened, back, (&serving, &reload), about, &runtime);
             let event = match made {
                 Ok(running) => Event::Active(running),
                 Err(error) => Event::Failed(error),
             };
-            // Nobody listens when the process ends anyway.
             events.send(event).ok();
         }),
     )
