@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`Member`] (one instance's part in the group, stepped as everything here is),
 //! [`Input`] and [`Output`] (what wakes it, what it wants done), [`Message`] (what travels between
-//! members, and its bytes), [`Kept`] (what of it must outlive the process), [`Starts`]
+//! members, and its bytes), [`HardState`] (what of it must outlive the process), [`Starts`]
 //! (whether the folder is the one that it was).
 //!
 //! One entry of consensus is one batch of the log, at the same position in the log of every member.
@@ -13,7 +13,7 @@
 
 mod dice;
 mod election;
-mod kept;
+mod hard_state;
 mod member;
 mod payloads;
 mod progress;
@@ -22,7 +22,7 @@ mod store;
 mod table;
 mod wire;
 
-pub use kept::Kept;
+pub use hard_state::HardState;
 pub use member::{FetchOrder, Held, Input, Member, Options, Output, Role, Witness};
 pub use progress::{PeerProgress, Progress};
 pub use starts::{Heard, Start, Starts};

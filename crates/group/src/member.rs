@@ -1,7 +1,7 @@
 //! One instance's part in the group.
 //!
 //! Its driver feeds it with messages, ticks and what its own log did, and carries out what it says:
-//! in this order, for each [`Output`]: make `keep` durable; give `receive` to the log (what
+//! in this order, for each [`Output`]: make `hard_state` durable; give `receive` to the log (what
 //! conflicts is cut off first) or make it `lead`; only then `send`. What is `committed` may be
 //! applied: it is on this member's disk and on those of a majority.
 //!
@@ -24,13 +24,13 @@ mod told;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
-use raft::eraftpb::{Entry, HardState, Message as RaftMessage, MessageType};
+use raft::eraftpb::{Entry, HardState as RaftHardState, Message as RaftMessage, MessageType};
 use raft::{Config, ProgressState, RawNode, SnapshotStatus, StateRole};
 use towline_types::{Batch, BatchPlace, Lsn, Time};
 
 use crate::MemberId;
 use crate::election::Election;
-use crate::kept::Kept;
+use crate::hard_state::HardState;
 use crate::payloads::Payloads;
 use crate::store::{Store, Wanted};
 use crate::table::Table;
@@ -95,7 +95,7 @@ impl Held {
     /// for which the note was made, or an older copy of it: what it acknowledged may be gone, and
     /// what stands in it behind its image may never have been committed.
     #[must_use]
-    pub fn has(&self, noted: &Kept) -> bool {
+    pub fn has(&self, noted: &HardState) -> bool {
         if noted.committed <= self.base.index {
             return true;
         }
@@ -150,7 +150,7 @@ pub enum Input {
     Transfer(MemberId),
     /// All members are blank: the group begins.
     Form,
-    /// Up to this batch all is committed and no run is unfinished: kept with the next [`Kept`].
+    /// Up to this batch all is committed and no run is unfinished: kept with the next [`HardState`].
     Seam(BatchPlace),
     /// Places of batches that end at or before this position are not needed any more.
     Forget(Lsn),
@@ -169,7 +169,7 @@ pub struct FetchOrder {
 #[derive(Debug, Default)]
 pub struct Output {
     /// To be made durable first.
-    pub keep: Option<Kept>,
+    pub hard_state: Option<HardState>,
     /// Batches for the log. They may begin before its end: then what is there from the first one's
     /// index on is cut off.
     pub receive: Vec<Batch>,
@@ -205,7 +205,7 @@ pub struct Member {
     pub(crate) committed: u64,
     options: Options,
     election: Election,
-    kept: Kept,
+    hard_state: HardState,
     /// The newest term that each of the others told this process with a connection.
     terms_told: HashMap<MemberId, u64>,
     /// The newest of the terms that they told first: before they met this process.
@@ -258,8 +258,8 @@ impl Member {
     /// # Panics
     /// When the library refuses the options: they were checked with the configuration.
     #[must_use]
-    pub fn new(options: Options, kept: Kept, held: Held, now: Time) -> Member {
-        let kept = kept.at_start(&options, &held);
+    pub fn new(options: Options, hard_state: HardState, held: Held, now: Time) -> Member {
+        let hard_state = hard_state.at_start(&options, &held);
         let table = Table::new(held.base, held.places);
         let (base, last) = (table.base(), table.last());
         let committed = held.applied.min(last.index).max(base.index);
@@ -285,11 +285,11 @@ impl Member {
             max_election_tick: usize::MAX,
             ..Config::default()
         };
-        let hard = HardState {
-            term: kept.term,
-            vote: kept.vote.map_or(0, |member| member.0),
+        let hard = RaftHardState {
+            term: hard_state.term,
+            vote: hard_state.vote.map_or(0, |member| member.0),
             commit: committed,
-            ..HardState::default()
+            ..RaftHardState::default()
         };
         let store = Store {
             payloads: Payloads::new(last.index + 1, PAYLOAD_BYTES_MAX),
@@ -310,7 +310,7 @@ impl Member {
             meeting: Meeting::begun(&options, now),
             promised: HashMap::new(),
             options,
-            kept,
+            hard_state,
             terms_told: HashMap::new(),
             taken: 0,
             catch_up_to: None,
@@ -341,17 +341,21 @@ impl Member {
 
     /// What must outlive the process, as it is now.
     #[must_use]
-    pub fn kept(&self) -> Kept {
-        self.kept
+    pub fn hard_state(&self) -> HardState {
+        self.hard_state
     }
 
     /// The same with the newest batch noted that is committed and durable here.
     #[must_use]
-    pub fn noted(&self) -> Kept {
+    pub fn noted(&self) -> HardState {
         let newest = self.place(self.committed);
-        match newest.filter(|place| place.index > self.kept.committed && place.end > Lsn::ZERO) {
-            Some(place) => Kept { committed: place.index, committed_end: place.end, ..self.kept },
-            None => self.kept,
+        match newest
+            .filter(|place| place.index > self.hard_state.committed && place.end > Lsn::ZERO)
+        {
+            Some(place) => {
+                HardState { committed: place.index, committed_end: place.end, ..self.hard_state }
+            }
+            None => self.hard_state,
         }
     }
 
@@ -397,7 +401,7 @@ impl Member {
     /// Whether it takes part in elections.
     #[must_use]
     pub fn may_vote(&self) -> bool {
-        self.kept.may_vote
+        self.hard_state.may_vote
     }
 
     /// When it wants to be stepped at the latest, if earlier than at the next tick.

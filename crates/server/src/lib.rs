@@ -47,7 +47,7 @@ mod users;
 
 pub use check::{Checked, Verdict, check, check_listeners};
 pub use group::{
-    Answer, HardState, Report, Stand, ask_group, force_vote, give_up_vote, hard_state,
+    Answer, HardStateReport, Report, Stand, ask_group, force_vote, give_up_vote, hard_state,
 };
 pub use link::check as check_group;
 pub use refused::RunError;

@@ -31,13 +31,14 @@ impl Member {
             Input::Fetched(id, batches) => self.fetched(id, batches),
             Input::Transfer(to) => self.raw.transfer_leader(to.0),
             // That all are blank was said with the terms: it is known by now.
-            Input::Form if !self.kept.knows_term => {}
+            Input::Form if !self.hard_state.knows_term => {}
             Input::Form => self.allow_votes(out),
             Input::Seam(place) => {
                 assert!(place.index <= self.committed, "what is kept as committed is committed");
                 // A log that lost something still owes what was noted before.
-                if place.index > self.kept.committed {
-                    (self.kept.committed, self.kept.committed_end) = (place.index, place.end);
+                if place.index > self.hard_state.committed {
+                    (self.hard_state.committed, self.hard_state.committed_end) =
+                        (place.index, place.end);
                 }
             }
             Input::Forget(lsn) => self.forget(lsn),
@@ -95,7 +96,7 @@ impl Member {
         if inner.to != self.options.id.0 || !self.peers.contains(&from) {
             return;
         }
-        if !self.kept.knows_term || self.meeting.goes_on(self.now) {
+        if !self.hard_state.knows_term || self.meeting.goes_on(self.now) {
             // An answer would count for a term that may be older than one it took part in.
             return;
         }
@@ -110,7 +111,7 @@ impl Member {
             MessageType::MsgRequestVote
             | MessageType::MsgRequestPreVote
             | MessageType::MsgTimeoutNow
-                if !self.kept.may_vote =>
+                if !self.hard_state.may_vote =>
             {
                 return;
             }
@@ -128,7 +129,7 @@ impl Member {
                 // The leader knows an acknowledgement of ours that our log does not know.
                 inner.commit = last;
                 self.doubt(out);
-                if !self.kept.knows_term {
+                if !self.hard_state.knows_term {
                     return;
                 }
             }
@@ -137,7 +138,9 @@ impl Member {
                 // this one has as many batches, and others: an older one that was put back.
                 inner.commit = inner.commit.min(self.agreed_with(inner.term));
             }
-            MessageType::MsgAppend if !self.kept.may_vote && inner.term >= self.raw.raft.term => {
+            MessageType::MsgAppend
+                if !self.hard_state.may_vote && inner.term >= self.raw.raft.term =>
+            {
                 self.catch_up_to.get_or_insert((inner.commit, inner.term));
             }
             _ => {}
@@ -241,11 +244,11 @@ impl Member {
     }
 
     fn allow_votes(&mut self, out: &mut Output) {
-        if !self.kept.may_vote {
-            assert!(self.kept.knows_term, "a vote is of a term that is known");
-            self.kept.may_vote = true;
+        if !self.hard_state.may_vote {
+            assert!(self.hard_state.knows_term, "a vote is of a term that is known");
+            self.hard_state.may_vote = true;
             self.catch_up_to = None;
-            out.keep = Some(self.kept);
+            out.hard_state = Some(self.hard_state);
         }
     }
 
@@ -262,7 +265,7 @@ impl Member {
         let favours = raft.vote != 0 && raft.vote != raft.id;
         let favoured_in = favours.then_some(raft.term);
         let lets_others = self.lets_others_lead(leads || hears);
-        let takes_part = self.kept.may_vote && !self.meeting.goes_on(self.now);
+        let takes_part = self.hard_state.may_vote && !self.meeting.goes_on(self.now);
         if leads || hears || lets_others || !takes_part {
             self.election.settled();
         } else if self.election.is_due(self.now, favoured_in) {

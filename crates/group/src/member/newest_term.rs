@@ -13,26 +13,26 @@
 //! Which one it was is not known, so all are asked. A crash before the term is durable leaves a
 //! member that asks again.
 //!
-//! Not here: when a hard state is not to be trusted (the driver says so with [`Kept::forgotten`]);
+//! Not here: when a hard state is not to be trusted (the driver says so with [`HardState::forgotten`]);
 //! how others tell it. Invariants: a member that does not know its term sends nothing, and does not
 //! vote.
 
 use towline_types::BatchPlace;
 
-use super::{Held, Kept, Member, MemberId, Options, Output, StateRole};
+use super::{HardState, Held, Member, MemberId, Options, Output, StateRole};
 
-impl Kept {
+impl HardState {
     /// The same for a log that is replaced on purpose: the promises stand, but nothing bears them
     /// out.
     #[must_use]
-    pub fn without_vote(self) -> Kept {
-        Kept { knows_term: self.has_newest_term(), may_vote: false, ..self }
+    pub fn without_vote(self) -> HardState {
+        HardState { knows_term: self.has_newest_term(), may_vote: false, ..self }
     }
 
     /// The same when it may not be the newest that was kept: what was promised since is not known.
     #[must_use]
-    pub fn forgotten(self) -> Kept {
-        Kept { knows_term: false, may_vote: false, ..self }
+    pub fn forgotten(self) -> HardState {
+        HardState { knows_term: false, may_vote: false, ..self }
     }
 
     /// Whether `term` is the newest one that the member took part in.
@@ -43,20 +43,24 @@ impl Kept {
     }
 
     /// What a member begins with that finds this log.
-    pub(super) fn at_start(self, options: &Options, held: &Held) -> Kept {
+    pub(super) fn at_start(self, options: &Options, held: &Held) -> HardState {
         // A log without what was once known to be committed has lost something, or the hard state
         // has.
         let forgets = self.may_vote && !held.has(&self);
         let is_alone = options.voters.iter().all(|voter| *voter == options.id);
         let is_older = self.is_older_than(held.last()) && !is_alone;
-        let kept = if forgets || is_older { self.forgotten() } else { self };
+        let hard_state = if forgets || is_older { self.forgotten() } else { self };
         let newest = held.last().term;
-        Kept {
-            knows_term: kept.has_newest_term() || is_alone,
-            term: kept.term.max(newest),
+        HardState {
+            knows_term: hard_state.has_newest_term() || is_alone,
+            term: hard_state.term.max(newest),
             // That term had a leader.
-            vote: if kept.term >= newest { kept.vote } else { Some(MemberId::NONE_OF_THEM) },
-            ..kept
+            vote: if hard_state.term >= newest {
+                hard_state.vote
+            } else {
+                Some(MemberId::NONE_OF_THEM)
+            },
+            ..hard_state
         }
     }
 
@@ -70,9 +74,9 @@ impl Kept {
     /// The same beside a copy of a leader's log, which ends with `last`: it takes part in that
     /// term, in which there was a leader.
     #[must_use]
-    pub fn with_copy(self, last: BatchPlace) -> Kept {
+    pub fn with_copy(self, last: BatchPlace) -> HardState {
         match self.is_older_than(last) {
-            true => Kept { term: last.term, vote: Some(MemberId::NONE_OF_THEM), ..self },
+            true => HardState { term: last.term, vote: Some(MemberId::NONE_OF_THEM), ..self },
             false => self,
         }
     }
@@ -82,14 +86,14 @@ impl Member {
     /// Whether it knows the newest term that it took part in: it is silent until then.
     #[must_use]
     pub fn knows_term(&self) -> bool {
-        self.kept.knows_term
+        self.hard_state.knows_term
     }
 
     /// The members that must tell their terms before this one takes part; empty when it knows its
     /// own.
     #[must_use]
     pub fn unheard(&self) -> Vec<MemberId> {
-        if self.kept.knows_term {
+        if self.hard_state.knows_term {
             return Vec::new();
         }
         let unheard = self.peers.iter().filter(|peer| !self.terms_told.contains_key(peer));
@@ -132,15 +136,15 @@ impl Member {
     /// What came shows that something was forgotten: also a term, perhaps.
     pub(super) fn doubt(&mut self, out: &mut Output) {
         self.catch_up_to = None;
-        if self.kept.may_vote {
-            self.kept = self.kept.forgotten();
-            out.keep = Some(self.kept);
+        if self.hard_state.may_vote {
+            self.hard_state = self.hard_state.forgotten();
+            out.hard_state = Some(self.hard_state);
             self.adopt_term_if_told(out);
         }
     }
 
     fn adopt_term_if_told(&mut self, out: &mut Output) {
-        if self.kept.knows_term || !self.unheard().is_empty() {
+        if self.hard_state.knows_term || !self.unheard().is_empty() {
             return;
         }
         let newest = self.terms_told.values().copied().max().unwrap_or(0);
@@ -151,7 +155,7 @@ impl Member {
         // In that term it may have given its vote; in term 0 there was none to give.
         raft.vote = if raft.term > 0 { MemberId::NONE_OF_THEM.0 } else { 0 };
         let vote = (raft.vote != 0).then_some(MemberId::NONE_OF_THEM);
-        self.kept = Kept { term: raft.term, vote, knows_term: true, ..self.kept };
-        out.keep = Some(self.kept);
+        self.hard_state = HardState { term: raft.term, vote, knows_term: true, ..self.hard_state };
+        out.hard_state = Some(self.hard_state);
     }
 }

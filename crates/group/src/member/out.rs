@@ -66,9 +66,9 @@ impl Member {
         let mut ready = self.raw.ready();
         if let Some(hard) = ready.hs() {
             let vote = (hard.vote != 0).then_some(MemberId(hard.vote));
-            if (hard.term, vote) != (self.kept.term, self.kept.vote) {
-                (self.kept.term, self.kept.vote) = (hard.term, vote);
-                out.keep = Some(self.kept);
+            if (hard.term, vote) != (self.hard_state.term, self.hard_state.vote) {
+                (self.hard_state.term, self.hard_state.vote) = (hard.term, vote);
+                out.hard_state = Some(self.hard_state);
             }
         }
         let entries = ready.take_entries();

@@ -4,7 +4,7 @@
 //! Not here: how it is said and compared (`link::terms`). What clients are granted by the active
 //! alone (bounds of connections, users, threads, caches) may differ and is not mentioned.
 
-use towline_group::{Kept, MemberId};
+use towline_group::{HardState, MemberId};
 
 use crate::link::{INTERVAL, TIMEOUT, Terms};
 use towline_config::{Config, GroupConfig};
@@ -37,8 +37,8 @@ pub(super) fn terms(config: &Config, group: &GroupConfig, extent_bytes: u64) -> 
 /// number does not: a version that numbered the members as its file listed them may have meant
 /// another member. A vote in a term before the start is given to no member again, which costs at
 /// most one election.
-pub(super) fn of_process_before(kept: Kept) -> Kept {
-    Kept { vote: kept.vote.map(|_| MemberId::NONE_OF_THEM), ..kept }
+pub(super) fn of_process_before(hard_state: HardState) -> HardState {
+    HardState { vote: hard_state.vote.map(|_| MemberId::NONE_OF_THEM), ..hard_state }
 }
 
 #[cfg(test)]
@@ -47,9 +47,9 @@ mod tests {
 
     #[test]
     fn a_vote_of_the_process_before_counts_but_for_no_number() {
-        let kept = Kept { term: 7, vote: Some(MemberId(1)), ..Kept::default() };
-        let read = of_process_before(kept);
+        let hard_state = HardState { term: 7, vote: Some(MemberId(1)), ..HardState::default() };
+        let read = of_process_before(hard_state);
         assert_eq!((read.term, read.vote), (7, Some(MemberId::NONE_OF_THEM)));
-        assert_eq!(of_process_before(Kept { vote: None, ..kept }).vote, None);
+        assert_eq!(of_process_before(HardState { vote: None, ..hard_state }).vote, None);
     }
 }

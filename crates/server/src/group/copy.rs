@@ -171,7 +171,7 @@ pub(crate) fn take(driver: &Driver, data: &Path, peer: Peer) -> Result<(), Strin
         tracing::warn!(%error, "that a copy arrived could not be told");
     }
     let last = BatchPlace { index: came.index, term: came.term, ..BatchPlace::default() };
-    driver.replaced_by(last, |kept| swap::hand_in(data, &made, kept)).map_err(words)?;
+    driver.replaced_by(last, |hard_state| swap::hand_in(data, &made, hard_state)).map_err(words)?;
     let name = driver.names().get(peer).cloned().unwrap_or_default();
     say(&GROUP_COPY_TAKEN, &[&name, &came.end.to_string()]);
     std::fs::remove_dir_all(&made).ok();

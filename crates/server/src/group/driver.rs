@@ -15,14 +15,14 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::watch;
 use towline_admin::catalogue::{GROUP_DISK_FULL, GROUP_LED_BY, GROUP_LOST, GROUP_REFUSED_LOG};
-use towline_group::{FetchOrder, Input, Kept, Member, MemberId, Message, Output, Progress};
+use towline_group::{FetchOrder, HardState, Input, Member, MemberId, Message, Output, Progress};
 use towline_log::{Listener, Log, LogError, Replicator, Space};
 use towline_types::{Batch, BatchPlace, Lsn, Time};
 
 use super::applicable::Applicable;
 use super::condition::Conditions;
+use super::hard_state_file::HardStateFile;
 use super::holds::Holds;
-use super::kept_file::KeptFile;
 use super::life::Life;
 use super::repair::Repairs;
 use super::{KIND_CONSENSUS, Where, member_of, peer_of};
@@ -53,7 +53,7 @@ pub(crate) struct Driver {
     /// Called once, when this instance leads no more or must be brought by a copy.
     over: OnceLock<Box<dyn Fn(Over) + Send + Sync>>,
     names: Vec<String>,
-    notes: KeptFile,
+    notes: HardStateFile,
     starts: starts::KnownStarts,
     holds: Holds,
     repairs: Arc<Repairs>,
@@ -94,7 +94,7 @@ pub(crate) struct Seen {
 struct Core {
     member: Member,
     out: Output,
-    kept_file: KeptFile,
+    hard_state_file: HardStateFile,
     /// What each peer said of itself when it came.
     standings: Vec<Option<Standing>>,
     leader: Option<MemberId>,
@@ -109,19 +109,19 @@ struct Core {
 impl Driver {
     pub(crate) fn new(
         member: Member,
-        kept_file: KeptFile,
+        hard_state_file: HardStateFile,
         clock: Clock,
         names: Vec<String>,
         fetches: std::sync::mpsc::Sender<FetchOrder>,
     ) -> Driver {
-        let notes = kept_file.clone();
+        let notes = hard_state_file.clone();
         let starts = starts::KnownStarts::new(notes.starts(), names.len());
         let standings = names.iter().map(|_| None).collect();
         let seen = Seen { committed: member.committed(), ..Seen::default() };
         let core = Core {
             member,
             out: Output::default(),
-            kept_file,
+            hard_state_file,
             standings,
             leader: None,
             life: Life::Following,
@@ -235,8 +235,8 @@ impl Driver {
     /// Where this instance is in the log, as peers are told.
     pub(crate) fn standing(&self) -> Standing {
         // What a step wants kept is on the disk before its lock is given back.
-        let (last, kept) = self.look(|core| (core.member.last(), core.member.kept()));
-        let Kept { may_vote, term, .. } = kept;
+        let (last, hard_state) = self.look(|core| (core.member.last(), core.member.hard_state()));
+        let HardState { may_vote, term, .. } = hard_state;
         Standing { blank: !may_vote, last_index: last.index, last_term: last.term, term }
     }
 
@@ -298,7 +298,7 @@ impl Driver {
         });
         let is_empty = core.member.last().index == 0;
         // One that knows that something was committed has lost it, and so has this group.
-        let knows_none = core.member.kept().committed == 0;
+        let knows_none = core.member.hard_state().committed == 0;
         empty.count() + 1 == core.standings.len() && is_empty && knows_none
     }
 
@@ -324,17 +324,17 @@ impl Driver {
 
     /// Writes down how far the log is known to be committed: a start then need not ask.
     pub(crate) fn note_committed(&self) -> std::io::Result<()> {
-        let kept = self.look(|core| core.member.noted());
+        let hard_state = self.look(|core| core.member.noted());
         // Not under the lock: a busy disk would stop the group with it.
-        self.notes.note(&kept)?;
+        self.notes.note(&hard_state)?;
         self.keep_starts();
         Ok(())
     }
 
     /// The same, and waits for the disk.
     pub(crate) fn note_committed_durably(&self) -> std::io::Result<()> {
-        let kept = self.look(|core| core.member.noted());
-        self.notes.note_durably(&kept)
+        let hard_state = self.look(|core| core.member.noted());
+        self.notes.note_durably(&hard_state)
     }
 
     /// Places of batches before this position are not needed any more, but for those whose log is
@@ -440,7 +440,7 @@ impl Driver {
     /// Carries out what the member said; yields what it must be told of that.
     fn carry_out(&self, core: &mut MutexGuard<'_, Core>) -> Option<Input> {
         let out = std::mem::take(&mut core.out);
-        let settled = self.settle(core, out.keep);
+        let settled = self.settle(core, out.hard_state);
         let lost = core.life.loses(&out);
         if !out.receive.is_empty()
             && !lost

@@ -38,9 +38,9 @@ use std::io::{ErrorKind, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use towline_group::{Kept, MemberId};
+use towline_group::{HardState, MemberId};
 
-use super::kept_file::{KeptFile, Mark};
+use super::hard_state_file::{HardStateFile, Mark};
 
 const LOG: &str = "log";
 const NAME: &str = "incarnation";
@@ -79,26 +79,30 @@ fn knows(mark: Mark, number: u64) -> bool {
     }
 }
 
-/// Gives log and hard state of this member a new number, and makes `kept` durable with the first
+/// Gives log and hard state of this member a new number, and makes `hard_state` durable with the first
 /// step. The log is this process's alone.
 ///
 /// # Errors
 /// What the disk said; then nothing may be promised.
 pub(super) fn renew(
     data: &Path,
-    kept_file: &KeptFile,
-    kept: &Kept,
+    hard_state_file: &HardStateFile,
+    hard_state: &HardState,
     (member, drawn): (MemberId, u64),
 ) -> std::io::Result<()> {
     let next = drawn.clamp(1, UNNUMBERED - 1);
-    let before = kept_file.mark();
+    let before = hard_state_file.mark();
     // After a crash behind the second step it is the next one of that start.
     let has = read(data)?.filter(|number| knows(before, *number));
     let incarnation = has.unwrap_or(before.incarnation);
-    kept_file.write_start(kept, Mark { incarnation, next, ..before }, (member, next))?;
+    hard_state_file.write_start(
+        hard_state,
+        Mark { incarnation, next, ..before },
+        (member, next),
+    )?;
     write(&data.join(LOG), next)?;
     let starts = before.starts.saturating_add(1);
-    kept_file.write_marked(kept, Mark { incarnation: next, next: 0, starts })
+    hard_state_file.write_marked(hard_state, Mark { incarnation: next, next: 0, starts })
 }
 
 /// A copy, which is whole in `log`, is about to come in the place of the log. The hard state stays
@@ -109,34 +113,34 @@ pub(super) fn renew(
 /// What the disk said.
 pub(super) fn expect_copy(
     log: &Path,
-    kept_file: &KeptFile,
-    kept: &Kept,
+    hard_state_file: &HardStateFile,
+    hard_state: &HardState,
     drawn: u64,
 ) -> std::io::Result<()> {
-    let mark = kept_file.mark();
-    if !kept.may_vote {
-        return kept_file.write_marked(kept, Mark { next: UNNUMBERED, ..mark });
+    let mark = hard_state_file.mark();
+    if !hard_state.may_vote {
+        return hard_state_file.write_marked(hard_state, Mark { next: UNNUMBERED, ..mark });
     }
     let next = drawn.clamp(1, UNNUMBERED - 1);
     write(log, next)?;
-    kept_file.write_marked(kept, Mark { next, ..mark })
+    hard_state_file.write_marked(hard_state, Mark { next, ..mark })
 }
 
 /// Makes the log that is there the one of this hard state, whatever it was before: the vote in
-/// `kept` becomes durable with the last step.
+/// `hard_state` becomes durable with the last step.
 ///
 /// # Errors
 /// What the disk said; then the vote is as it was.
 pub(super) fn adopt(
     data: &Path,
-    kept_file: &KeptFile,
-    kept: &Kept,
+    hard_state_file: &HardStateFile,
+    hard_state: &HardState,
     drawn: u64,
 ) -> std::io::Result<()> {
     let next = drawn.clamp(1, UNNUMBERED - 1);
-    let starts = kept_file.mark().starts;
+    let starts = hard_state_file.mark().starts;
     write(&data.join(LOG), next)?;
-    kept_file.write_forced(kept, Mark { incarnation: next, next: 0, starts })
+    hard_state_file.write_forced(hard_state, Mark { incarnation: next, next: 0, starts })
 }
 
 fn write(log: &Path, number: u64) -> std::io::Result<()> {
@@ -214,10 +218,10 @@ mod tests {
 
     const ME: MemberId = MemberId(1);
 
-    fn folder() -> (tempfile::TempDir, KeptFile) {
+    fn folder() -> (tempfile::TempDir, HardStateFile) {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join(LOG)).unwrap();
-        let file = KeptFile::of(folder.path());
+        let file = HardStateFile::of(folder.path());
         (folder, file)
     }
 
@@ -230,21 +234,21 @@ mod tests {
         let (folder, file) = folder();
         let data = folder.path();
         let own = || is_own(data, file.mark()).unwrap();
-        let kept = Kept { term: 3, may_vote: true, ..Kept::default() };
+        let hard_state = HardState { term: 3, may_vote: true, ..HardState::default() };
         assert!(own(), "neither has a number: both are of a version before this one");
-        renew(data, &file, &kept, (ME, 11)).unwrap();
-        assert_eq!((own(), file.read()), (true, Some(kept)));
+        renew(data, &file, &hard_state, (ME, 11)).unwrap();
+        assert_eq!((own(), file.read()), (true, Some(hard_state)));
         let number = data.join(LOG).join(NAME);
         let (older, state) = (data.join("older"), data.join("older-state"));
         copy(&number, &older);
         copy(&data.join("group-state"), &state);
-        renew(data, &file, &kept, (ME, 12)).unwrap();
+        renew(data, &file, &hard_state, (ME, 12)).unwrap();
         assert_eq!((own(), file.mark().starts), (true, 2));
         copy(&older, &number);
         assert!(!own(), "an older log");
         std::fs::remove_file(&number).unwrap();
         assert!(!own(), "a blank log, or one of before the first number");
-        renew(data, &file, &kept, (ME, 13)).unwrap();
+        renew(data, &file, &hard_state, (ME, 13)).unwrap();
         copy(&state, &data.join("group-state"));
         assert!(!own(), "an older hard state");
         std::fs::remove_file(data.join("group-state")).unwrap();
@@ -256,27 +260,27 @@ mod tests {
         let (folder, file) = folder();
         let data = folder.path();
         let own = || is_own(data, file.mark()).unwrap();
-        let kept = Kept { term: 3, may_vote: true, ..Kept::default() };
-        renew(data, &file, &kept, (ME, 31)).unwrap();
+        let hard_state = HardState { term: 3, may_vote: true, ..HardState::default() };
+        renew(data, &file, &hard_state, (ME, 31)).unwrap();
         let (number, older) = (data.join(LOG).join(NAME), data.join("older"));
         copy(&number, &older);
-        renew(data, &file, &kept, (ME, 32)).unwrap();
-        expect_copy(&data.join("copy"), &file, &kept.without_vote(), 0).unwrap();
-        assert_eq!(file.read(), Some(kept.without_vote()));
-        assert!(kept.without_vote().has_newest_term());
+        renew(data, &file, &hard_state, (ME, 32)).unwrap();
+        expect_copy(&data.join("copy"), &file, &hard_state.without_vote(), 0).unwrap();
+        assert_eq!(file.read(), Some(hard_state.without_vote()));
+        assert!(hard_state.without_vote().has_newest_term());
         assert!(own(), "a crash before the copy is in its place");
         let newest = std::fs::read(&number).unwrap();
         copy(&older, &number);
         assert!(!own(), "an older log");
         std::fs::remove_file(&number).unwrap();
         assert!(own(), "the copy, which has no number");
-        renew(data, &file, &kept, (ME, 33)).unwrap();
+        renew(data, &file, &hard_state, (ME, 33)).unwrap();
         std::fs::remove_file(&number).unwrap();
         assert!(!own(), "a log that was emptied by hand, one start later");
         std::fs::write(&number, newest).unwrap();
         assert!(!own());
         assert_eq!(file.mark().incarnation, 33);
-        renew(data, &file, &kept, (ME, UNNUMBERED)).unwrap();
+        renew(data, &file, &hard_state, (ME, UNNUMBERED)).unwrap();
         assert_ne!(file.mark().incarnation, UNNUMBERED, "it is never drawn");
     }
 
@@ -285,18 +289,22 @@ mod tests {
         let (folder, file) = folder();
         let data = folder.path();
         let own = || is_own(data, file.mark()).unwrap();
-        let kept = Kept { term: 3, may_vote: true, ..Kept::default() };
-        renew(data, &file, &kept, (ME, 41)).unwrap();
+        let hard_state = HardState { term: 3, may_vote: true, ..HardState::default() };
+        renew(data, &file, &hard_state, (ME, 41)).unwrap();
         let copied = data.join("copied");
         std::fs::create_dir(&copied).unwrap();
-        expect_copy(&copied, &file, &kept, 42).unwrap();
-        assert_eq!((own(), file.read()), (true, Some(kept)), "a crash before it is in its place");
+        expect_copy(&copied, &file, &hard_state, 42).unwrap();
+        assert_eq!(
+            (own(), file.read()),
+            (true, Some(hard_state)),
+            "a crash before it is in its place"
+        );
         let number = data.join(LOG).join(NAME);
         std::fs::remove_file(&number).unwrap();
         assert!(!own(), "an empty log");
         copy(&copied.join(NAME), &number);
         assert!(own(), "the copy");
-        renew(data, &file, &kept, (ME, 43)).unwrap();
+        renew(data, &file, &hard_state, (ME, 43)).unwrap();
         copy(&copied.join(NAME), &number);
         assert!(!own(), "the same copy, put back one start later");
     }
@@ -306,10 +314,10 @@ mod tests {
         let (folder, file) = folder();
         let data = folder.path();
         let own = || is_own(data, file.mark()).unwrap();
-        let kept = Kept { may_vote: true, ..Kept::default() };
-        renew(data, &file, &kept, (ME, 21)).unwrap();
+        let hard_state = HardState { may_vote: true, ..HardState::default() };
+        renew(data, &file, &hard_state, (ME, 21)).unwrap();
         let mark = file.mark();
-        file.write_marked(&kept, Mark { next: 22, ..mark }).unwrap();
+        file.write_marked(&hard_state, Mark { next: 22, ..mark }).unwrap();
         assert!(own(), "after the first step");
         std::fs::write(data.join(LOG).join(NEW_NAME), b"torn").unwrap();
         assert!(own(), "in the second one");
@@ -317,10 +325,10 @@ mod tests {
         assert!(own(), "after the second one");
         // The next start ends in the same way, behind its first step.
         std::fs::create_dir(data.join(LOG).join(NEW_NAME)).unwrap();
-        renew(data, &file, &kept, (ME, 24)).unwrap_err();
+        renew(data, &file, &hard_state, (ME, 24)).unwrap_err();
         assert!(own(), "after the first step of another start");
         std::fs::remove_dir(data.join(LOG).join(NEW_NAME)).unwrap();
-        renew(data, &file, &kept, (ME, 23)).unwrap();
+        renew(data, &file, &hard_state, (ME, 23)).unwrap();
         assert!(own());
         write(&data.join(LOG), 22).unwrap();
         assert!(!own(), "that start was never taken part with, and is over");
@@ -336,15 +344,15 @@ mod tests {
         };
         let refused = write_by(&log, 50, full).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::StorageFull, "there is none to write over");
-        let kept = Kept { may_vote: true, ..Kept::default() };
-        renew(data, &file, &kept, (ME, 51)).unwrap();
+        let hard_state = HardState { may_vote: true, ..HardState::default() };
+        renew(data, &file, &hard_state, (ME, 51)).unwrap();
         let older = std::fs::read(log.join(NAME)).unwrap();
-        file.write_marked(&kept, Mark { next: 52, ..file.mark() }).unwrap();
+        file.write_marked(&hard_state, Mark { next: 52, ..file.mark() }).unwrap();
         write_by(&log, 52, full).unwrap();
         assert_eq!(read(data).unwrap(), Some(52));
         assert!(is_own(data, file.mark()).unwrap());
         assert!(!log.join(NEW_NAME).exists(), "what was begun takes no room");
-        renew(data, &file, &kept, (ME, 53)).unwrap();
+        renew(data, &file, &hard_state, (ME, 53)).unwrap();
         std::fs::write(log.join(NAME), older).unwrap();
         assert!(!is_own(data, file.mark()).unwrap(), "an older log");
         let denied = |_: &Path, _: &[u8]| Err(ErrorKind::PermissionDenied.into());

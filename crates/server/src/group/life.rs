@@ -103,7 +103,7 @@ mod tests {
     use std::collections::VecDeque;
     use std::time::Duration;
 
-    use towline_group::{Held, Kept, Member, MemberId, Message, Options};
+    use towline_group::{HardState, Held, Member, MemberId, Message, Options};
     use towline_types::{BatchPlace, Lsn, Time};
 
     use super::*;
@@ -129,8 +129,8 @@ mod tests {
                     meets_first: false,
                     lacks_batches: false,
                 };
-                let kept = Kept { may_vote: true, ..Kept::default() };
-                Member::new(options, kept, Held::default(), now)
+                let hard_state = HardState { may_vote: true, ..HardState::default() };
+                Member::new(options, hard_state, Held::default(), now)
             })
             .collect();
         let mut said: Vec<Message> = Vec::new();

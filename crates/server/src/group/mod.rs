@@ -24,10 +24,10 @@ mod driver;
 mod elsewhere;
 mod handed;
 mod hanging;
+mod hard_state_file;
 mod holds;
 mod inbox;
 mod incarnation;
-mod kept_file;
 mod life;
 mod missing;
 mod preferred;
@@ -46,7 +46,7 @@ mod vote;
 pub(crate) use repair::Repairs;
 pub use report::{Answer, Report, Stand, ask_group};
 pub(crate) use run::run;
-pub use vote::{HardState, force_vote, give_up_vote, hard_state};
+pub use vote::{HardStateReport, force_vote, give_up_vote, hard_state};
 
 use towline_group::MemberId;
 

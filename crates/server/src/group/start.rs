@@ -8,14 +8,14 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use towline_admin::catalogue::GROUP_LOG_FORGOT;
 use towline_admin::status::RestartStatus;
-use towline_group::{FetchOrder, Held, Kept, Member, MemberId, Options};
+use towline_group::{FetchOrder, HardState, Held, Member, MemberId, Options};
 use towline_log::{Listener, LogId, Pages, Replicator};
 
 use super::again;
 use super::agreement::of_process_before;
 use super::driver::Driver;
+use super::hard_state_file::HardStateFile;
 use super::incarnation;
-use super::kept_file::KeptFile;
 use super::member_of;
 use super::repair;
 use super::repair_at_start::{self, About};
@@ -63,35 +63,37 @@ pub(crate) fn open(
 ) -> Result<Opened, StartError> {
     let id = log_id(name, &group.name);
     swap::settle(data)?;
-    let kept_file = KeptFile::of(data);
+    let hard_state_file = HardStateFile::of(data);
     let about = About { queue_manager: name, group, this, log: id };
     let read_back = |known| {
         let home = Home::single(data);
         let back = || start::bring_back(name, &home, config, wishes, (id, Some(known)));
         repair_at_start::reading(&about, home.log_folder(), back)
     };
-    let Promised { kept, held, found } = promised((data, member_of(this)), &kept_file, read_back)?;
+    let Promised { hard_state, held, found } =
+        promised((data, member_of(this)), &hard_state_file, read_back)?;
     let Found { restart, recovery, pages, status, marker, disk, lacks, doubt, .. } = found;
     if recovery.log_id() != id {
         return Err(StartError::OtherLog { group: group.name.clone() });
     }
     swap::clear_up(data);
     // One that re-executed itself, and whose folder is as it left it, was not put back.
-    let meets_first = again::start_before() != Some(kept_file.starts().own().nonce);
+    let meets_first = again::start_before() != Some(hard_state_file.starts().own().nonce);
     let drawn = u64::from_le_bytes(crate::random::bytes());
     // Before anything is promised, and with what may not be promised any more.
-    let renewed = kept_file
-        .prepare()
-        .and_then(|()| incarnation::renew(data, &kept_file, &kept, (member_of(this), drawn)));
+    let renewed = hard_state_file.prepare().and_then(|()| {
+        incarnation::renew(data, &hard_state_file, &hard_state, (member_of(this), drawn))
+    });
     renewed.map_err(StartError::Folder)?;
     let (_, stream) = recovery.stream();
     let applied = held.places.iter().find(|place| place.index == held.applied).copied();
     let applied = applied.unwrap_or(held.base);
     let extent_bytes = recovery.extent_bytes();
-    let member = Member::new(options(group, this, (meets_first, lacks)), kept, held, clock.now());
+    let member =
+        Member::new(options(group, this, (meets_first, lacks)), hard_state, held, clock.now());
     let (orders, fetches) = channel();
     let names = group.member.iter().map(|member| member.name.clone()).collect();
-    let driver = Arc::new(Driver::new(member, kept_file, clock, names, orders));
+    let driver = Arc::new(Driver::new(member, hard_state_file, clock, names, orders));
     driver.set_heartbeat(group.heartbeat_interval(), group.heartbeat_timeout());
     let listener: Arc<dyn Listener> = driver.clone();
     let replicator: Arc<dyn Replicator> = driver.clone();
@@ -111,7 +113,7 @@ pub(crate) fn open(
 
 /// A log that was read back, and what it is good for.
 struct Promised {
-    kept: Kept,
+    hard_state: HardState,
     held: Held,
     found: Found,
 }
@@ -122,45 +124,45 @@ struct Promised {
 /// of what this one promised.
 fn promised(
     (data, this): (&Path, MemberId),
-    kept_file: &KeptFile,
+    hard_state_file: &HardStateFile,
     read_back: impl Fn(u64) -> Result<Found, StartError>,
 ) -> Result<Promised, StartError> {
     // Without any hard state that can be read, it is not known what was promised, nor in which
     // term.
-    let kept = of_process_before(kept_file.read().unwrap_or_default());
-    let is_ours = kept_file.whose().is_none_or(|whose| whose == this);
+    let hard_state = of_process_before(hard_state_file.read().unwrap_or_default());
+    let is_ours = hard_state_file.whose().is_none_or(|whose| whose == this);
     let is_own =
-        is_ours && incarnation::is_own(data, kept_file.mark()).map_err(StartError::Folder)?;
+        is_ours && incarnation::is_own(data, hard_state_file.mark()).map_err(StartError::Folder)?;
     // While it may not vote, its note is owed, not had.
-    let known = if is_own && kept.may_vote { kept.committed } else { 0 };
+    let known = if is_own && hard_state.may_vote { hard_state.committed } else { 0 };
     let found = read_back(known)?;
     let held = held(&found);
-    let (has, is_older) = (held.has(&kept), kept.is_older_than(held.last()));
-    let judged = judged(kept, is_own && !is_older, has);
-    if judged == kept || !kept.may_vote {
-        return Ok(Promised { kept: judged, held, found });
+    let (has, is_older) = (held.has(&hard_state), hard_state.is_older_than(held.last()));
+    let judged = judged(hard_state, is_own && !is_older, has);
+    if judged == hard_state || !hard_state.may_vote {
+        return Ok(Promised { hard_state: judged, held, found });
     }
-    let (last, noted) = (held.last().index.to_string(), kept.committed.to_string());
+    let (last, noted) = (held.last().index.to_string(), hard_state.committed.to_string());
     let what = match (is_ours, is_own && !is_older) {
         (false, _) => "the data folder of another instance",
         (true, true) => "an older copy of its log",
         (true, false) => "another log, or another hard state",
     };
     say(&GROUP_LOG_FORGOT, &[what, &last, &noted]);
-    let kept = judged;
+    let hard_state = judged;
     if known == 0 {
-        return Ok(Promised { kept, held, found });
+        return Ok(Promised { hard_state, held, found });
     }
     drop(found);
     let found = read_back(0)?;
-    Ok(Promised { kept, held: self::held(&found), found })
+    Ok(Promised { hard_state, held: self::held(&found), found })
 }
 
 /// What still counts of a hard state, beside this log. Which of both is an older one cannot be
 /// told, so neither the vote nor the term is believed; what is owed is.
-fn judged(kept: Kept, is_own: bool, has_noted: bool) -> Kept {
+fn judged(hard_state: HardState, is_own: bool, has_noted: bool) -> HardState {
     // While it has no vote it is known to lack what was noted.
-    if is_own && (has_noted || !kept.may_vote) { kept } else { kept.forgotten() }
+    if is_own && (has_noted || !hard_state.may_vote) { hard_state } else { hard_state.forgotten() }
 }
 
 fn held(found: &Found) -> Held {
@@ -216,7 +218,7 @@ mod tests {
     #[test]
     fn beside_another_log_neither_vote_nor_term_is_believed_and_without_a_vote_only_the_number_tells()
      {
-        let voting = Kept { term: 7, may_vote: true, committed: 9, ..Kept::default() };
+        let voting = HardState { term: 7, may_vote: true, committed: 9, ..HardState::default() };
         assert_eq!(judged(voting, true, true), voting);
         for (is_own, has) in [(false, true), (true, false), (false, false)] {
             let judged = judged(voting, is_own, has);
@@ -227,7 +229,7 @@ mod tests {
         let catches_up = voting.without_vote();
         assert_eq!(judged(catches_up, true, false), catches_up);
         assert!(!judged(catches_up, false, true).has_newest_term());
-        assert!(!judged(Kept::default(), true, true).has_newest_term(), "there is none");
+        assert!(!judged(HardState::default(), true, true).has_newest_term(), "there is none");
     }
 
     #[test]

@@ -20,11 +20,11 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use towline_group::Kept;
+use towline_group::HardState;
 use towline_log::LinuxDisk;
 
+use super::hard_state_file::HardStateFile;
 use super::incarnation;
-use super::kept_file::KeptFile;
 use crate::start::{REBUILD_MARKER, StartError};
 
 const LOG: &str = "log";
@@ -33,15 +33,15 @@ const OLD: &str = "log.replaced";
 /// Where a copy is made.
 pub(super) const COPY: &str = "copy";
 
-/// A copy is whole in `made/log`: the next start takes it, with `kept`, which says whether it
+/// A copy is whole in `made/log`: the next start takes it, with `hard_state`, which says whether it
 /// votes.
 ///
 /// # Errors
 /// What the system said: the log is as it was.
-pub(super) fn hand_in(data: &Path, made: &Path, kept: &Kept) -> std::io::Result<()> {
+pub(super) fn hand_in(data: &Path, made: &Path, hard_state: &HardState) -> std::io::Result<()> {
     let log = made.join(LOG);
     let drawn = u64::from_le_bytes(crate::random::bytes());
-    incarnation::expect_copy(&log, &KeptFile::of(data), kept, drawn)?;
+    incarnation::expect_copy(&log, &HardStateFile::of(data), hard_state, drawn)?;
     std::fs::rename(log, data.join(NEW))?;
     File::open(data)?.sync_all()
 }
@@ -135,8 +135,9 @@ mod tests {
         fs::create_dir(data.join(LOG)).unwrap();
         fs::write(data.join(LOG).join("which"), "old").unwrap();
         fs::write(data.join(REBUILD_MARKER), "").unwrap();
-        let kept = Kept { term: 4, may_vote: true, committed: 9, ..Kept::default() };
-        KeptFile::of(data).write(&kept).unwrap();
+        let hard_state =
+            HardState { term: 4, may_vote: true, committed: 9, ..HardState::default() };
+        HardStateFile::of(data).write(&hard_state).unwrap();
         let made = begin(data).unwrap();
         fs::write(made.join(LOG).join("which"), "new").unwrap();
         folder
@@ -147,24 +148,24 @@ mod tests {
     }
 
     fn votes(data: &Path) -> bool {
-        KeptFile::of(data).read().unwrap().may_vote
+        HardStateFile::of(data).read().unwrap().may_vote
     }
 
     /// Hands the copy in, with or without a vote.
     fn come(data: &Path, with_vote: bool) {
-        let kept = KeptFile::of(data).read().unwrap();
-        let kept = if with_vote { kept } else { kept.without_vote() };
-        hand_in(data, &data.join(COPY), &kept).unwrap();
+        let hard_state = HardStateFile::of(data).read().unwrap();
+        let hard_state = if with_vote { hard_state } else { hard_state.without_vote() };
+        hand_in(data, &data.join(COPY), &hard_state).unwrap();
     }
 
     #[test]
     fn a_copy_that_bears_out_what_was_promised_votes_and_so_does_the_log_before_it() {
         let folder = with_copy();
         let data = folder.path();
-        let file = KeptFile::of(data);
+        let file = HardStateFile::of(data);
         let start = (towline_group::MemberId(1), 7);
         incarnation::renew(data, &file, &file.read().unwrap(), start).unwrap();
-        let is_own = || incarnation::is_own(data, KeptFile::of(data).mark()).unwrap();
+        let is_own = || incarnation::is_own(data, HardStateFile::of(data).mark()).unwrap();
         come(data, true);
         assert_eq!((which(data).as_str(), votes(data), is_own()), ("old", true, true));
         settle(data).unwrap();
@@ -180,9 +181,9 @@ mod tests {
         let data = folder.path();
         come(data, false);
         assert_eq!((which(data).as_str(), votes(data)), ("old", false));
-        let kept = KeptFile::of(data).read().unwrap();
-        assert_eq!((kept.term, kept.committed), (4, 9), "votes and what is owed stay");
-        assert!(kept.knows_term, "a copy takes no promise with it");
+        let hard_state = HardStateFile::of(data).read().unwrap();
+        assert_eq!((hard_state.term, hard_state.committed), (4, 9), "votes and what is owed stay");
+        assert!(hard_state.knows_term, "a copy takes no promise with it");
         settle(data).unwrap();
         assert_eq!((which(data).as_str(), votes(data)), ("new", false));
         assert!(!data.join(REBUILD_MARKER).exists(), "it was of the old log");
@@ -204,8 +205,8 @@ mod tests {
             (
                 "the vote is gone, the copy is not handed in",
                 |data| {
-                    let file = KeptFile::of(data);
-                    file.write(&Kept { may_vote: false, ..file.read().unwrap() }).unwrap();
+                    let file = HardStateFile::of(data);
+                    file.write(&HardState { may_vote: false, ..file.read().unwrap() }).unwrap();
                 },
                 "old",
                 false,

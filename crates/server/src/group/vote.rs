@@ -8,15 +8,15 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-use towline_group::Kept;
+use towline_group::HardState;
 use towline_types::Lsn;
 
+use super::hard_state_file::HardStateFile;
 use super::incarnation;
-use super::kept_file::KeptFile;
 
 /// What an instance that does not run has kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HardState {
+pub struct HardStateReport {
     /// The newest term that it took part in.
     pub term: u64,
     /// Whether it may vote, if its log is the one for which this was kept.
@@ -32,16 +32,16 @@ pub struct HardState {
 ///
 /// # Errors
 /// What the disk said.
-pub fn hard_state(data: &Path) -> std::io::Result<Option<HardState>> {
-    let kept_file = KeptFile::of(data);
-    let is_of_this_log = incarnation::is_own(data, kept_file.mark())?;
-    let state = |Kept { term, may_vote, committed, .. }| HardState {
+pub fn hard_state(data: &Path) -> std::io::Result<Option<HardStateReport>> {
+    let hard_state_file = HardStateFile::of(data);
+    let is_of_this_log = incarnation::is_own(data, hard_state_file.mark())?;
+    let state = |HardState { term, may_vote, committed, .. }| HardStateReport {
         term,
         may_vote,
         is_of_this_log,
         committed,
     };
-    Ok(kept_file.read().map(state))
+    Ok(hard_state_file.read().map(state))
 }
 
 /// Takes the vote away, durably, because the log is about to be set aside: what was known to be
@@ -51,12 +51,12 @@ pub fn hard_state(data: &Path) -> std::io::Result<Option<HardState>> {
 /// # Errors
 /// What the disk said.
 pub fn give_up_vote(data: &Path) -> std::io::Result<()> {
-    let kept_file = KeptFile::of(data);
+    let hard_state_file = HardStateFile::of(data);
     // Without a hard state that can be read there is no vote either.
-    let Some(kept) = kept_file.read() else { return Ok(()) };
+    let Some(hard_state) = hard_state_file.read() else { return Ok(()) };
     // Also its term is not trusted: the operator may have put the whole folder back from a
     // snapshot.
-    kept_file.write(&kept.forgotten())?;
+    hard_state_file.write(&hard_state.forgotten())?;
     std::fs::File::open(data)?.sync_all()
 }
 
@@ -72,41 +72,42 @@ const FORGOTTEN_TERMS: u64 = 1 << 16;
 /// # Errors
 /// What the disk said.
 pub fn force_vote(data: &Path, term: u64) -> std::io::Result<()> {
-    let kept_file = KeptFile::of(data);
-    let kept = kept_file.read().unwrap_or_default();
+    let hard_state_file = HardStateFile::of(data);
+    let hard_state = hard_state_file.read().unwrap_or_default();
     // The note would take the vote away again.
-    match std::fs::remove_file(kept_file.note_path()) {
+    match std::fs::remove_file(hard_state_file.note_path()) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let knows = kept.has_newest_term() && incarnation::is_own(data, kept_file.mark())?;
-    let newest = kept.term.max(term);
+    let knows = hard_state.has_newest_term() && incarnation::is_own(data, hard_state_file.mark())?;
+    let newest = hard_state.term.max(term);
     let term = if knows { newest } else { newest.saturating_add(FORGOTTEN_TERMS) };
-    let newer = term > kept.term;
-    let kept = Kept {
+    let newer = term > hard_state.term;
+    let hard_state = HardState {
         term,
-        vote: if newer { None } else { kept.vote },
+        vote: if newer { None } else { hard_state.vote },
         may_vote: true,
         knows_term: true,
         committed: 0,
         committed_end: Lsn::ZERO,
     };
-    kept_file.prepare()?;
+    hard_state_file.prepare()?;
     std::fs::File::open(data)?.sync_all()?;
     // The vote is of use only once the last step made the number of the log its own.
     let drawn = u64::from_le_bytes(crate::random::bytes());
-    incarnation::adopt(data, &kept_file, &kept, drawn)
+    incarnation::adopt(data, &hard_state_file, &hard_state, drawn)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn with_state(kept: &Kept) -> tempfile::TempDir {
+    fn with_state(promised: &HardState) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("log")).unwrap();
-        let file = KeptFile::of(folder.path());
-        incarnation::renew(folder.path(), &file, kept, (towline_group::MemberId(1), 7)).unwrap();
+        let file = HardStateFile::of(folder.path());
+        incarnation::renew(folder.path(), &file, promised, (towline_group::MemberId(1), 7))
+            .unwrap();
         folder
     }
 
@@ -114,12 +115,12 @@ mod tests {
     fn a_vote_that_is_given_up_leaves_term_vote_and_what_is_owed() {
         let vote = Some(towline_group::MemberId(2));
         let (committed, committed_end) = (9, Lsn(900));
-        let kept =
-            Kept { term: 5, vote, may_vote: true, knows_term: true, committed, committed_end };
-        let folder = with_state(&kept);
+        let promised =
+            HardState { term: 5, vote, may_vote: true, knows_term: true, committed, committed_end };
+        let folder = with_state(&promised);
         give_up_vote(folder.path()).unwrap();
-        let read = KeptFile::of(folder.path()).read().unwrap();
-        assert_eq!(read, kept.forgotten());
+        let read = HardStateFile::of(folder.path()).read().unwrap();
+        assert_eq!(read, promised.forgotten());
         let blank = tempfile::tempdir().unwrap();
         give_up_vote(blank.path()).unwrap();
         assert_eq!(hard_state(blank.path()).unwrap(), None, "there was none to give up");
@@ -127,10 +128,11 @@ mod tests {
 
     #[test]
     fn a_vote_that_is_forced_counts_for_the_log_that_is_there_and_no_note_takes_it_away() {
-        let kept = Kept { term: 5, committed: 9, committed_end: Lsn(900), ..Kept::default() };
-        let folder = with_state(&kept);
-        let (data, file) = (folder.path(), KeptFile::of(folder.path()));
-        file.note_durably(&Kept { committed: 12, ..kept }).unwrap();
+        let promised =
+            HardState { term: 5, committed: 9, committed_end: Lsn(900), ..HardState::default() };
+        let folder = with_state(&promised);
+        let (data, file) = (folder.path(), HardStateFile::of(folder.path()));
+        file.note_durably(&HardState { committed: 12, ..promised }).unwrap();
         // Another log.
         std::fs::remove_file(data.join("log/incarnation")).unwrap();
         let state = hard_state(data).unwrap().unwrap();
@@ -138,7 +140,7 @@ mod tests {
         force_vote(data, 8).unwrap();
         let state = hard_state(data).unwrap().unwrap();
         let term = 8 + FORGOTTEN_TERMS;
-        let forced = HardState { term, may_vote: true, is_of_this_log: true, committed: 0 };
+        let forced = HardStateReport { term, may_vote: true, is_of_this_log: true, committed: 0 };
         assert_eq!(state, forced);
         force_vote(data, 3).unwrap();
         assert_eq!(hard_state(data).unwrap().unwrap(), forced, "a term never goes down");
@@ -146,14 +148,15 @@ mod tests {
 
     #[test]
     fn a_vote_that_is_forced_is_given_in_no_term_that_may_have_been_forgotten() {
-        let kept = Kept { term: 5, may_vote: true, knows_term: true, ..Kept::default() };
-        let folder = with_state(&kept.forgotten());
+        let promised =
+            HardState { term: 5, may_vote: true, knows_term: true, ..HardState::default() };
+        let folder = with_state(&promised.forgotten());
         // The one that answers knows term 6; in 7 this one may have voted for the one that does
         // not.
         force_vote(folder.path(), 6).unwrap();
         assert!(hard_state(folder.path()).unwrap().unwrap().term > 6 + 1_000);
         // It took a copy, and its hard state is the newest.
-        let folder = with_state(&kept.without_vote());
+        let folder = with_state(&promised.without_vote());
         force_vote(folder.path(), 6).unwrap();
         assert_eq!(hard_state(folder.path()).unwrap().unwrap().term, 6);
     }

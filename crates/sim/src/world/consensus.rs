@@ -24,13 +24,13 @@ impl World {
     }
 
     fn carry_out(&mut self, at: At, out: Output) {
-        let Output { keep, receive, lead, send, fetch, role, copy_from } = out;
+        let Output { hard_state, receive, lead, send, fetch, role, copy_from } = out;
         let node = &mut self.nodes[at.node];
-        if let Some(kept) = keep {
-            node.disk.kept = kept;
+        if let Some(hard_state) = hard_state {
+            node.disk.hard_state = hard_state;
         }
         if let Some(role) = role {
-            let term = self.process(at).map_or(0, |process| process.member.kept().term);
+            let term = self.process(at).map_or(0, |process| process.member.hard_state().term);
             tell!(self, "{}: {role:?} in term {term}", at.node);
         }
         if role.is_some_and(|role| role != Role::Leader) && self.has_led(at) {
@@ -145,7 +145,7 @@ impl World {
             return;
         };
         if writes_kept {
-            node.disk.kept = process.member.kept();
+            node.disk.hard_state = process.member.hard_state();
         }
         let next = process.clock.true_time(process.clock.local(now) + tick);
         self.plan_at(next.max(now + 1), Event::Tick { at });
@@ -251,7 +251,8 @@ impl World {
     fn tell_seam(&mut self, at: At) {
         let now = self.now;
         let Some(process) = self.process(at) else { return };
-        let Some(seam) = process.seam.filter(|seam| seam.index > process.member.kept().committed)
+        let Some(seam) =
+            process.seam.filter(|seam| seam.index > process.member.hard_state().committed)
         else {
             return;
         };

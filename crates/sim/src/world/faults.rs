@@ -134,7 +134,8 @@ impl World {
     fn is_sound(&self, node: usize) -> bool {
         let there = &self.nodes[node];
         let process = there.process.as_ref();
-        let may_vote = process.map_or(there.disk.kept.may_vote, |there| there.member.may_vote());
+        let may_vote =
+            process.map_or(there.disk.hard_state.may_vote, |there| there.member.may_vote());
         let is_another = there.disk.whose.is_some_and(|whose| whose != node);
         let forgot = process.is_none() && (is_another || there.disk.forgot());
         may_vote && !forgot && !there.disk.rotten && !there.copying && !there.put_back

@@ -55,7 +55,7 @@ impl World {
             let disk = &mut self.nodes[node].disk;
             disk.wipe(keeps_term);
             // As after `towline instance replace`: whether it is the newest is the operator's word.
-            disk.kept = disk.kept.forgotten();
+            disk.hard_state = disk.hard_state.forgotten();
         }
         self.counts.starts += 1;
         self.processes += 1;
@@ -123,7 +123,7 @@ impl World {
             lacks_batches: false,
         };
         let disk = &self.nodes[node].disk;
-        Member::new(options, disk.kept, disk.held(), now)
+        Member::new(options, disk.hard_state, disk.held(), now)
     }
 
     /// A process ends. Nothing starts it again.
@@ -135,12 +135,12 @@ impl World {
         tell!(self, "{node}: process {} ends: {ending:?}", process.number);
         let Process { number: _, stage, seam, next, connections, .. } = process;
         self.compare_replica(node, stage, seam, next);
-        let keep = match ending {
+        let keep_per_mille = match ending {
             Ending::PowerCut => self.dice.below(700),
             Ending::Kill | Ending::Exec => self.dice.below(1_001),
             Ending::Stop => 1_000,
         };
-        let lost = self.nodes[node].disk.lose_unsynced(keep, &mut self.dice);
+        let lost = self.nodes[node].disk.lose_unsynced(keep_per_mille, &mut self.dice);
         if self.nodes[node].older.is_none() || self.dice.chance(COPIED_PER_MILLE) {
             self.nodes[node].older = Some(self.nodes[node].disk.clone());
         }
@@ -194,11 +194,11 @@ impl World {
         let leader = self.nodes[from.node].process.as_ref();
         let leader = leader.filter(|leader| leader.number == from.process && reaches);
         if let Some(leader) = leader.filter(|leader| leader.has_led) {
-            let kept = leader.member.kept();
+            let hard_state = leader.member.hard_state();
             let copy = self.nodes[from.node].disk.clone();
             self.counts.copies += 1;
             tell!(self, "{node}: has a copy of {}, up to {}", from.node, copy.last());
-            self.nodes[node].disk.take_copy(&copy, kept);
+            self.nodes[node].disk.take_copy(&copy, hard_state);
         } else {
             tell!(self, "{node}: the copy of {} broke off", from.node);
         }
@@ -215,12 +215,15 @@ impl World {
             let Some(number) = self.network.connect(self.now, (a, b)) else { continue };
             for (from, to) in [(a, at_b), (b, at_a)] {
                 let there = &self.nodes[from];
-                let kept = there.process.as_ref().map_or(there.disk.kept, |it| it.member.kept());
+                let hard_state = there
+                    .process
+                    .as_ref()
+                    .map_or(there.disk.hard_state, |it| it.member.hard_state());
                 let hello = Parcel::Hello {
                     receiver: to.process,
                     last: there.disk.last(),
                     // Whatever a member wants kept is on the simulated disk at once.
-                    term: kept.term,
+                    term: hard_state.term,
                     blank: self.is_blank(from),
                     start: there.disk.starts.own(),
                     noted: there.disk.starts.noted().to_vec(),
@@ -239,8 +242,9 @@ impl World {
     /// Never took part in anything.
     fn is_blank(&self, node: usize) -> bool {
         let process = self.nodes[node].process.as_ref();
-        let kept = process.map_or(self.nodes[node].disk.kept, |process| process.member.kept());
-        kept.term == 0 && !kept.may_vote && self.nodes[node].disk.last() == 0
+        let hard_state =
+            process.map_or(self.nodes[node].disk.hard_state, |process| process.member.hard_state());
+        hard_state.term == 0 && !hard_state.may_vote && self.nodes[node].disk.last() == 0
     }
 
     pub(crate) fn announce(&mut self, link: Link, parcel: Parcel) {

@@ -88,16 +88,16 @@ impl World {
     ) -> bool {
         let this = member_id(at.node);
         let Some(process) = self.nodes[at.node].process.as_ref() else { return false };
-        let (kept, contradicted) =
-            (process.member.kept(), process.member.is_contradicted_by(witness));
+        let (hard_state, contradicted) =
+            (process.member.hard_state(), process.member.is_contradicted_by(witness));
         let disk = &mut self.nodes[at.node].disk;
         if !disk.starts.hear(this, noted).of_unknown_start && !contradicted {
             return false;
         }
         disk.starts.admit(this, noted);
-        disk.kept = kept.forgotten();
+        disk.hard_state = hard_state.forgotten();
         self.nodes[at.node].put_back = false;
-        tell!(self, "{}: learns that it has promised more ({kept:?})", at.node);
+        tell!(self, "{}: learns that it has promised more ({hard_state:?})", at.node);
         self.restart(at.node, Ending::Exec);
         true
     }
@@ -151,7 +151,7 @@ impl World {
         self.nodes[at.node].put_back = false;
         self.end(at.node, Ending::Stop);
         let disk = &mut self.nodes[at.node].disk;
-        disk.kept = disk.kept.forgotten();
+        disk.hard_state = disk.hard_state.forgotten();
         disk.lose_log();
         self.plan_in(1_000, Event::Start { node: at.node });
         true

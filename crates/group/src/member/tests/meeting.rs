@@ -116,5 +116,5 @@ fn what_was_acknowledged_and_never_committed_contradicts_nothing() {
     let ahead = RaftMessage { index: 9, log_term: 9, ..RaftMessage::default() };
     let mut out = Output::default();
     of_none.step(Time(2), message(MessageType::MsgRequestVote, 2, 9, ahead), &mut out);
-    assert!(of_none.witness(MemberId(2)).term <= of_none.kept().term);
+    assert!(of_none.witness(MemberId(2)).term <= of_none.hard_state().term);
 }

@@ -88,7 +88,7 @@ fn a_silent_member_keeps_no_leader_in_its_place() {
 
 #[test]
 fn it_takes_the_highest_term_that_it_is_told_durably_and_refuses_older_ones() {
-    let mut member = alone(Kept::default(), 3);
+    let mut member = alone(HardState::default(), 3);
     assert_eq!(member.unheard(), [MemberId(2), MemberId(3)]);
     assert!(sent(&mut member, batches(2, 4)).is_empty());
     assert!(sent(&mut member, told(2, 4)).is_empty());
@@ -99,24 +99,24 @@ fn it_takes_the_highest_term_that_it_is_told_durably_and_refuses_older_ones() {
     assert!(sent(&mut member, told(2, 5)).is_empty() && !member.knows_term());
     let mut out = Output::default();
     member.step(Time(6), told(3, 9), &mut out);
-    let kept = out.keep.unwrap();
-    assert_eq!((kept.term, kept.knows_term, kept.may_vote), (9, true, false));
+    let hard_state = out.hard_state.unwrap();
+    assert_eq!((hard_state.term, hard_state.knows_term, hard_state.may_vote), (9, true, false));
     assert!(out.send.is_empty() && member.unheard().is_empty());
     assert_eq!(sent(&mut member, batches(2, 8)), [(2, 9)], "it says that there is a newer term");
     assert_eq!(member.progress().term, 9);
     assert_eq!(sent(&mut member, batches(3, 9)), [(3, 9)]);
     // Another start from what was kept asks no member.
-    let mut again = alone(kept, 3);
+    let mut again = alone(hard_state, 3);
     assert_eq!(sent(&mut again, batches(3, 9)), [(3, 9)]);
 }
 
 #[test]
 fn a_crash_before_the_term_is_durable_leaves_a_member_that_asks_again() {
-    let mut member = alone(Kept::default(), 3);
+    let mut member = alone(HardState::default(), 3);
     let mut out = Output::default();
     member.step(Time(5), told(2, 4), &mut out);
-    assert_eq!(out.keep, None, "half of an answer is none");
-    let mut again = alone(member.kept(), 3);
+    assert_eq!(out.hard_state, None, "half of an answer is none");
+    let mut again = alone(member.hard_state(), 3);
     assert_eq!(again.unheard().len(), 2, "what the process before was told does not count");
     assert!(sent(&mut again, told(3, 4)).is_empty());
     assert!(sent(&mut again, batches(3, 4)).is_empty());
@@ -125,12 +125,12 @@ fn a_crash_before_the_term_is_durable_leaves_a_member_that_asks_again() {
 #[test]
 fn what_it_is_told_before_a_member_of_no_term_of_its_own_may_vote_is_no_vote() {
     // It may have voted in the term that it hears of, and for another.
-    let mut member = alone(Kept::default(), 3);
+    let mut member = alone(HardState::default(), 3);
     sent(&mut member, told(2, 5));
     let mut out = Output::default();
     member.step(Time(6), told(3, 4), &mut out);
-    assert_eq!(out.keep.unwrap().vote, Some(MemberId::NONE_OF_THEM));
-    let voting = Kept { may_vote: true, ..out.keep.unwrap() };
+    assert_eq!(out.hard_state.unwrap().vote, Some(MemberId::NONE_OF_THEM));
+    let voting = HardState { may_vote: true, ..out.hard_state.unwrap() };
     let mut again = alone(voting, 3);
     let asked = RaftMessage { index: 9, log_term: 4, ..RaftMessage::default() };
     let mut out = Output::default();
@@ -140,7 +140,7 @@ fn what_it_is_told_before_a_member_of_no_term_of_its_own_may_vote_is_no_vote() {
 
 #[test]
 fn a_log_that_was_replaced_on_purpose_keeps_its_term_and_waits_for_no_other_member() {
-    let replaced = Kept { vote: Some(MemberId(2)), ..noted(3) }.without_vote();
+    let replaced = HardState { vote: Some(MemberId(2)), ..noted(3) }.without_vote();
     let mut member = alone(replaced, 0);
     assert!(member.knows_term() && !member.may_vote());
     let first = RaftMessage { commit: 0, ..RaftMessage::default() };

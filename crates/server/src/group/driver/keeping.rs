@@ -2,9 +2,9 @@
 //! sent and then forgotten is a second vote.
 //!
 //! The order is a matter of types: to send takes a [`Settled`], which only [`Driver::settle`]
-//! makes. Not here: how it is written (`kept_file`), what is watched meanwhile (`hanging`).
+//! makes. Not here: how it is written (`hard_state_file`), what is watched meanwhile (`hanging`).
 
-use towline_group::Kept;
+use towline_group::HardState;
 use towline_log::{Listener, LogError};
 use towline_types::BatchPlace;
 
@@ -15,9 +15,9 @@ pub(super) struct Settled(());
 
 impl Driver {
     /// Makes durable what a step wants kept. A disk that refuses ends the process.
-    pub(super) fn settle(&self, core: &Core, kept: Option<Kept>) -> Settled {
-        let Some(kept) = kept else { return Settled(()) };
-        if let Err(error) = self.disk.keeping(|| core.kept_file.write(&kept)) {
+    pub(super) fn settle(&self, core: &Core, hard_state: Option<HardState>) -> Settled {
+        let Some(hard_state) = hard_state else { return Settled(()) };
+        if let Err(error) = self.disk.keeping(|| core.hard_state_file.write(&hard_state)) {
             // A vote that is not durable must not be given.
             let error = LogError::io("keep the state of the group", "group-state", error);
             Listener::failed(self, &error);
@@ -34,7 +34,7 @@ impl Driver {
     pub(in crate::group) fn replaced_by(
         &self,
         last: BatchPlace,
-        hand_in: impl FnOnce(&Kept) -> std::io::Result<()>,
+        hand_in: impl FnOnce(&HardState) -> std::io::Result<()>,
     ) -> std::io::Result<()> {
         // A newer term that is heard now must not be kept beside another log than the one it was
         // heard with, nor be forgotten: what comes behind this lock is not heard.
@@ -43,8 +43,8 @@ impl Driver {
             let why = "this instance gave up what it had promised while the copy came";
             return Err(std::io::Error::other(why));
         }
-        let kept = core.member.noted();
-        let votes = kept.is_borne_out_by(core.member.last(), last);
-        hand_in(&if votes { kept } else { kept.without_vote() }.with_copy(last))
+        let hard_state = core.member.noted();
+        let votes = hard_state.is_borne_out_by(core.member.last(), last);
+        hand_in(&if votes { hard_state } else { hard_state.without_vote() }.with_copy(last))
     }
 }

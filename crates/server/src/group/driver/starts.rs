@@ -127,9 +127,9 @@ impl Driver {
             // It learned that on another connection meanwhile.
             return Err("it re-executes itself".into());
         }
-        let kept = core.member.kept();
-        let trusts_itself = kept.has_newest_term();
-        let forgotten = kept.forgotten();
+        let hard_state = core.member.hard_state();
+        let trusts_itself = hard_state.has_newest_term();
+        let forgotten = hard_state.forgotten();
         let starts = {
             let mut inner = self.starts.inner.lock();
             if trusts_itself {
@@ -139,7 +139,8 @@ impl Driver {
             inner.starts.clone()
         };
         // In one write: what was noted is known from then on, and so is that it was forgotten.
-        let written = self.disk.keeping(|| core.kept_file.write_starts(&starts, Some(&forgotten)));
+        let written =
+            self.disk.keeping(|| core.hard_state_file.write_starts(&starts, Some(&forgotten)));
         if let Err(error) = written {
             let error = LogError::io("keep the state of the group", "group-state", error);
             Listener::failed(self, &error);

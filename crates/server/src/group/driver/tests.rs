@@ -58,14 +58,14 @@ fn fill(disk: &Arc<dyn Disk>) {
 
 /// A member that is a group by itself, so that it is elected whenever it asks; and how it ends.
 fn alone(disk: &Arc<dyn Disk>, folder: &std::path::Path) -> (Arc<Driver>, Receiver<Over>) {
-    let kept = Kept { may_vote: true, ..Kept::default() };
-    one_of(&["a"], kept, disk, folder)
+    let hard_state = HardState { may_vote: true, ..HardState::default() };
+    one_of(&["a"], hard_state, disk, folder)
 }
 
 /// The first of these members.
 fn one_of(
     names: &[&str],
-    kept: Kept,
+    hard_state: HardState,
     disk: &Arc<dyn Disk>,
     folder: &std::path::Path,
 ) -> (Arc<Driver>, Receiver<Over>) {
@@ -82,11 +82,11 @@ fn one_of(
         lacks_batches: false,
     };
     let clock = Clock::start();
-    let member = Member::new(options, kept, Held { base, places, applied: 0 }, clock.now());
+    let member = Member::new(options, hard_state, Held { base, places, applied: 0 }, clock.now());
     let (orders, _) = channel();
-    let kept_file = KeptFile::of(folder);
+    let hard_state_file = HardStateFile::of(folder);
     let names = names.iter().map(|name| (*name).to_owned()).collect();
-    let driver = Arc::new(Driver::new(member, kept_file, clock, names, orders));
+    let driver = Arc::new(Driver::new(member, hard_state_file, clock, names, orders));
     let log = recovery.start_following(driver.clone(), driver.clone()).unwrap();
     driver.set_log(log);
     let (tell, told) = channel();
@@ -102,20 +102,20 @@ fn said_to_be(last_index: u64, term: u64) -> Standing {
 fn an_instance_without_a_hard_state_waits_for_both_others_and_keeps_the_term_before_it_tells_it() {
     let (disk, folder) =
         (Arc::new(MemoryDisk::new()) as Arc<dyn Disk>, tempfile::tempdir().unwrap());
-    let (driver, _) = one_of(&["a", "b", "c"], Kept::default(), &disk, folder.path());
+    let (driver, _) = one_of(&["a", "b", "c"], HardState::default(), &disk, folder.path());
     let silent = || driver.why_silent(&driver.group().unheard);
     assert!(silent().ends_with("heard from 'b' and 'c'"), "{}", silent());
     driver.opened(1, said_to_be(4, 11));
     assert!(silent().ends_with("heard from 'c'"), "{}", silent());
-    assert_eq!((driver.standing().term, KeptFile::of(folder.path()).read()), (0, None));
+    assert_eq!((driver.standing().term, HardStateFile::of(folder.path()).read()), (0, None));
     // Its disk does not answer for a moment, and the member hears nothing meanwhile.
     driver.core.lock().life.stalls(true);
     driver.opened(2, said_to_be(4, 12));
     assert!(!driver.group().unheard.is_empty());
     driver.go_on();
     assert_eq!((silent(), driver.standing().term), (String::new(), 12));
-    let kept = KeptFile::of(folder.path()).read().unwrap();
-    assert_eq!((kept.term, kept.knows_term, kept.may_vote), (12, true, false));
+    let hard_state = HardStateFile::of(folder.path()).read().unwrap();
+    assert_eq!((hard_state.term, hard_state.knows_term, hard_state.may_vote), (12, true, false));
     driver.log().shutdown();
 }
 
@@ -137,25 +137,31 @@ fn start_of(nonce: u64) -> Start {
 /// One of three that voted in term 11, at the start 5 of its folder.
 fn one_that_starts(folder: &std::path::Path) -> (Arc<Driver>, Receiver<Over>) {
     let disk = Arc::new(MemoryDisk::new()) as Arc<dyn Disk>;
-    let kept = Kept { may_vote: true, knows_term: true, term: 11, ..Kept::default() };
-    KeptFile::of(folder).write_start(&kept, Default::default(), (MemberId(1), 5)).unwrap();
-    one_of(&["a", "b", "c"], kept, &disk, folder)
+    let hard_state =
+        HardState { may_vote: true, knows_term: true, term: 11, ..HardState::default() };
+    HardStateFile::of(folder)
+        .write_start(&hard_state, Default::default(), (MemberId(1), 5))
+        .unwrap();
+    one_of(&["a", "b", "c"], hard_state, &disk, folder)
 }
 
 #[test]
 fn one_of_which_a_peer_noted_another_start_forgets_durably_and_begins_again_once() {
     let folder = tempfile::tempdir().unwrap();
     let (driver, over) = one_that_starts(folder.path());
-    let kept_file = KeptFile::of(folder.path());
+    let hard_state_file = HardStateFile::of(folder.path());
     let fine = Witness { term: 11, ..Witness::default() };
     driver.greets(1, &greeting(20, 5, fine)).unwrap();
     driver.greets(2, &greeting(30, 0, fine)).unwrap();
-    assert!(kept_file.read().unwrap().may_vote && over.try_recv().is_err());
+    assert!(hard_state_file.read().unwrap().may_vote && over.try_recv().is_err());
     driver.greets(1, &greeting(20, 6, fine)).unwrap_err();
     assert_eq!(over.try_recv(), Ok(Over::PutBack));
-    let kept = kept_file.read().unwrap();
-    assert_eq!((kept.term, kept.may_vote, kept.has_newest_term()), (11, false, false));
-    let mut starts = kept_file.starts();
+    let hard_state = hard_state_file.read().unwrap();
+    assert_eq!(
+        (hard_state.term, hard_state.may_vote, hard_state.has_newest_term()),
+        (11, false, false)
+    );
+    let mut starts = hard_state_file.starts();
     assert!(starts.is_put_back() && driver.is_put_back());
     starts.begin(8);
     let noted = greeting(20, 6, fine).known.noted;
@@ -172,7 +178,7 @@ fn one_that_a_peer_heard_promise_more_forgets_it_and_begins_again() {
         let (driver, over) = one_that_starts(folder.path());
         let greeted = driver.greets(1, &greeting(20, 5, Witness { term, index, index_term: 4 }));
         assert_eq!((greeted.is_ok(), over.try_recv().is_err()), (is_fine, is_fine));
-        assert_eq!(KeptFile::of(folder.path()).read().unwrap().may_vote, is_fine);
+        assert_eq!(HardStateFile::of(folder.path()).read().unwrap().may_vote, is_fine);
         driver.log().shutdown();
     }
 }
@@ -183,10 +189,10 @@ fn what_a_peer_declares_is_on_the_disk_before_anything_else_of_it_is_heard() {
     let (driver, _over) = one_that_starts(folder.path());
     driver.greets(1, &greeting(20, 5, Witness::default())).unwrap();
     driver.declared(1, start_of(20));
-    let kept_file = KeptFile::of(folder.path());
-    let noted = kept_file.starts().noted().to_vec();
+    let hard_state_file = HardStateFile::of(folder.path());
+    let noted = hard_state_file.starts().noted().to_vec();
     assert!(noted.contains(&(MemberId(2), start_of(20))), "{noted:?}");
-    assert_eq!(kept_file.read().unwrap().term, 11, "and nothing else is changed");
+    assert_eq!(hard_state_file.read().unwrap().term, 11, "and nothing else is changed");
     driver.log().shutdown();
 }
 
@@ -197,7 +203,7 @@ fn what_a_third_instance_told_of_a_start_is_on_the_disk_when_that_start_is_decla
     // Kept now and then, and not yet.
     driver.greets(1, &greeting(20, 0, Witness::default())).unwrap();
     driver.declared(2, start_of(30));
-    let noted = KeptFile::of(folder.path()).starts().noted().to_vec();
+    let noted = HardStateFile::of(folder.path()).starts().noted().to_vec();
     assert!(noted.contains(&(MemberId(3), start_of(30))), "{noted:?}");
     driver.log().shutdown();
 }
@@ -226,14 +232,14 @@ fn a_second_process_of_one_name_is_refused_while_the_first_one_is_connected_eith
 fn a_new_group_forms_with_the_hellos_of_all_and_no_operator() {
     let (disk, folder) =
         (Arc::new(MemoryDisk::new()) as Arc<dyn Disk>, tempfile::tempdir().unwrap());
-    let (driver, _) = one_of(&["a", "b", "c"], Kept::default(), &disk, folder.path());
+    let (driver, _) = one_of(&["a", "b", "c"], HardState::default(), &disk, folder.path());
     let blank = Standing { blank: true, ..Standing::default() };
     driver.opened(1, blank);
     assert!(driver.standing().blank);
     driver.opened(2, blank);
     assert!(!driver.standing().blank, "it votes");
-    let kept = KeptFile::of(folder.path()).read().unwrap();
-    assert!(kept.may_vote && kept.knows_term);
+    let hard_state = HardStateFile::of(folder.path()).read().unwrap();
+    assert!(hard_state.may_vote && hard_state.knows_term);
     driver.log().shutdown();
 }
 
@@ -294,16 +300,17 @@ fn a_newer_term_heard_while_a_copy_comes_costs_no_vote_and_none_is_heard_behind_
     for (copied_in, votes) in [(7, true), (6, false)] {
         let (disk, folder) =
             (Arc::new(MemoryDisk::new()) as Arc<dyn Disk>, tempfile::tempdir().unwrap());
-        let kept = Kept { term: 5, may_vote: true, knows_term: true, ..Kept::default() };
-        let (driver, _told) = one_of(&["a", "b", "c"], kept, &disk, folder.path());
-        let file = || KeptFile::of(folder.path()).read().unwrap();
+        let hard_state =
+            HardState { term: 5, may_vote: true, knows_term: true, ..HardState::default() };
+        let (driver, _told) = one_of(&["a", "b", "c"], hard_state, &disk, folder.path());
+        let file = || HardStateFile::of(folder.path()).read().unwrap();
         driver.core.lock().life.ends(Over::NeedsCopy(1));
         driver.step(heartbeat(7));
         assert_eq!((file().term, file().may_vote), (7, true), "its own log is there");
         let copy = BatchPlace { index: 3, term: copied_in, ..BatchPlace::default() };
         let mut handed_in = None;
-        let done = driver.replaced_by(copy, |kept| {
-            handed_in = Some(*kept);
+        let done = driver.replaced_by(copy, |hard_state| {
+            handed_in = Some(*hard_state);
             Ok(())
         });
         let handed_in = handed_in.unwrap();

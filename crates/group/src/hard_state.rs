@@ -24,7 +24,7 @@ const SUMMED_BYTES: usize = 60;
 
 /// What a member must not forget.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Kept {
+pub struct HardState {
     /// The newest term that it took part in, if `knows_term`.
     pub term: u64,
     /// Whom it voted for in that term.
@@ -43,7 +43,7 @@ pub struct Kept {
     pub committed_end: Lsn,
 }
 
-impl Kept {
+impl HardState {
     /// Bytes of the encoded form.
     pub const BYTES: usize = 64;
 
@@ -62,8 +62,8 @@ impl Kept {
 
     /// As it is kept.
     #[must_use]
-    pub fn encode(&self) -> [u8; Kept::BYTES] {
-        let mut bytes = [0; Kept::BYTES];
+    pub fn encode(&self) -> [u8; HardState::BYTES] {
+        let mut bytes = [0; HardState::BYTES];
         let fields: [(usize, &[u8]); 8] = [
             (0, MAGIC),
             (8, &VERSION.to_le_bytes()),
@@ -84,8 +84,8 @@ impl Kept {
 
     /// `None` when the bytes are damaged or of another version.
     #[must_use]
-    pub fn decode(bytes: &[u8]) -> Option<Kept> {
-        if bytes.len() != Kept::BYTES || take::<8>(bytes, 0)? != *MAGIC {
+    pub fn decode(bytes: &[u8]) -> Option<HardState> {
+        if bytes.len() != HardState::BYTES || take::<8>(bytes, 0)? != *MAGIC {
             return None;
         }
         if u32::from_le_bytes(take(bytes, SUMMED_BYTES)?) != sum(bytes)
@@ -94,7 +94,7 @@ impl Kept {
             return None;
         }
         let vote = u64::from_le_bytes(take(bytes, 24)?);
-        Some(Kept {
+        Some(HardState {
             term: u64::from_le_bytes(take(bytes, 16)?),
             vote: (vote != 0).then_some(MemberId(vote)),
             may_vote: take::<1>(bytes, 10)? == [1],
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn what_is_kept_comes_back_and_any_flipped_bit_is_noticed() {
-        let kept = Kept {
+        let hard_state = HardState {
             term: 7,
             vote: Some(MemberId(3)),
             may_vote: true,
@@ -136,22 +136,22 @@ mod tests {
             committed: 12,
             committed_end: Lsn(8_300),
         };
-        let bytes = kept.encode();
-        assert_eq!(Kept::decode(&bytes), Some(kept));
-        for bit in 0..Kept::BYTES * 8 {
+        let bytes = hard_state.encode();
+        assert_eq!(HardState::decode(&bytes), Some(hard_state));
+        for bit in 0..HardState::BYTES * 8 {
             let mut damaged = bytes;
             damaged[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(Kept::decode(&damaged), None, "bit {bit}");
+            assert_eq!(HardState::decode(&damaged), None, "bit {bit}");
         }
-        assert_eq!(Kept::decode(&bytes[..63]), None);
+        assert_eq!(HardState::decode(&bytes[..63]), None);
     }
 
     #[test]
     fn a_copy_votes_when_it_is_what_its_leader_could_have_appended_and_not_shorter() {
         let place = |term, index| BatchPlace { term, index, ..BatchPlace::default() };
         let votes = |term, own: (u64, u64), last: (u64, u64)| {
-            let kept = Kept { term, may_vote: true, ..Kept::default() };
-            kept.is_borne_out_by(place(own.0, own.1), place(last.0, last.1))
+            let hard_state = HardState { term, may_vote: true, ..HardState::default() };
+            hard_state.is_borne_out_by(place(own.0, own.1), place(last.0, last.1))
         };
         assert!(
             votes(7, (6, 90), (7, 50)),
@@ -161,7 +161,7 @@ mod tests {
         assert!(!votes(7, (7, 51), (7, 50)), "it acknowledged one more to the same leader");
         assert!(!votes(8, (6, 40), (7, 50)), "it took part in a newer term since");
         assert!(!votes(7, (6, 40), (6, 50)), "its leader had no batch of its own term in it");
-        let blank = Kept { term: 7, may_vote: false, ..Kept::default() };
+        let blank = HardState { term: 7, may_vote: false, ..HardState::default() };
         assert!(!blank.is_borne_out_by(place(0, 0), place(7, 50)), "it may have forgotten more");
     }
 }

@@ -5,13 +5,13 @@ use towline_types::Lsn;
 
 use super::*;
 
-fn kept(term: u64) -> Kept {
-    Kept { term, vote: Some(MemberId(term % 3 + 1)), may_vote: true, ..Kept::default() }
+fn hard_state(term: u64) -> HardState {
+    HardState { term, vote: Some(MemberId(term % 3 + 1)), may_vote: true, ..HardState::default() }
 }
 
 /// Each state that a write of `new` over `old` can leave when it is torn at one byte, either end
 /// first, is read as what was there before, or as what was written.
-fn torn(before: Option<Kept>, old: &[u8], new: &[u8], after: Kept) {
+fn torn(before: Option<HardState>, old: &[u8], new: &[u8], after: HardState) {
     assert_eq!(old.len(), new.len());
     let changed: Vec<usize> = (0..old.len()).filter(|at| old[*at] != new[*at]).collect();
     assert!(changed.len() > 8, "a write changes something");
@@ -19,10 +19,10 @@ fn torn(before: Option<Kept>, old: &[u8], new: &[u8], after: Kept) {
         for (front, back) in [(new, old), (old, new)] {
             let mixed = [&front[..cut], &back[cut..]].concat();
             // The new one counts as soon as it is whole in one of its places.
-            let is_whole = slots(&mixed).iter().flatten().any(|slot| slot.kept == after);
+            let is_whole = slots(&mixed).iter().flatten().any(|slot| slot.hard_state == after);
             assert!(is_whole || mixed != new);
             let expected = if is_whole { Some(after) } else { before };
-            assert_eq!(decode(&mixed).map(|it| it.kept), expected, "torn at {cut}");
+            assert_eq!(decode(&mixed).map(|it| it.hard_state), expected, "torn at {cut}");
         }
     }
 }
@@ -30,17 +30,17 @@ fn torn(before: Option<Kept>, old: &[u8], new: &[u8], after: Kept) {
 #[test]
 fn what_was_written_last_is_read_whatever_a_torn_write_left_beside_it() {
     let folder = tempfile::tempdir().unwrap();
-    let (file, path) = (KeptFile::of(folder.path()), folder.path().join(NAME));
+    let (file, path) = (HardStateFile::of(folder.path()), folder.path().join(NAME));
     assert_eq!(file.read(), None);
     file.prepare().unwrap();
     assert_eq!(file.read(), None, "nothing was promised");
     let mut before = None;
     for term in 1..5 {
         let old = std::fs::read(&path).unwrap();
-        file.write(&kept(term)).unwrap();
-        assert_eq!(file.read(), Some(kept(term)));
-        torn(before, &old, &std::fs::read(&path).unwrap(), kept(term));
-        before = Some(kept(term));
+        file.write(&hard_state(term)).unwrap();
+        assert_eq!(file.read(), Some(hard_state(term)));
+        torn(before, &old, &std::fs::read(&path).unwrap(), hard_state(term));
+        before = Some(hard_state(term));
     }
     assert_eq!(std::fs::metadata(&path).unwrap().len(), FILE_BYTES as u64);
 }
@@ -48,22 +48,22 @@ fn what_was_written_last_is_read_whatever_a_torn_write_left_beside_it() {
 #[test]
 fn a_file_of_the_version_before_is_read_and_counts_until_a_slot_is_whole() {
     let folder = tempfile::tempdir().unwrap();
-    let (file, path) = (KeptFile::of(folder.path()), folder.path().join(NAME));
-    std::fs::write(&path, kept(7).encode()).unwrap();
-    assert_eq!(file.read(), Some(kept(7)));
+    let (file, path) = (HardStateFile::of(folder.path()), folder.path().join(NAME));
+    std::fs::write(&path, hard_state(7).encode()).unwrap();
+    assert_eq!(file.read(), Some(hard_state(7)));
     file.prepare().unwrap();
-    assert_eq!(file.read(), Some(kept(7)));
-    let mut before = Some(kept(7));
+    assert_eq!(file.read(), Some(hard_state(7)));
+    let mut before = Some(hard_state(7));
     for term in 8..11 {
         let old = std::fs::read(&path).unwrap();
-        file.write(&kept(term)).unwrap();
-        torn(before, &old, &std::fs::read(&path).unwrap(), kept(term));
-        before = Some(kept(term));
+        file.write(&hard_state(term)).unwrap();
+        torn(before, &old, &std::fs::read(&path).unwrap(), hard_state(term));
+        before = Some(hard_state(term));
     }
     // Also without anybody who prepared it.
-    std::fs::write(&path, kept(7).encode()).unwrap();
-    file.write(&kept(8)).unwrap();
-    assert_eq!(file.read(), Some(kept(8)));
+    std::fs::write(&path, hard_state(7).encode()).unwrap();
+    file.write(&hard_state(8)).unwrap();
+    assert_eq!(file.read(), Some(hard_state(8)));
 }
 
 /// A file of an earlier version, of which a slot has so many bytes before its checksum.
@@ -80,87 +80,89 @@ fn of_version(version: u8, summed_bytes: usize, slot: &Slot) -> Vec<u8> {
 #[test]
 fn the_version_without_starts_is_read_and_who_writes_votes_leaves_the_starts() {
     let folder = tempfile::tempdir().unwrap();
-    let (file, path) = (KeptFile::of(folder.path()), folder.path().join(NAME));
+    let (file, path) = (HardStateFile::of(folder.path()), folder.path().join(NAME));
     let mark = Mark { incarnation: 7, next: 0, starts: 3 };
-    let slot = Slot { sequence: 4, kept: kept(4), mark, ..Slot::default() };
+    let slot = Slot { sequence: 4, hard_state: hard_state(4), mark, ..Slot::default() };
     let before = of_version(3, SUMMED_BYTES_WITHOUT_STARTS, &slot);
     std::fs::write(&path, &before).unwrap();
-    assert_eq!((file.read(), file.mark()), (Some(kept(4)), mark));
+    assert_eq!((file.read(), file.mark()), (Some(hard_state(4)), mark));
     let mut starts = file.starts();
     assert_eq!(starts, Starts::default());
     starts.begin(8);
     starts.declare(MemberId(2), Start { number: 1, nonce: 9 });
     file.write_starts(&starts, None).unwrap();
-    assert_eq!((file.read(), file.mark()), (Some(kept(4)), mark));
+    assert_eq!((file.read(), file.mark()), (Some(hard_state(4)), mark));
     for term in 5..8 {
-        file.write(&kept(term)).unwrap();
-        assert_eq!((file.read(), file.starts()), (Some(kept(term)), starts.clone()));
+        file.write(&hard_state(term)).unwrap();
+        assert_eq!((file.read(), file.starts()), (Some(hard_state(term)), starts.clone()));
     }
     starts.begin(10);
     let old = std::fs::read(&path).unwrap();
-    file.write_starts(&starts, Some(&kept(8))).unwrap();
-    torn(Some(kept(7)), &old, &std::fs::read(&path).unwrap(), kept(8));
+    file.write_starts(&starts, Some(&hard_state(8))).unwrap();
+    torn(Some(hard_state(7)), &old, &std::fs::read(&path).unwrap(), hard_state(8));
     assert_eq!((file.starts(), file.mark()), (starts, mark));
 }
 
 #[test]
 fn the_version_without_an_incarnation_is_read_and_who_writes_votes_leaves_the_mark() {
     let folder = tempfile::tempdir().unwrap();
-    let (file, path) = (KeptFile::of(folder.path()), folder.path().join(NAME));
-    let slot = Slot { sequence: 4, kept: kept(4), ..Slot::default() };
+    let (file, path) = (HardStateFile::of(folder.path()), folder.path().join(NAME));
+    let slot = Slot { sequence: 4, hard_state: hard_state(4), ..Slot::default() };
     let before = of_version(2, SUMMED_BYTES_UNMARKED, &slot);
     std::fs::write(&path, &before).unwrap();
-    assert_eq!((file.read(), file.mark()), (Some(kept(4)), Mark::default()));
+    assert_eq!((file.read(), file.mark()), (Some(hard_state(4)), Mark::default()));
     let mark = Mark { incarnation: 7, next: u64::MAX, starts: 3 };
-    file.write_marked(&kept(5), mark).unwrap();
-    torn(Some(kept(4)), &before, &std::fs::read(&path).unwrap(), kept(5));
+    file.write_marked(&hard_state(5), mark).unwrap();
+    torn(Some(hard_state(4)), &before, &std::fs::read(&path).unwrap(), hard_state(5));
     for term in 6..9 {
-        file.write(&kept(term)).unwrap();
-        assert_eq!((file.read(), file.mark()), (Some(kept(term)), mark));
+        file.write(&hard_state(term)).unwrap();
+        assert_eq!((file.read(), file.mark()), (Some(hard_state(term)), mark));
     }
 }
 
 #[test]
 fn a_damaged_sector_takes_no_vote_back_and_damage_of_all_places_is_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    let (file, path) = (KeptFile::of(folder.path()), folder.path().join(NAME));
-    file.write(&kept(1)).unwrap();
-    file.write(&kept(2)).unwrap();
+    let (file, path) = (HardStateFile::of(folder.path()), folder.path().join(NAME));
+    file.write(&hard_state(1)).unwrap();
+    file.write(&hard_state(2)).unwrap();
     let bytes = std::fs::read(&path).unwrap();
     let [Some(first), Some(second)] = slots(&bytes) else { panic!("two slots") };
-    assert_eq!((first.kept, second.kept), (kept(2), kept(1)));
+    assert_eq!((first.hard_state, second.hard_state), (hard_state(2), hard_state(1)));
     for bit in 0..8 * SLOT_BYTES {
         let mut damaged = bytes.clone();
         let mut flip = |at: usize| {
             damaged[at + bit / 8] ^= 1 << (bit % 8);
-            decode(&damaged).map(|slot| slot.kept)
+            decode(&damaged).map(|slot| slot.hard_state)
         };
-        assert_eq!(flip(0), Some(kept(2)), "bit {bit}");
-        assert_eq!(flip(8_192), Some(kept(1)), "bit {bit}");
-        assert_eq!(flip(12_288), Some(kept(1)), "bit {bit}");
+        assert_eq!(flip(0), Some(hard_state(2)), "bit {bit}");
+        assert_eq!(flip(8_192), Some(hard_state(1)), "bit {bit}");
+        assert_eq!(flip(12_288), Some(hard_state(1)), "bit {bit}");
         assert_eq!(flip(4_096), None, "bit {bit}");
     }
     // What is damaged is written anew.
     std::fs::write(&path, [7; FILE_BYTES]).unwrap();
     assert_eq!(file.read(), None);
     for term in 3..6 {
-        file.write(&kept(term)).unwrap();
-        assert_eq!(file.read(), Some(kept(term)));
+        file.write(&hard_state(term)).unwrap();
+        assert_eq!(file.read(), Some(hard_state(term)));
     }
 }
 
 #[test]
 fn a_note_says_how_far_and_nothing_of_votes() {
     let folder = tempfile::tempdir().unwrap();
-    let (file, path) = (KeptFile::of(folder.path()), folder.path().join(NOTE));
-    file.write(&kept(3)).unwrap();
-    let noted = |index| Kept {
+    let (file, path) = (HardStateFile::of(folder.path()), folder.path().join(NOTE));
+    file.write(&hard_state(3)).unwrap();
+    let noted = |index| HardState {
         term: 9,
         committed: index,
         committed_end: Lsn(10 * index),
-        ..Kept::default()
+        ..HardState::default()
     };
-    let both = |index| Some(Kept { term: 3, may_vote: true, vote: kept(3).vote, ..noted(index) });
+    let both = |index| {
+        Some(HardState { term: 3, may_vote: true, vote: hard_state(3).vote, ..noted(index) })
+    };
     // Of the version before.
     std::fs::write(&path, noted(6).encode()).unwrap();
     assert_eq!(file.read(), both(6));
@@ -179,7 +181,7 @@ fn a_note_says_how_far_and_nothing_of_votes() {
     std::fs::write(&path, &torn).unwrap();
     assert_eq!(file.read(), both(8));
     std::fs::write(&path, [7; 60]).unwrap();
-    assert_eq!(file.read(), Some(kept(3)));
+    assert_eq!(file.read(), Some(hard_state(3)));
 }
 
 /// A file on a disk that tears writes: of what was not synced, anything may be there.
@@ -230,19 +232,19 @@ impl Tears {
     }
 
     /// A process that has synced up to `synced` keeps something.
-    fn keeps(&self, synced: &KeptFile, change: impl Fn(&mut Slot)) -> bool {
+    fn keeps(&self, synced: &HardStateFile, change: impl Fn(&mut Slot)) -> bool {
         let mut slot = decode(&self.now.borrow()).unwrap_or_default();
         slot.sequence += 1;
         change(&mut slot);
         self.allowed.borrow_mut().push(Some(slot.clone()));
         self.crash_anyhow();
-        let kept = synced.put_in(self, change).is_ok();
-        if kept {
+        let hard_state = synced.put_in(self, change).is_ok();
+        if hard_state {
             *self.allowed.borrow_mut() = vec![Some(slot)];
         }
         self.crash_anyhow();
         assert!(!self.is_locked.get());
-        kept
+        hard_state
     }
 }
 
@@ -292,17 +294,17 @@ impl Medium for Tears {
 /// Votes, starts and numbers of logs, one after the other.
 fn changes() -> Vec<fn(&mut Slot)> {
     vec![
-        |slot| slot.kept = kept(slot.sequence),
+        |slot| slot.hard_state = hard_state(slot.sequence),
         |slot| slot.starts.begin(slot.sequence),
         |slot| slot.mark.next = slot.sequence,
-        |slot| (slot.kept, slot.whose) = (kept(slot.sequence), Some(MemberId(2))),
+        |slot| (slot.hard_state, slot.whose) = (hard_state(slot.sequence), Some(MemberId(2))),
         |slot| slot.starts = Starts::default(),
     ]
 }
 
 #[test]
 fn a_crash_at_any_moment_leaves_one_whole_slot_with_all_that_was_kept() {
-    let (tears, file) = (Tears::new(), KeptFile::of(Path::new("")));
+    let (tears, file) = (Tears::new(), HardStateFile::of(Path::new("")));
     for change in changes().iter().cycle().take(12) {
         assert!(tears.keeps(&file, change));
     }
@@ -312,11 +314,11 @@ fn a_crash_at_any_moment_leaves_one_whole_slot_with_all_that_was_kept() {
 fn a_slot_that_another_process_wrote_is_synced_before_the_older_one_is_written_over() {
     // It did not live to sync it, or its sync failed: what is read passes for synced then.
     for failing in 0..4 {
-        let (tears, mut file) = (Tears::new(), KeptFile::of(Path::new("")));
+        let (tears, mut file) = (Tears::new(), HardStateFile::of(Path::new("")));
         for (turn, change) in changes().iter().cycle().take(10).enumerate() {
             tears.fails.set(turn % 4 == failing);
             if !tears.keeps(&file, change) && turn % 3 > 0 {
-                file = KeptFile::of(Path::new(""));
+                file = HardStateFile::of(Path::new(""));
             }
         }
     }
@@ -326,12 +328,12 @@ fn a_slot_that_another_process_wrote_is_synced_before_the_older_one_is_written_o
 fn what_two_threads_keep_is_there_when_each_of_them_has_kept_it() {
     let folder = tempfile::tempdir().unwrap();
     // Also through another value for the same file.
-    let (votes, starts) = (KeptFile::of(folder.path()), KeptFile::of(folder.path()));
+    let (votes, starts) = (HardStateFile::of(folder.path()), HardStateFile::of(folder.path()));
     votes.prepare().unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for term in 1..200 {
-                votes.write(&kept(term)).unwrap();
+                votes.write(&hard_state(term)).unwrap();
             }
         });
         scope.spawn(|| {
@@ -342,23 +344,23 @@ fn what_two_threads_keep_is_there_when_each_of_them_has_kept_it() {
             }
         });
     });
-    assert_eq!((votes.read(), votes.starts().own().nonce), (Some(kept(199)), 199));
+    assert_eq!((votes.read(), votes.starts().own().nonce), (Some(hard_state(199)), 199));
 }
 
 #[test]
 fn a_folder_says_whose_it_is_and_one_of_another_member_brings_no_starts() {
     let folder = tempfile::tempdir().unwrap();
-    let file = KeptFile::of(folder.path());
-    file.write(&kept(4)).unwrap();
+    let file = HardStateFile::of(folder.path());
+    file.write(&hard_state(4)).unwrap();
     assert_eq!(file.whose(), None, "of a version that did not say it");
     for (member, nonce, number) in [(1, 11, 1), (1, 12, 2), (2, 13, 1), (2, 14, 2)] {
         let start = (MemberId(member), nonce);
-        file.write_start(&kept(4), Mark::default(), start).unwrap();
+        file.write_start(&hard_state(4), Mark::default(), start).unwrap();
         assert_eq!(file.whose(), Some(MemberId(member)));
         assert_eq!(file.starts().own(), Start { number, nonce });
     }
-    file.write(&kept(5)).unwrap();
+    file.write(&hard_state(5)).unwrap();
     assert_eq!(file.whose(), Some(MemberId(2)), "who writes votes leaves it");
-    file.write_forced(&kept(5), Mark::default()).unwrap();
+    file.write_forced(&hard_state(5), Mark::default()).unwrap();
     assert_eq!(file.whose(), None);
 }

@@ -1,5 +1,5 @@
 //! The file in which a member keeps what must outlive its process beside the log: see
-//! `towline_group::Kept` for the bytes.
+//! `towline_group::HardState` for the bytes.
 //!
 //! It is written in place, because a vote waits for it: two slots, of which the older one is
 //! written anew and synced, once, with nothing of the file system's own to be written beside it. A
@@ -27,13 +27,13 @@
 //! ```
 //!
 //! Version 3 ended behind the zeros at 112 with the checksum of bytes 0..124; it is read as one
-//! that knows no start. Version 2 ended behind `Kept` with 4 zero bytes and the checksum of bytes
-//! 0..92 at 92; it is read as one without an incarnation. Version 1 of these files was a `Kept`
+//! that knows no start. Version 2 ended behind `HardState` with 4 zero bytes and the checksum of bytes
+//! 0..92 at 92; it is read as one without an incarnation. Version 1 of these files was a `HardState`
 //! alone, at 0. It counts while no slot is whole, and the first slot that is written beside it is
 //! the one at 4,096.
 //!
 //! Invariants: what `write` was given is what the next start reads, or what was there before; never
-//! a mixture. Who writes a `Kept` alone leaves the incarnation and the starts as they are. Several
+//! a mixture. Who writes a `HardState` alone leaves the incarnation and the starts as they are. Several
 //! threads write (votes under the driver's lock, starts beside it): the file's lock is held from
 //! the reading of what is there until the new slot is synced, and the newer slot is on the disk
 //! before the older one is written over. So each moment leaves one whole slot, with all that was
@@ -44,7 +44,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use towline_group::{Kept, MemberId, Starts};
+use towline_group::{HardState, MemberId, Starts};
 
 use medium::Medium;
 
@@ -64,8 +64,8 @@ const SLOTS: [u64; 2] = [0, 4_096];
 /// Where each slot stands a second time, behind its first place.
 const AGAIN: u64 = 8_192;
 const FILE_BYTES: usize = 16_384;
-const KEPT_AT: usize = 24;
-const MARK_AT: usize = KEPT_AT + Kept::BYTES;
+const HARD_STATE_AT: usize = 24;
+const MARK_AT: usize = HARD_STATE_AT + HardState::BYTES;
 const WHOSE_AT: usize = 112;
 const STARTS_AT: usize = 124;
 const SUMMED_BYTES: usize = STARTS_AT + Starts::BYTES;
@@ -88,27 +88,31 @@ pub(crate) struct Mark {
 
 /// See the module.
 #[derive(Clone, Debug)]
-pub(crate) struct KeptFile {
+pub(crate) struct HardStateFile {
     folder: PathBuf,
     /// Sequence of the newest slot that this process has synced; 0: none. Used under the file's
     /// lock.
     synced: Arc<AtomicU64>,
 }
 
-impl KeptFile {
-    pub(crate) fn of(data: &Path) -> KeptFile {
-        KeptFile { folder: data.to_owned(), synced: Arc::default() }
+impl HardStateFile {
+    pub(crate) fn of(data: &Path) -> HardStateFile {
+        HardStateFile { folder: data.to_owned(), synced: Arc::default() }
     }
 
     /// What is kept; `None` when there is nothing, or nothing that can be read: then it is not
     /// known what this member promised, and it must not promise anything before it has caught up.
-    pub(crate) fn read(&self) -> Option<Kept> {
-        let kept = self.newest(NAME)?.kept;
+    pub(crate) fn read(&self) -> Option<HardState> {
+        let hard_state = self.newest(NAME)?.hard_state;
         // Whatever was once known to be committed is so.
-        let note = self.newest(NOTE).map(|slot| slot.kept);
-        let note = note.filter(|note| note.committed > kept.committed);
-        let Some(note) = note else { return Some(kept) };
-        Some(Kept { committed: note.committed, committed_end: note.committed_end, ..kept })
+        let note = self.newest(NOTE).map(|slot| slot.hard_state);
+        let note = note.filter(|note| note.committed > hard_state.committed);
+        let Some(note) = note else { return Some(hard_state) };
+        Some(HardState {
+            committed: note.committed,
+            committed_end: note.committed_end,
+            ..hard_state
+        })
     }
 
     /// For which log it was kept; all zero when nothing can be read, or no incarnation is known.
@@ -158,16 +162,16 @@ impl KeptFile {
     ///
     /// # Errors
     /// What the disk said: it is not known what the next start reads.
-    pub(crate) fn write(&self, kept: &Kept) -> std::io::Result<()> {
-        self.put_durably(|slot| slot.kept = *kept)
+    pub(crate) fn write(&self, hard_state: &HardState) -> std::io::Result<()> {
+        self.put_durably(|slot| slot.hard_state = *hard_state)
     }
 
     /// The same, and for which log.
     ///
     /// # Errors
     /// What the disk said: it is not known what the next start reads.
-    pub(crate) fn write_marked(&self, kept: &Kept, mark: Mark) -> std::io::Result<()> {
-        self.put_durably(|slot| (slot.kept, slot.mark) = (*kept, mark))
+    pub(crate) fn write_marked(&self, hard_state: &HardState, mark: Mark) -> std::io::Result<()> {
+        self.put_durably(|slot| (slot.hard_state, slot.mark) = (*hard_state, mark))
     }
 
     /// The same by the word of an operator: what this folder once promised in starts that it does
@@ -175,9 +179,9 @@ impl KeptFile {
     ///
     /// # Errors
     /// What the disk said: it is not known what the next start reads.
-    pub(crate) fn write_forced(&self, kept: &Kept, mark: Mark) -> std::io::Result<()> {
+    pub(crate) fn write_forced(&self, hard_state: &HardState, mark: Mark) -> std::io::Result<()> {
         self.put_durably(|slot| {
-            (slot.kept, slot.mark) = (*kept, mark);
+            (slot.hard_state, slot.mark) = (*hard_state, mark);
             slot.starts.overrule();
             // Also in the folder of another member: the next start makes it its own.
             slot.whose = None;
@@ -191,12 +195,12 @@ impl KeptFile {
     /// What the disk said: it is not known what the next start reads.
     pub(crate) fn write_start(
         &self,
-        kept: &Kept,
+        hard_state: &HardState,
         mark: Mark,
         (member, nonce): (MemberId, u64),
     ) -> std::io::Result<()> {
         self.put_durably(|slot| {
-            (slot.kept, slot.mark) = (*kept, mark);
+            (slot.hard_state, slot.mark) = (*hard_state, mark);
             if slot.whose.is_some_and(|whose| whose != member) {
                 slot.starts = Starts::default();
             }
@@ -205,14 +209,18 @@ impl KeptFile {
         })
     }
 
-    /// Makes the starts durable that this folder knows, and `kept` with them if there is one.
+    /// Makes the starts durable that this folder knows, and `hard_state` with them if there is one.
     ///
     /// # Errors
     /// What the disk said: it is not known what the next start reads.
-    pub(crate) fn write_starts(&self, starts: &Starts, kept: Option<&Kept>) -> std::io::Result<()> {
+    pub(crate) fn write_starts(
+        &self,
+        starts: &Starts,
+        hard_state: Option<&HardState>,
+    ) -> std::io::Result<()> {
         self.put_durably(|slot| {
             slot.starts = starts.clone();
-            slot.kept = kept.copied().unwrap_or(slot.kept);
+            slot.hard_state = hard_state.copied().unwrap_or(slot.hard_state);
         })
     }
 
@@ -264,17 +272,17 @@ impl KeptFile {
     ///
     /// # Errors
     /// What the system said.
-    pub(crate) fn note(&self, kept: &Kept) -> std::io::Result<()> {
-        note_in(&open(&self.folder.join(NOTE))?, kept)
+    pub(crate) fn note(&self, hard_state: &HardState) -> std::io::Result<()> {
+        note_in(&open(&self.folder.join(NOTE))?, hard_state)
     }
 
     /// The same, and the note is on the disk, with its name, when this returns.
     ///
     /// # Errors
     /// What the disk said.
-    pub(crate) fn note_durably(&self, kept: &Kept) -> std::io::Result<()> {
+    pub(crate) fn note_durably(&self, hard_state: &HardState) -> std::io::Result<()> {
         let file = open(&self.folder.join(NOTE))?;
-        note_in(&file, kept)?;
+        note_in(&file, hard_state)?;
         file.sync_all()?;
         File::open(&self.folder)?.sync_all()
     }
@@ -302,10 +310,10 @@ fn open(path: &Path) -> std::io::Result<File> {
     File::options().create(true).truncate(false).read(true).write(true).open(path)
 }
 
-fn note_in(file: &File, kept: &Kept) -> std::io::Result<()> {
+fn note_in(file: &File, hard_state: &HardState) -> std::io::Result<()> {
     locked(file, || {
         let bytes = file.content()?;
-        put(file, &bytes, slots(&bytes), |slot| slot.kept = *kept).map(drop)
+        put(file, &bytes, slots(&bytes), |slot| slot.hard_state = *hard_state).map(drop)
     })
 }
 
@@ -344,7 +352,7 @@ fn decode(bytes: &[u8]) -> Option<Slot> {
 }
 
 fn of_version_1(bytes: &[u8]) -> Option<Slot> {
-    Some(Slot { kept: Kept::decode(bytes.get(..Kept::BYTES)?)?, ..Slot::default() })
+    Some(Slot { hard_state: HardState::decode(bytes.get(..HardState::BYTES)?)?, ..Slot::default() })
 }
 
 fn newer(first: Option<Slot>, second: Option<Slot>) -> Option<Slot> {
@@ -370,7 +378,7 @@ fn slots(bytes: &[u8]) -> [Option<Slot>; 2] {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Slot {
     sequence: u64,
-    kept: Kept,
+    hard_state: HardState,
     mark: Mark,
     /// The member whose hard state it is, if that was said.
     whose: Option<MemberId>,
@@ -384,8 +392,8 @@ impl Slot {
         bytes.extend_from_slice(&VERSION.to_le_bytes());
         bytes.extend_from_slice(&[0; 6]);
         bytes.extend_from_slice(&self.sequence.to_le_bytes());
-        assert_eq!(bytes.len(), KEPT_AT, "as it is drawn");
-        bytes.extend_from_slice(&self.kept.encode());
+        assert_eq!(bytes.len(), HARD_STATE_AT, "as it is drawn");
+        bytes.extend_from_slice(&self.hard_state.encode());
         assert_eq!(bytes.len(), MARK_AT, "as it is drawn");
         let Mark { incarnation, next, starts } = self.mark;
         for number in [incarnation, next, starts] {
@@ -418,7 +426,7 @@ impl Slot {
             Some(u64::from_le_bytes(bytes))
         };
         let sequence = number(16)?;
-        let kept = Kept::decode(summed.get(KEPT_AT..MARK_AT)?)?;
+        let hard_state = HardState::decode(summed.get(HARD_STATE_AT..MARK_AT)?)?;
         let mark = match version {
             VERSION_UNMARKED => Mark::default(),
             _ => Mark {
@@ -436,7 +444,7 @@ impl Slot {
             VERSION_UNMARKED => None,
             _ => Some(number(WHOSE_AT)?).filter(|member| *member != 0).map(MemberId),
         };
-        right.then_some(Slot { sequence, kept, mark, whose, starts })
+        right.then_some(Slot { sequence, hard_state, mark, whose, starts })
     }
 }
 
