@@ -59,7 +59,7 @@ pub const EXIT_LOG_FAILED: i32 = 70;
 
 /// Exit status of an instance of a group that must begin again and cannot do so by itself: start
 /// it.
-pub const EXIT_BEGINS_AGAIN: i32 = 75;
+pub const EXIT_REEXEC_FAILED: i32 = 75;
 
 /// Exit status when the lease of a shared data folder was lost: another instance may be active.
 /// Nothing was acknowledged since.

@@ -331,7 +331,7 @@ entries! {
     GROUP_CANNOT_APPLY = "TWL4210E" "What the group committed cannot be applied: {reason}.",
         "The process ends. Every instance must understand what the active one writes: compare \
          their versions, and look for the damage that the reason names.";
-    GROUP_CANNOT_BEGIN_AGAIN = "TWL4211E" "The program cannot re-execute itself: {reason}.",
+    GROUP_REEXEC_FAILED = "TWL4211E" "The program cannot re-execute itself: {reason}.",
         "The process ends instead. Its supervisor should start it.";
     GROUP_COPY_GIVEN = "TWL4212I" "Instance '{instance}' got a copy of the log, {bytes} bytes.",
         "Its log was missing, or lagged too far behind.";

@@ -45,7 +45,7 @@ const GIVEN: u8 = 1;
 
 /// What an instance answered.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(super) enum BatchAnswer {
     Given(Bytes),
     Refused(String),
 }
@@ -58,7 +58,7 @@ pub(super) async fn ask(
     opening: impl Future<Output = Result<LinkStream>>,
     log: LogId,
     part: BodyLocation,
-) -> Result<Answer> {
+) -> Result<BatchAnswer> {
     let asking = async { converse(&mut opening.await?, log, part).await };
     let late = || Error::new(ErrorKind::TimedOut, "no answer in time");
     timeout(ANSWER_MAX, asking).await.unwrap_or_else(|_| Err(late()))
@@ -68,7 +68,7 @@ async fn converse(
     stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
     log: LogId,
     part: BodyLocation,
-) -> Result<Answer> {
+) -> Result<BatchAnswer> {
     stream.write_all(&question(log, part)).await?;
     stream.flush().await?;
     match stream.read_u8().await? {
@@ -77,13 +77,13 @@ async fn converse(
             if bytes > BATCH_BYTES_MAX {
                 return Err(wrong(&format!("it would send a batch of {bytes} bytes")));
             }
-            read(stream, u64::from(bytes)).await.map(|batch| Answer::Given(batch.into()))
+            read(stream, u64::from(bytes)).await.map(|batch| BatchAnswer::Given(batch.into()))
         }
         REFUSED => {
             let bytes = stream.read_u8().await?;
             let why = read(stream, u64::from(bytes)).await?;
             let why: String = String::from_utf8_lossy(&why).chars().filter(is_printable).collect();
-            Ok(Answer::Refused(why))
+            Ok(BatchAnswer::Refused(why))
         }
         other => Err(wrong(&format!("its answer begins with {other}"))),
     }
@@ -136,11 +136,11 @@ async fn give_one(driver: &Driver, stream: LinkStream, peer: Peer) -> Result<()>
 pub(super) async fn give_at_rest(folder: &Path, log: LogId, stream: LinkStream, name: &str) {
     let look = |asked, part| match asked == log {
         true => match batch_at_rest(folder, part) {
-            Ok(Some(batch)) => Answer::Given(batch),
-            Ok(None) => Answer::Refused("it does not have it whole".to_owned()),
-            Err(error) => Answer::Refused(error.to_string()),
+            Ok(Some(batch)) => BatchAnswer::Given(batch),
+            Ok(None) => BatchAnswer::Refused("it does not have it whole".to_owned()),
+            Err(error) => BatchAnswer::Refused(error.to_string()),
         },
-        false => Answer::Refused("this is another log".to_owned()),
+        false => BatchAnswer::Refused("this is another log".to_owned()),
     };
     if let Err(error) = answer(stream, name, look).await {
         tracing::warn!(%error, name, "a batch that another instance asked for");
@@ -150,7 +150,7 @@ pub(super) async fn give_at_rest(folder: &Path, log: LogId, stream: LinkStream, 
 async fn answer(
     mut stream: LinkStream,
     name: &str,
-    look: impl FnOnce(LogId, BodyLocation) -> Answer,
+    look: impl FnOnce(LogId, BodyLocation) -> BatchAnswer,
 ) -> Result<()> {
     let late = || Error::new(ErrorKind::TimedOut, "it stands still");
     let asked = timeout(ANSWER_MAX, hear(&mut stream)).await.unwrap_or_else(|_| Err(late()));
@@ -158,7 +158,7 @@ async fn answer(
     let answer = look(log, part);
     let told = timeout(ANSWER_MAX, tell(&mut stream, &answer));
     told.await.unwrap_or_else(|_| Err(late()))?;
-    if let Answer::Given(_) = answer {
+    if let BatchAnswer::Given(_) = answer {
         say(&GROUP_BATCH_GIVEN, &[name, &part.lsn.to_string()]);
     }
     Ok(())
@@ -173,19 +173,19 @@ async fn hear(stream: &mut (impl AsyncRead + Unpin)) -> Result<(LogId, BodyLocat
 }
 
 /// Reads it, on the thread of this stream.
-fn look(driver: &Driver, (log, part): (LogId, BodyLocation), peer: Peer) -> Answer {
+fn look(driver: &Driver, (log, part): (LogId, BodyLocation), peer: Peer) -> BatchAnswer {
     if driver.log().id() != log {
-        return Answer::Refused("this is another log".to_owned());
+        return BatchAnswer::Refused("this is another log".to_owned());
     }
     match driver.log().batch_over(part) {
-        Ok(batch) => Answer::Given(batch),
+        Ok(batch) => BatchAnswer::Given(batch),
         Err(error) => {
             if error.is_damage() {
                 // Found by chance: the others are asked for it in turn.
                 driver.repairs().ask(vec![part], Box::new(|_| ()));
             }
             tracing::debug!(%error, peer, "a batch that another instance asked for");
-            Answer::Refused(match &error {
+            BatchAnswer::Refused(match &error {
                 LogError::Gone { .. } => "it does not have it".to_owned(),
                 _ if error.is_damage() => "it is damaged there too".to_owned(),
                 other => other.to_string(),
@@ -194,15 +194,15 @@ fn look(driver: &Driver, (log, part): (LogId, BodyLocation), peer: Peer) -> Answ
     }
 }
 
-async fn tell(stream: &mut (impl AsyncWrite + Unpin), answer: &Answer) -> Result<()> {
+async fn tell(stream: &mut (impl AsyncWrite + Unpin), answer: &BatchAnswer) -> Result<()> {
     match answer {
-        Answer::Given(batch) => {
+        BatchAnswer::Given(batch) => {
             let bytes = u32::try_from(batch.len()).map_err(Error::other)?;
             stream.write_u8(GIVEN).await?;
             stream.write_u32_le(bytes).await?;
             stream.write_all(batch).await?;
         }
-        Answer::Refused(why) => {
+        BatchAnswer::Refused(why) => {
             let why: String = why.chars().filter(char::is_ascii).take(255).collect();
             stream.write_u8(REFUSED).await?;
             stream.write_u8(u8::try_from(why.len()).unwrap_or(u8::MAX)).await?;
@@ -225,7 +225,7 @@ mod tests {
     }
 
     /// What is made of these bytes from the other end.
-    fn heard(answer: &[u8]) -> Result<Answer> {
+    fn heard(answer: &[u8]) -> Result<BatchAnswer> {
         let (mut near, mut far) = tokio::io::duplex(1 << 20);
         run(async {
             far.write_all(answer).await.unwrap();
@@ -237,8 +237,10 @@ mod tests {
     #[test]
     fn question_and_answer_come_as_they_were_meant() {
         let why = "it is damaged there too";
-        let answers =
-            [Answer::Given(Bytes::from(vec![5; 100_000])), Answer::Refused(why.to_owned())];
+        let answers = [
+            BatchAnswer::Given(Bytes::from(vec![5; 100_000])),
+            BatchAnswer::Refused(why.to_owned()),
+        ];
         for answer in answers {
             let (mut near, mut far) = tokio::io::duplex(1 << 20);
             let came = run(async {
@@ -260,6 +262,6 @@ mod tests {
         assert_eq!(said(&[REFUSED, 9, b'n', b'o']), "its answer ends too early");
         assert!(heard(&[]).is_err() && heard(&[GIVEN, 1]).is_err());
         let refused = heard(&[REFUSED, 4, b'a', b'\n', 27, b'b']).unwrap();
-        assert_eq!(refused, Answer::Refused("ab".to_owned()), "it stands in a line of a log");
+        assert_eq!(refused, BatchAnswer::Refused("ab".to_owned()), "it stands in a line of a log");
     }
 }

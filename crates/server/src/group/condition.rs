@@ -34,7 +34,7 @@ const LOOK_INTERVAL: (Duration, Duration) = (Duration::from_millis(10), Duration
 /// See the module. What a later version tells besides is passed over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Condition {
+pub(crate) struct DiskCondition {
     /// Puts are refused for want of room.
     pub(crate) log_full: bool,
     /// For so long the disk has not answered; 0: it does.
@@ -43,11 +43,11 @@ pub(crate) struct Condition {
 
 /// What the others told last, and when.
 #[derive(Default)]
-pub(crate) struct Conditions {
-    told: Mutex<Vec<(Peer, Instant, Condition)>>,
+pub(crate) struct DiskConditions {
+    told: Mutex<Vec<(Peer, Instant, DiskCondition)>>,
 }
 
-impl Conditions {
+impl DiskConditions {
     /// A peer tells its condition.
     pub(crate) fn told(&self, peer: Peer, body: &[u8]) {
         match serde_json::from_slice(body) {
@@ -61,7 +61,7 @@ impl Conditions {
     }
 
     /// What a peer told, unless that is too long ago or it never did.
-    pub(crate) fn of(&self, peer: Peer) -> Option<Condition> {
+    pub(crate) fn of(&self, peer: Peer) -> Option<DiskCondition> {
         let told = self.told.lock();
         let found = told.iter().find(|(of, when, _)| *of == peer && when.elapsed() < TOLD_MAX);
         found.map(|(.., condition)| *condition)
@@ -69,9 +69,9 @@ impl Conditions {
 }
 
 /// The condition of this instance.
-pub(crate) fn own(driver: &Driver) -> Condition {
+pub(crate) fn own(driver: &Driver) -> DiskCondition {
     let overdue = driver.overdue().map(|overdue| overdue.since.as_millis());
-    Condition {
+    DiskCondition {
         log_full: driver.log().space() == Space::Full,
         sync_overdue_ms: overdue.map_or(0, |since| u64::try_from(since).unwrap_or(u64::MAX)),
     }
@@ -86,7 +86,7 @@ pub(super) fn watch(driver: &Arc<Driver>, longest: Duration) {
     while !driver.is_ending() {
         driver.look_at_disk(longest, running.since.elapsed());
         let (now, condition) = (Instant::now(), own(driver));
-        let is_due = last.is_none_or(|(when, told): (Instant, Condition)| {
+        let is_due = last.is_none_or(|(when, told): (Instant, DiskCondition)| {
             told.log_full != condition.log_full || now.duration_since(when) >= TELL_INTERVAL
         });
         if is_due {
@@ -117,7 +117,7 @@ impl Running {
     }
 }
 
-fn tell(driver: &Driver, condition: Condition) {
+fn tell(driver: &Driver, condition: DiskCondition) {
     let Some(links) = driver.links() else { return };
     let Ok(body) = serde_json::to_vec(&condition) else { return };
     for peer in (0..driver.names().len()).filter(|peer| *peer != driver.this()) {
@@ -237,13 +237,13 @@ mod tests {
 
     #[test]
     fn what_a_peer_tells_replaces_what_it_told_and_words_of_a_later_version_are_passed_over() {
-        let conditions = Conditions::default();
+        let conditions = DiskConditions::default();
         assert_eq!(conditions.of(1), None);
         conditions.told(1, b"{\"log_full\":true,\"colour\":\"red\"}");
-        assert_eq!(conditions.of(1), Some(Condition { log_full: true, sync_overdue_ms: 0 }));
+        assert_eq!(conditions.of(1), Some(DiskCondition { log_full: true, sync_overdue_ms: 0 }));
         conditions.told(1, b"nonsense");
         conditions.told(1, b"{\"sync_overdue_ms\":7}");
-        assert_eq!(conditions.of(1), Some(Condition { log_full: false, sync_overdue_ms: 7 }));
+        assert_eq!(conditions.of(1), Some(DiskCondition { log_full: false, sync_overdue_ms: 7 }));
         assert_eq!(conditions.of(2), None);
     }
 }

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Not here: who needs one (`towline_group`); what is held back until the taker is in sync
-//! (`holds`). Invariants: the log that is replaced stays until the copy is whole and on the disk;
+//! (`retention`). Invariants: the log that is replaced stays until the copy is whole and on the disk;
 //! neither side waits for ever for the other.
 
 use std::fs::File;
@@ -63,7 +63,7 @@ fn give_all(opened: &Opened, peer: Peer, mut stream: Patient) -> Result<u64, Str
     let Opened { driver, images, replica, .. } = opened;
     let log = driver.log();
     // Before the image is taken: what it refers to must not go meanwhile.
-    let giving = driver.holds().begin(peer, log);
+    let giving = driver.retention().begin(peer, log);
     let mut pages_hold = Some(images.hold_pages());
     let words = |error: towline_log::backup::BackupError| error.to_string();
     let taken = patiently(|| {

@@ -20,16 +20,16 @@ use towline_log::{Listener, Log, LogError, Replicator, Space};
 use towline_types::{Batch, BatchPlace, Lsn, Time};
 
 use super::applicable::Applicable;
-use super::condition::Conditions;
+use super::condition::DiskConditions;
 use super::hard_state_file::HardStateFile;
-use super::holds::Holds;
-use super::life::Life;
+use super::lifecycle::{EndReason, Lifecycle};
 use super::repair::Repairs;
+use super::retention::Retention;
 use super::{KIND_CONSENSUS, Where, member_of, peer_of};
 use crate::clock::Clock;
 use crate::door::Door;
 use crate::link::{FrameBody, Links, Peer, Standing};
-use keeping::Settled;
+use keeping::HardStateDurable;
 use towline_logging::log as say;
 
 /// See the module.
@@ -44,45 +44,30 @@ pub(crate) struct Driver {
     /// End of the newest batch that may be applied.
     committed: AtomicU64,
     /// Who waits for something to apply, or to lead.
-    progress: Mutex<Seen>,
+    progress: Mutex<ApplyProgress>,
     changed: Condvar,
     /// Who waits for the end, or to lead: commits must not wake him.
     turned: Condvar,
     place: watch::Sender<Where>,
     fetches: std::sync::mpsc::Sender<FetchOrder>,
     /// Called once, when this instance leads no more or must be brought by a copy.
-    over: OnceLock<Box<dyn Fn(Over) + Send + Sync>>,
+    on_end: OnceLock<Box<dyn Fn(EndReason) + Send + Sync>>,
     names: Vec<String>,
     notes: HardStateFile,
     starts: starts::KnownStarts,
-    holds: Holds,
+    retention: Retention,
     repairs: Arc<Repairs>,
     this: Peer,
-    conditions: Conditions,
+    conditions: DiskConditions,
     disk: hanging::Disk,
     alive: alive::Alive,
     /// The group as it was last seen, for a status while the lock is not to be had.
     pictured: Mutex<Progress>,
 }
 
-/// Why this process cannot go on as it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Over {
-    /// It was the leader and is not any more.
-    LeadsNoMore,
-    /// It was the leader, and its disk does not answer.
-    DiskHangs,
-    /// Its log has no room for what the group decided.
-    NoRoom,
-    /// Its data folder was put back, or another process has a copy of it.
-    PutBack,
-    /// It lags so far behind that it needs a copy of this peer's log.
-    NeedsCopy(Peer),
-}
-
 /// What the applying thread looks at.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct ApplyProgress {
     /// Index of the newest batch that may be applied.
     pub(crate) committed: u64,
     /// The first batch of this instance's term as leader.
@@ -98,7 +83,7 @@ struct Core {
     /// What each peer said of itself when it came.
     standings: Vec<Option<Standing>>,
     leader: Option<MemberId>,
-    life: Life,
+    lifecycle: Lifecycle,
     /// No copy before: the last one failed.
     copies_from: Time,
     /// The newest term of a leader that was heard while its member hears nothing.
@@ -117,14 +102,14 @@ impl Driver {
         let notes = hard_state_file.clone();
         let starts = starts::KnownStarts::new(notes.starts(), names.len());
         let standings = names.iter().map(|_| None).collect();
-        let seen = Seen { committed: member.committed(), ..Seen::default() };
+        let seen = ApplyProgress { committed: member.committed(), ..ApplyProgress::default() };
         let core = Core {
             member,
             out: Output::default(),
             hard_state_file,
             standings,
             leader: None,
-            life: Life::Following,
+            lifecycle: Lifecycle::Following,
             copies_from: Time::ZERO,
             heard_term: 0,
             unheard: unheard::Wait::default(),
@@ -143,14 +128,14 @@ impl Driver {
             turned: Condvar::new(),
             place: watch::Sender::new(Where::Nobody),
             fetches,
-            over: OnceLock::new(),
+            on_end: OnceLock::new(),
             names,
             notes,
             starts,
-            holds: Holds::default(),
+            retention: Retention::default(),
             repairs: Arc::default(),
             this,
-            conditions: Conditions::default(),
+            conditions: DiskConditions::default(),
             disk: hanging::Disk::default(),
             alive: alive::Alive::default(),
             pictured,
@@ -177,8 +162,8 @@ impl Driver {
     }
 
     /// What to do when this process cannot go on as it is.
-    pub(crate) fn set_over(&self, over: impl Fn(Over) + Send + Sync + 'static) {
-        assert!(self.over.set(Box::new(over)).is_ok(), "the end is set once");
+    pub(crate) fn set_on_end(&self, on_end: impl Fn(EndReason) + Send + Sync + 'static) {
+        assert!(self.on_end.set(Box::new(on_end)).is_ok(), "the end is set once");
     }
 
     pub(crate) fn log(&self) -> &Log {
@@ -345,8 +330,8 @@ impl Driver {
     }
 
     /// What is kept for those that were brought a copy.
-    pub(crate) fn holds(&self) -> &Holds {
-        &self.holds
+    pub(crate) fn retention(&self) -> &Retention {
+        &self.retention
     }
 
     /// Damaged batches of this log, fetched from other instances.
@@ -355,7 +340,7 @@ impl Driver {
     }
 
     /// In what condition the others say their disks are.
-    pub(crate) fn conditions(&self) -> &Conditions {
+    pub(crate) fn conditions(&self) -> &DiskConditions {
         &self.conditions
     }
 
@@ -417,7 +402,7 @@ impl Driver {
     }
 
     fn run(&self, core: &mut MutexGuard<'_, Core>, input: Input) {
-        if !core.life.takes(&input) {
+        if !core.lifecycle.takes(&input) {
             return;
         }
         let now = self.clock.now();
@@ -441,7 +426,7 @@ impl Driver {
     fn carry_out(&self, core: &mut MutexGuard<'_, Core>) -> Option<Input> {
         let out = std::mem::take(&mut core.out);
         let settled = self.settle(core, out.hard_state);
-        let lost = core.life.loses(&out);
+        let lost = core.lifecycle.loses(&out);
         if !out.receive.is_empty()
             && !lost
             && let Err(error) = self.log().receive(&out.receive)
@@ -463,15 +448,15 @@ impl Driver {
         if let Some(peer) = out.copy_from.map(peer_of)
             && self.clock.now() >= core.copies_from
         {
-            self.ends(core, Over::NeedsCopy(peer));
+            self.ends(core, EndReason::NeedsCopy(peer));
         }
         if lost {
             say(&GROUP_LOST, &[&core.member.progress().term.to_string()]);
-            self.ends(core, Over::LeadsNoMore);
+            self.ends(core, EndReason::LostLeadership);
         }
         self.tell_leader(core);
         let term = out.lead?;
-        core.life.elected();
+        core.lifecycle.elected();
         match self.log().lead(term) {
             Ok(first) => {
                 let mut seen = self.progress.lock();
@@ -492,10 +477,10 @@ impl Driver {
     /// What the member believes to be on its way to the disk is not: it begins again from what is.
     fn no_room(&self, core: &mut MutexGuard<'_, Core>) {
         say(&GROUP_DISK_FULL, &[]);
-        self.ends(core, Over::NoRoom);
+        self.ends(core, EndReason::LogFull);
     }
 
-    fn send(&self, _settled: &Settled, to: MemberId, message: &Message) {
+    fn send(&self, _settled: &HardStateDurable, to: MemberId, message: &Message) {
         let Some(links) = self.links.get() else { return };
         let (head, parts) = message.encode();
         // What finds no place is lost as on any network: the algorithm repeats it.
@@ -529,11 +514,11 @@ impl Driver {
         self.changed.notify_all();
     }
 
-    fn ends(&self, core: &mut MutexGuard<'_, Core>, why: Over) {
-        if core.life.ends(why)
-            && let Some(over) = self.over.get()
+    fn ends(&self, core: &mut MutexGuard<'_, Core>, why: EndReason) {
+        if core.lifecycle.ends(why)
+            && let Some(on_end) = self.on_end.get()
         {
-            over(why);
+            on_end(why);
         }
     }
 

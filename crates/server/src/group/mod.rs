@@ -1,40 +1,40 @@
 //! An instance of a group: a replica that becomes active when the group says so.
 //!
 //! Reading order: [`start`] (from a folder to a replica), [`driver`] (the member of the group,
-//! stepped; [`life`]: what its process is), [`replica`] (what is committed is applied), [`inbox`]
-//! (what the links bring), [`active`] (this instance serves clients), [`again`] (it does not any
-//! more: the process begins again), [`handed`] (its listening sockets), [`copy`] (a log that lags
-//! too far is replaced), [`holds`] (what is kept for it until it has caught up), [`repair`],
-//! [`repair_at_start`] and [`batch`] (a damaged batch is fetched from another instance), [`switch`]
-//! and [`socket`] (what administrators ask for), [`condition`] (disks that hang or are full),
-//! [`preferred`] (who shall be active), [`agreement`] (what the instances must have in common),
-//! [`missing`] (why no instance is active), [`elsewhere`] (where clients find it), [`status`],
-//! [`run`] (all of it in order).
+//! stepped; [`lifecycle`]: what its process is), [`replica`] (what is committed is applied),
+//! [`inbox`] (what the links bring), [`active`] (this instance serves clients), [`reexec`] (it does
+//! not any more: the process begins again), [`listener_handover`] (its listening sockets), [`copy`]
+//! (a log that lags too far is replaced), [`retention`] (what is kept for it until it has caught
+//! up), [`repair`], [`repair_at_start`] and [`batch`] (a damaged batch is fetched from another
+//! instance), [`switch`] and [`socket`] (what administrators ask for), [`condition`] (disks that
+//! hang or are full), [`preferred`] (who shall be active), [`agreement`] (what the instances must
+//! have in common), [`missing`] (why no instance is active), [`redirect`] (where clients find it),
+//! [`status`], [`run`] (all of it in order).
 //!
 //! Not here: consensus (`towline_group`), the connections between instances (`link`).
 
 mod active;
-mod again;
 mod agreement;
 mod applicable;
 mod batch;
 mod condition;
 mod copy;
 mod driver;
-mod elsewhere;
-mod handed;
 mod hanging;
 mod hard_state_file;
-mod holds;
 mod inbox;
 mod incarnation;
-mod life;
+mod lifecycle;
+mod listener_handover;
 mod missing;
 mod preferred;
+mod redirect;
+mod reexec;
 mod repair;
 mod repair_at_start;
 mod replica;
 mod report;
+mod retention;
 mod run;
 mod socket;
 mod start;

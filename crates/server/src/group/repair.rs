@@ -28,7 +28,7 @@ use towline_log::mend::NotMended;
 use towline_log::{Log, LogError};
 use towline_types::{Batch, BatchPlace, BodyLocation, Lsn};
 
-use super::batch::{self, Answer};
+use super::batch::{self, BatchAnswer};
 use super::driver::Driver;
 use crate::link::{Peer, StreamPurpose};
 use towline_logging::log as say;
@@ -110,23 +110,23 @@ impl Repairs {
     }
 
     /// A peer is to be given a batch: one at a time, until what is yielded is dropped.
-    pub(super) fn begin_giving(&self, peer: Peer) -> Option<Giving<'_>> {
+    pub(super) fn begin_giving(&self, peer: Peer) -> Option<BatchGrant<'_>> {
         let mut asking = self.asking.lock();
         if asking.contains(&peer) {
             return None;
         }
         asking.push(peer);
-        Some(Giving { repairs: self, peer })
+        Some(BatchGrant { repairs: self, peer })
     }
 }
 
 /// While it lives, a peer is being given a batch.
-pub(super) struct Giving<'a> {
+pub(super) struct BatchGrant<'a> {
     repairs: &'a Repairs,
     peer: Peer,
 }
 
-impl Drop for Giving<'_> {
+impl Drop for BatchGrant<'_> {
     fn drop(&mut self) {
         self.repairs.asking.lock().retain(|asking| *asking != self.peer);
     }
@@ -285,8 +285,8 @@ impl Worker<'_> {
         let links = self.driver.links().ok_or_else(|| absent("there are no links yet"))?;
         let asking = batch::ask(links.open_stream(peer, StreamPurpose::Batch), log.id(), part);
         let came = match links.streams().block_on(asking) {
-            Ok(Answer::Given(came)) => came,
-            Ok(Answer::Refused(why)) => return Err(NotBrought::Lacks(why)),
+            Ok(BatchAnswer::Given(came)) => came,
+            Ok(BatchAnswer::Refused(why)) => return Err(NotBrought::Lacks(why)),
             Err(error) => {
                 if error.kind() == std::io::ErrorKind::TimedOut {
                     self.memory.was_silent(peer, Instant::now());

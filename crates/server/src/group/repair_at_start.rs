@@ -19,7 +19,7 @@ use towline_log::mend::{MendReport, mend_by_asking};
 use towline_log::{Damage, Finding, LogError, LogId};
 use towline_types::BodyLocation;
 
-use super::batch::{self, Answer};
+use super::batch::{self, BatchAnswer};
 use crate::link::{Asker, Peer, StreamPurpose};
 use crate::start::StartError;
 use towline_config::GroupConfig;
@@ -148,11 +148,11 @@ impl Asking<'_> {
                 let opening = self.asker.stream(peer, &StreamPurpose::Batch);
                 let asking = batch::ask(opening, self.about.log, part);
                 let because = match self.asker.runtime().block_on(asking) {
-                    Ok(Answer::Given(batch)) => {
+                    Ok(BatchAnswer::Given(batch)) => {
                         self.had.clone_from(&member.name);
                         return Some(batch);
                     }
-                    Ok(Answer::Refused(because)) => because,
+                    Ok(BatchAnswer::Refused(because)) => because,
                     Err(error) => {
                         all_answered = false;
                         error.to_string()

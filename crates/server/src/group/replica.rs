@@ -17,7 +17,7 @@ use towline_node::{Instance, Restart};
 use towline_types::{Batch, BatchPlace, Lsn, Time};
 
 use super::applicable::Applicable;
-use super::driver::{Driver, Seen};
+use super::driver::{ApplyProgress, Driver};
 use super::repair;
 use crate::clock::Clock;
 use crate::housekeeping::{self, Complaint, Policy};
@@ -76,19 +76,19 @@ impl Replica {
             self.judge_doubt(false);
             let seen = self.driver.wait(applied.index, HOUSEKEEPING_INTERVAL);
             match seen {
-                Seen { ending: true, .. } => return None,
-                Seen { leads_from: Some(from), .. } if applied.index >= from => {
+                ApplyProgress { ending: true, .. } => return None,
+                ApplyProgress { leads_from: Some(from), .. } if applied.index >= from => {
                     self.judge_doubt(true);
                     let restart = self.state.lock().restart.take()?;
                     return Some((restart, applied));
                 }
-                Seen { committed, .. } if committed > applied.index => {
+                ApplyProgress { committed, .. } if committed > applied.index => {
                     self.apply_some(applied);
                     if self.state.lock().applied.index >= committed {
                         self.driver.rest(REST);
                     }
                 }
-                Seen { .. } => {}
+                ApplyProgress { .. } => {}
             }
         }
     }

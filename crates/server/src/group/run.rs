@@ -11,19 +11,21 @@ use towline_admin::catalogue::{
     ENDED, GROUP_AWAITED, GROUP_COPY_FAILED, GROUP_REPLICA, HOUSEKEEPING_FAILED, LISTENING,
     QUIESCING,
 };
-use towline_group::{Role, Start};
+use towline_group::Role;
 use towline_node::Farewell;
 
 use super::active::{self, Serving};
-use super::driver::{Driver, Over};
-use super::handed::Sockets;
+use super::driver::Driver;
 use super::inbox::GroupInbox;
+use super::lifecycle::EndReason;
+use super::listener_handover::InheritedSockets;
+use super::reexec::ReexecContext;
 use super::replica::forget_old_places;
 use super::socket::{self, GroupSocket};
 use super::start::{self, Opened};
 use super::status::View;
 use super::{
-    again, agreement, condition, copy, elsewhere, hanging, holds, missing, preferred, repair,
+    agreement, condition, copy, hanging, missing, preferred, redirect, reexec, repair, retention,
     switch,
 };
 use crate::attempts::Attempts;
@@ -58,7 +60,7 @@ enum Event {
     /// This instance became active.
     Active(Arc<Door>),
     /// It cannot go on as it is.
-    Over(Over),
+    EndReason(EndReason),
     /// The disk that had not answered does.
     DiskAnswers,
     /// A copy is in place of its log.
@@ -91,7 +93,7 @@ pub(crate) fn run(
     // First of all: the connections of the process before this one are closed, and their clients
     // heard it, because the address was still there.
     let floating = Floating::new(group.floating.clone());
-    let sockets = Sockets::of_process();
+    let sockets = InheritedSockets::of_process();
     floating.clear();
     signals.starting(&args.name);
     sockets.close_unless_settled(START_MAX);
@@ -113,7 +115,7 @@ pub(crate) fn run(
         return Ok(());
     }
     if let Ended::Again(next) = ended {
-        again::begin_again(&sockets, next, || floating.let_go());
+        reexec::reexecute(&sockets, next, || floating.let_go());
     }
     // Nobody accepts any more.
     drop(sockets);
@@ -128,18 +130,7 @@ pub(crate) fn run(
 /// How serving ended.
 enum Ended {
     InOrder,
-    Again(Next),
-}
-
-/// What the re-executed program is given.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Next {
-    /// Copies that could not be had, one after the other.
-    pub(crate) copies_failed: u32,
-    /// Those that wait for `ready` have seen it.
-    pub(crate) ready_told: bool,
-    /// The start of this process: its folder is the same as long as this is the newest one in it.
-    pub(crate) start: Start,
+    Again(ReexecContext),
 }
 
 fn end_in_order(opened: &Opened) {
@@ -166,14 +157,14 @@ async fn serve(
     args: &RunArgs,
     (config, group): (&Config, &GroupConfig),
     of_process: &Process,
-    (opened, floating, sockets): (&Arc<Opened>, &Floating, &Sockets),
+    (opened, floating, sockets): (&Arc<Opened>, &Floating, &InheritedSockets),
     signals: &Signals,
 ) -> Result<Ended, RunError> {
     signals.serving();
     let (events, mut happened) = unbounded_channel();
     let (asks, mut asked) = unbounded_channel();
     let (driver, reload) = (&opened.driver, &of_process.reload);
-    driver.ask_for_copies_after(again::copy_pause(again::copies_failed()));
+    driver.ask_for_copies_after(reexec::copy_pause(reexec::copies_failed()));
     tell_over(driver, events.clone());
     let admission = Admission::new(config.limits.clone(), of_process.clients_max);
     let mut listeners = Listeners::bind(args, (config, group), reload, sockets)?;
@@ -192,7 +183,7 @@ async fn serve(
     let about = (&entrance, reload, names.clone());
     start_threads(args, (config, group), opened, about, events.clone())?;
     say(&GROUP_REPLICA, &[&group.instance, &args.name]);
-    await_group(args, group, needed(opened), again::ready_was_told());
+    await_group(args, group, needed(opened), reexec::ready_was_told());
     tasks.spawn(ready(args.clone(), names, Arc::clone(&entrance.view)));
     let view = Arc::clone(&entrance.view);
     let parts = (config, opened, floating);
@@ -208,7 +199,7 @@ async fn serve(
                 attending.leave(&mut accepting).await;
                 Some(match ask {
                     LocalEvent::Stop => Ended::InOrder,
-                    LocalEvent::Restart => attending.again(),
+                    LocalEvent::Restart => attending.reexec(),
                 })
             }
             Some(event) = happened.recv() => attending.event(event, &mut accepting).await?,
@@ -241,7 +232,7 @@ fn await_group(args: &RunArgs, group: &GroupConfig, needed: usize, ready_was_tol
 /// Tells that clients may come, when they are served for the first time.
 async fn ready(args: RunArgs, urls: Vec<String>, view: Arc<View>) {
     view.until_served().await;
-    welcome(&args, &urls, view.clock(), again::ready_was_told());
+    welcome(&args, &urls, view.clock(), reexec::ready_was_told());
     view.ready_is_told();
 }
 
@@ -257,14 +248,14 @@ struct Attending<'a> {
 
 impl Attending<'_> {
     /// Nothing new of copies.
-    fn again(&self) -> Ended {
-        self.again_after(again::copies_failed())
+    fn reexec(&self) -> Ended {
+        self.reexec_after(reexec::copies_failed())
     }
 
-    fn again_after(&self, copies_failed: u32) -> Ended {
-        let ready_told = self.view.was_ready_told() || again::ready_was_told();
+    fn reexec_after(&self, copies_failed: u32) -> Ended {
+        let ready_told = self.view.was_ready_told() || reexec::ready_was_told();
         let start = self.parts.1.driver.own_start();
-        Ended::Again(Next { copies_failed, ready_told, start })
+        Ended::Again(ReexecContext { copies_failed, ready_told, start })
     }
 
     async fn event(
@@ -279,16 +270,16 @@ impl Attending<'_> {
                 floating.hold(move || leading.group().role == Role::Leader);
                 serve_as_active(&mut self.tasks, config, opened, (&door, &self.view));
             }
-            Event::Over(Over::LeadsNoMore | Over::PutBack) => {
+            Event::EndReason(EndReason::LostLeadership | EndReason::PutBack) => {
                 // The re-executed program serves new clients; the others have their close.
                 accepting.abort_all();
                 if let Some(door) = opened.driver.door() {
                     door.end(Farewell::NotActive);
                 }
                 self.goodbye().await;
-                return Ok(Some(self.again()));
+                return Ok(Some(self.reexec()));
             }
-            Event::Over(Over::DiskHangs) => {
+            Event::EndReason(EndReason::DiskHangs) => {
                 let answers = self.events.clone();
                 self.tasks.abort_all();
                 hanging::wait_for_disk(opened, &self.args.data, move || {
@@ -297,19 +288,19 @@ impl Attending<'_> {
             }
             Event::DiskAnswers => {
                 accepting.abort_all();
-                return Ok(Some(self.again()));
+                return Ok(Some(self.reexec()));
             }
-            Event::Over(Over::NoRoom) => {
+            Event::EndReason(EndReason::LogFull) => {
                 // There may be room after a while; images that make it are taken at the start too.
                 tokio::time::sleep(NO_ROOM_PAUSE).await;
-                return Ok(Some(self.again()));
+                return Ok(Some(self.reexec()));
             }
-            Event::Over(Over::NeedsCopy(peer)) => {
+            Event::EndReason(EndReason::NeedsCopy(peer)) => {
                 start_copy(opened, &self.args.data, peer, &self.events);
             }
-            Event::Copied => return Ok(Some(self.again_after(0))),
+            Event::Copied => return Ok(Some(self.reexec_after(0))),
             Event::NotCopied => {
-                return Ok(Some(self.again_after(again::copies_failed().saturating_add(1))));
+                return Ok(Some(self.reexec_after(reexec::copies_failed().saturating_add(1))));
             }
             Event::Failed(error) => return Err(RunError::System(error)),
         }
@@ -327,8 +318,9 @@ impl Attending<'_> {
         let Some(door) = driver.door().filter(|_| leads) else { return };
         accepting.abort_all();
         let hand_over = Arc::clone(driver);
-        let handed = tokio::task::spawn_blocking(move || switch::hand_over(&hand_over, None)).await;
-        if !matches!(handed, Ok(Ok(()))) {
+        let listener_handover =
+            tokio::task::spawn_blocking(move || switch::hand_over(&hand_over, None)).await;
+        if !matches!(listener_handover, Ok(Ok(()))) {
             // No instance takes over: clients are told all the same.
             door.end(Farewell::Ending);
         }
@@ -353,9 +345,9 @@ fn watches(args: &RunArgs, group: &GroupConfig, driver: &Arc<Driver>) -> JoinSet
 }
 
 fn tell_over(driver: &Driver, events: UnboundedSender<Event>) {
-    driver.set_over(move |why| {
+    driver.set_on_end(move |why| {
         // Nobody listens when the process ends anyway.
-        events.send(Event::Over(why)).ok();
+        events.send(Event::EndReason(why)).ok();
     });
 }
 
@@ -372,7 +364,7 @@ impl Listeners {
         args: &RunArgs,
         (config, group): (&Config, &GroupConfig),
         reload: &Reload,
-        sockets: &Sockets,
+        sockets: &InheritedSockets,
     ) -> Result<Listeners, RunError> {
         let attempts = Arc::new(Attempts::default());
         let (mut listening, mut kinds, mut urls) = (Vec::new(), Vec::new(), Vec::new());
@@ -390,7 +382,7 @@ impl Listeners {
             kinds.push(ListenerKind {
                 elsewhere: socket
                     .address()
-                    .and_then(|bound| elsewhere::of(group, number, bound, &url)),
+                    .and_then(|bound| redirect::of(group, number, bound, &url)),
                 ..socket.kind().clone()
             });
             listening.push((Some(number), socket));
@@ -429,7 +421,7 @@ fn start_links(
     (config, group): (&Config, &GroupConfig),
     opened: &Arc<Opened>,
     admission: &Arc<Admission>,
-    (listeners, sockets): (&Listeners, &Sockets),
+    (listeners, sockets): (&Listeners, &InheritedSockets),
 ) -> Result<Entrance, RunError> {
     let driver = &opened.driver;
     let wrong = |why: String| RunError::Config { file: args.config.clone(), error: why.into() };
@@ -545,7 +537,7 @@ fn serve_as_active(
 ) {
     tasks.spawn(housekeeping::tick(Arc::clone(door)));
     tasks.spawn(housekeeping::relieve(Arc::clone(door), config.log.reserve_bytes));
-    tasks.spawn(holds::watch(Arc::clone(opened), config.log.reserve_bytes));
+    tasks.spawn(retention::watch(Arc::clone(opened), config.log.reserve_bytes));
     let policy = housekeeping::Policy::of(config, door.extent_bytes());
     tasks.spawn(housekeeping::reclaim(Arc::clone(door), Arc::clone(&opened.images), policy));
     tasks.spawn(note_committed(Arc::clone(&opened.driver)));

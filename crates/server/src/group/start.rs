@@ -11,12 +11,12 @@ use towline_admin::status::RestartStatus;
 use towline_group::{FetchOrder, HardState, Held, Member, MemberId, Options};
 use towline_log::{Listener, LogId, Pages, Replicator};
 
-use super::again;
 use super::agreement::of_process_before;
 use super::driver::Driver;
 use super::hard_state_file::HardStateFile;
 use super::incarnation;
 use super::member_of;
+use super::reexec;
 use super::repair;
 use super::repair_at_start::{self, About};
 use super::replica::Replica;
@@ -78,7 +78,7 @@ pub(crate) fn open(
     }
     swap::clear_up(data);
     // One that re-executed itself, and whose folder is as it left it, was not put back.
-    let meets_first = again::start_before() != Some(hard_state_file.starts().own().nonce);
+    let meets_first = reexec::start_before() != Some(hard_state_file.starts().own().nonce);
     let drawn = u64::from_le_bytes(crate::random::bytes());
     // Before anything is promised, and with what may not be promised any more.
     let renewed = hard_state_file.prepare().and_then(|()| {

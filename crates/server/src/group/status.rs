@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use towline_admin::status::{GroupRole, GroupStatus, InstanceState, InstanceStatus};
 use towline_group::{PeerProgress, Progress, Role};
 
-use super::condition::{self, Condition};
+use super::condition::{self, DiskCondition};
 use super::driver::Driver;
 use super::report::Stand;
 use super::{KIND_ROWS, Where, member_of, peer_of};
@@ -189,15 +189,16 @@ impl View {
         });
         drop(seen);
         let member = self.config.member.get(peer);
-        let held = if leads { self.driver.holds().bytes(peer, self.driver.log()) } else { None };
+        let held =
+            if leads { self.driver.retention().bytes(peer, self.driver.log()) } else { None };
         let condition = match peer == this {
             true => condition::own(&self.driver),
             false => self.driver.conditions().of(peer).unwrap_or_default(),
         };
-        let Condition { log_full, sync_overdue_ms } = condition;
+        let DiskCondition { log_full, sync_overdue_ms } = condition;
         let is_brought_a_copy = match row {
             None => self.driver.is_copying(),
-            Some(row) => leads && (row.needs_copy || self.driver.holds().is_rebasing(peer)),
+            Some(row) => leads && (row.needs_copy || self.driver.retention().is_rebasing(peer)),
         };
         InstanceStatus {
             instance: member.map(|member| member.name.clone()).unwrap_or_default(),

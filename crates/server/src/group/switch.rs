@@ -2,7 +2,7 @@
 //!
 //! Clients are told to go first, all at once; what was decided is committed; then leadership goes
 //! to an instance that has the whole log. Not here: what becomes of this process after it
-//! (`again`).
+//! (`reexec`).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

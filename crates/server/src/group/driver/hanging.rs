@@ -18,7 +18,7 @@ use towline_admin::catalogue::{GROUP_DISK_ANSWERS, GROUP_DISK_OVERDUE};
 use towline_group::{Input, Message, Progress, Role};
 use towline_log::Overdue;
 
-use super::{Core, Driver, Life, Over};
+use super::{Core, Driver, EndReason, Lifecycle};
 use crate::group::Where;
 use towline_logging::log as say;
 
@@ -64,7 +64,7 @@ impl Driver {
 
     /// Whether this instance gets a copy; not, while the lock is not to be had.
     pub(crate) fn is_copying(&self) -> bool {
-        self.core.try_lock_for(LOOK_MAX).is_some_and(|core| core.life == Life::Copying)
+        self.core.try_lock_for(LOOK_MAX).is_some_and(|core| core.lifecycle == Lifecycle::Copying)
     }
 
     /// Looks for what the disk has not answered within `longest`, and acts on it. This process has
@@ -91,8 +91,8 @@ impl Driver {
     fn stall(&self) {
         // Its holder may wait for the disk, and then nothing goes out of this instance anyway.
         let Some(mut core) = self.core.try_lock_for(LOOK_MAX) else { return };
-        if core.life != Life::Leading {
-            core.life.stalls(true);
+        if core.lifecycle != Lifecycle::Leading {
+            core.lifecycle.stalls(true);
             return;
         }
         let peers = core.member.progress().peers;
@@ -101,7 +101,7 @@ impl Driver {
             // It is asked to stand at once, and needs no vote of ours.
             self.run(&mut core, Input::Transfer(heir.id));
         }
-        self.ends(&mut core, Over::DiskHangs);
+        self.ends(&mut core, EndReason::DiskHangs);
         self.led_by(&mut core, None);
         // It was told `Here`, when its door was opened.
         self.place.send_replace(Where::Nobody);
@@ -112,10 +112,10 @@ impl Driver {
 
     pub(super) fn go_on(&self) {
         let mut core = self.core.lock();
-        if core.life != Life::Stalled {
+        if core.lifecycle != Lifecycle::Stalled {
             return;
         }
-        core.life.stalls(false);
+        core.lifecycle.stalls(false);
         let durable = self.log().durable();
         self.run(&mut core, Input::Durable(durable));
         // Connections may have come meanwhile, and the member has not heard of them.
@@ -136,7 +136,7 @@ impl Driver {
     pub(crate) fn hear(&self, message: Message) {
         let mut core = self.core.lock();
         self.notes_heard(&message, core.leader);
-        if !core.life.is_aside() {
+        if !core.lifecycle.is_aside() {
             self.run(&mut core, Input::Message(message));
         } else if message.is_heartbeat() && message.term() >= core.heard_term {
             core.heard_term = message.term();
@@ -161,7 +161,7 @@ impl Driver {
 
 fn seen_from(core: &MutexGuard<'_, Core>) -> Progress {
     let progress = core.member.progress();
-    if !core.life.is_aside() {
+    if !core.lifecycle.is_aside() {
         return progress;
     }
     let term = progress.term.max(core.heard_term);

@@ -11,7 +11,7 @@ use towline_admin::catalogue::{GROUP_CLONED, GROUP_PUT_BACK};
 use towline_group::{Start, Starts};
 use towline_log::{Listener, LogError};
 
-use super::{Driver, Life, Over, Peer, member_of};
+use super::{Driver, EndReason, Lifecycle, Peer, member_of};
 use crate::group::KIND_KNOWN;
 use crate::link::{FrameBody, Greeting, Known};
 use towline_logging::log as say;
@@ -98,7 +98,7 @@ impl Driver {
     /// Why this process cannot go on.
     pub(crate) fn hears(&self, peer: Peer, known: &Known) -> Result<(), String> {
         let this = member_of(self.this);
-        if self.look(|core| core.life == Life::Over) {
+        if self.look(|core| core.lifecycle == Lifecycle::Ended) {
             return Err("it re-executes itself".into());
         }
         let heard = {
@@ -123,7 +123,7 @@ impl Driver {
     fn was_put_back(&self, peer: Peer, known: &Known) -> Result<(), String> {
         let _writing = self.starts.writing.lock();
         let mut core = self.core.lock();
-        if core.life == Life::Over {
+        if core.lifecycle == Lifecycle::Ended {
             // It learned that on another connection meanwhile.
             return Err("it re-executes itself".into());
         }
@@ -150,7 +150,7 @@ impl Driver {
             say(&GROUP_PUT_BACK, &[self.name(peer)]);
         }
         // Its next start is one that it can declare.
-        self.ends(&mut core, Over::PutBack);
+        self.ends(&mut core, EndReason::PutBack);
         Err("it re-executes itself: it may have promised more than it knows".into())
     }
 

@@ -57,7 +57,7 @@ fn fill(disk: &Arc<dyn Disk>) {
 }
 
 /// A member that is a group by itself, so that it is elected whenever it asks; and how it ends.
-fn alone(disk: &Arc<dyn Disk>, folder: &std::path::Path) -> (Arc<Driver>, Receiver<Over>) {
+fn alone(disk: &Arc<dyn Disk>, folder: &std::path::Path) -> (Arc<Driver>, Receiver<EndReason>) {
     let hard_state = HardState { may_vote: true, ..HardState::default() };
     one_of(&["a"], hard_state, disk, folder)
 }
@@ -68,7 +68,7 @@ fn one_of(
     hard_state: HardState,
     disk: &Arc<dyn Disk>,
     folder: &std::path::Path,
-) -> (Arc<Driver>, Receiver<Over>) {
+) -> (Arc<Driver>, Receiver<EndReason>) {
     let recovery = recovered(disk);
     let (base, places) = recovery.places();
     let options = Options {
@@ -90,7 +90,7 @@ fn one_of(
     let log = recovery.start_following(driver.clone(), driver.clone()).unwrap();
     driver.set_log(log);
     let (tell, told) = channel();
-    driver.set_over(move |why| tell.send(why).unwrap());
+    driver.set_on_end(move |why| tell.send(why).unwrap());
     (driver, told)
 }
 
@@ -109,7 +109,7 @@ fn an_instance_without_a_hard_state_waits_for_both_others_and_keeps_the_term_bef
     assert!(silent().ends_with("heard from 'c'"), "{}", silent());
     assert_eq!((driver.standing().term, HardStateFile::of(folder.path()).read()), (0, None));
     // Its disk does not answer for a moment, and the member hears nothing meanwhile.
-    driver.core.lock().life.stalls(true);
+    driver.core.lock().lifecycle.stalls(true);
     driver.opened(2, said_to_be(4, 12));
     assert!(!driver.group().unheard.is_empty());
     driver.go_on();
@@ -135,7 +135,7 @@ fn start_of(nonce: u64) -> Start {
 }
 
 /// One of three that voted in term 11, at the start 5 of its folder.
-fn one_that_starts(folder: &std::path::Path) -> (Arc<Driver>, Receiver<Over>) {
+fn one_that_starts(folder: &std::path::Path) -> (Arc<Driver>, Receiver<EndReason>) {
     let disk = Arc::new(MemoryDisk::new()) as Arc<dyn Disk>;
     let hard_state =
         HardState { may_vote: true, knows_term: true, term: 11, ..HardState::default() };
@@ -148,14 +148,14 @@ fn one_that_starts(folder: &std::path::Path) -> (Arc<Driver>, Receiver<Over>) {
 #[test]
 fn one_of_which_a_peer_noted_another_start_forgets_durably_and_begins_again_once() {
     let folder = tempfile::tempdir().unwrap();
-    let (driver, over) = one_that_starts(folder.path());
+    let (driver, on_end) = one_that_starts(folder.path());
     let hard_state_file = HardStateFile::of(folder.path());
     let fine = Witness { term: 11, ..Witness::default() };
     driver.greets(1, &greeting(20, 5, fine)).unwrap();
     driver.greets(2, &greeting(30, 0, fine)).unwrap();
-    assert!(hard_state_file.read().unwrap().may_vote && over.try_recv().is_err());
+    assert!(hard_state_file.read().unwrap().may_vote && on_end.try_recv().is_err());
     driver.greets(1, &greeting(20, 6, fine)).unwrap_err();
-    assert_eq!(over.try_recv(), Ok(Over::PutBack));
+    assert_eq!(on_end.try_recv(), Ok(EndReason::PutBack));
     let hard_state = hard_state_file.read().unwrap();
     assert_eq!(
         (hard_state.term, hard_state.may_vote, hard_state.has_newest_term()),
@@ -167,7 +167,7 @@ fn one_of_which_a_peer_noted_another_start_forgets_durably_and_begins_again_once
     let noted = greeting(20, 6, fine).known.noted;
     assert!(!starts.hear(MemberId(1), &noted).of_unknown_start, "the next start can be declared");
     driver.greets(1, &greeting(20, 6, fine)).unwrap_err();
-    assert!(over.try_recv().is_err(), "told once");
+    assert!(on_end.try_recv().is_err(), "told once");
     driver.log().shutdown();
 }
 
@@ -175,9 +175,9 @@ fn one_of_which_a_peer_noted_another_start_forgets_durably_and_begins_again_once
 fn one_that_a_peer_heard_promise_more_forgets_it_and_begins_again() {
     for (term, index, is_fine) in [(11, 0, true), (12, 0, false), (11, 9, false)] {
         let folder = tempfile::tempdir().unwrap();
-        let (driver, over) = one_that_starts(folder.path());
+        let (driver, on_end) = one_that_starts(folder.path());
         let greeted = driver.greets(1, &greeting(20, 5, Witness { term, index, index_term: 4 }));
-        assert_eq!((greeted.is_ok(), over.try_recv().is_err()), (is_fine, is_fine));
+        assert_eq!((greeted.is_ok(), on_end.try_recv().is_err()), (is_fine, is_fine));
         assert_eq!(HardStateFile::of(folder.path()).read().unwrap().may_vote, is_fine);
         driver.log().shutdown();
     }
@@ -247,13 +247,13 @@ fn a_new_group_forms_with_the_hellos_of_all_and_no_operator() {
 fn who_is_elected_with_room_in_its_log_leads() {
     let (disk, folder) =
         (Arc::new(MemoryDisk::new()) as Arc<dyn Disk>, tempfile::tempdir().unwrap());
-    let (driver, over) = alone(&disk, folder.path());
+    let (driver, on_end) = alone(&disk, folder.path());
     let leads = || {
         driver.look_again();
         driver.wait(u64::MAX, Duration::ZERO).leads_from == Some(1) && driver.committed_end().0 > 0
     };
     assert!(driver.wait_until(LONG, leads), "{:?}", driver.group());
-    assert!(over.try_recv().is_err());
+    assert!(on_end.try_recv().is_err());
     driver.log().shutdown();
 }
 
@@ -262,16 +262,16 @@ fn who_is_elected_without_room_in_its_log_begins_again_and_does_nothing_more() {
     let (disk, folder) =
         (Arc::new(MemoryDisk::new()) as Arc<dyn Disk>, tempfile::tempdir().unwrap());
     fill(&disk);
-    let (driver, over) = alone(&disk, folder.path());
+    let (driver, on_end) = alone(&disk, folder.path());
     let tail = driver.log().tail();
     let mut ended = None;
     let ends = || {
         driver.look_again();
-        ended = over.try_recv().ok();
+        ended = on_end.try_recv().ok();
         ended.is_some()
     };
     assert!(driver.wait_until(LONG, ends), "{:?}", driver.group());
-    assert_eq!(ended, Some(Over::NoRoom));
+    assert_eq!(ended, Some(EndReason::LogFull));
     // It was elected, and nothing came of it; what it hears is not told to its member any more.
     assert_eq!(driver.group().role, Role::Leader);
     let term = driver.group().term;
@@ -281,7 +281,7 @@ fn who_is_elected_without_room_in_its_log_begins_again_and_does_nothing_more() {
     }
     assert_eq!((driver.group().term, driver.log().tail()), (term, tail));
     assert_eq!(driver.wait(u64::MAX, Duration::ZERO).leads_from, None);
-    assert!(over.try_recv().is_err(), "told once");
+    assert!(on_end.try_recv().is_err(), "told once");
     driver.log().shutdown();
 }
 
@@ -304,7 +304,7 @@ fn a_newer_term_heard_while_a_copy_comes_costs_no_vote_and_none_is_heard_behind_
             HardState { term: 5, may_vote: true, knows_term: true, ..HardState::default() };
         let (driver, _told) = one_of(&["a", "b", "c"], hard_state, &disk, folder.path());
         let file = || HardStateFile::of(folder.path()).read().unwrap();
-        driver.core.lock().life.ends(Over::NeedsCopy(1));
+        driver.core.lock().lifecycle.ends(EndReason::NeedsCopy(1));
         driver.step(heartbeat(7));
         assert_eq!((file().term, file().may_vote), (7, true), "its own log is there");
         let copy = BatchPlace { index: 3, term: copied_in, ..BatchPlace::default() };

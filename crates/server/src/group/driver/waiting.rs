@@ -2,14 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Driver, Seen};
+use super::{ApplyProgress, Driver};
 
 impl Driver {
     /// Waits until there is something to apply behind `applied`, or until it may lead, or `most`
     /// passed.
-    pub(crate) fn wait(&self, applied: u64, most: Duration) -> Seen {
+    pub(crate) fn wait(&self, applied: u64, most: Duration) -> ApplyProgress {
         let mut seen = self.progress.lock();
-        let ready = |seen: &Seen| {
+        let ready = |seen: &ApplyProgress| {
             seen.ending
                 || seen.committed > applied
                 || seen.leads_from.is_some_and(|from| applied >= from)

@@ -31,22 +31,22 @@ const SOCKETS_MAX: usize = 256;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Sockets {
+pub(crate) struct InheritedSockets {
     came: Arc<Mutex<Vec<TcpListener>>>,
     kept: Mutex<Vec<TcpListener>>,
 }
 
-impl Sockets {
+impl InheritedSockets {
     /// Those that the program before this one left, if it did.
-    pub(crate) fn of_process() -> Sockets {
-        Sockets::of(&std::env::var(NUMBERS).unwrap_or_default())
+    pub(crate) fn of_process() -> InheritedSockets {
+        InheritedSockets::of(&std::env::var(NUMBERS).unwrap_or_default())
     }
 
-    fn of(text: &str) -> Sockets {
+    fn of(text: &str) -> InheritedSockets {
         let mut words = text.split(' ').map(str::parse::<RawFd>);
         let this = getpid().as_raw_nonzero().get();
         if words.next() != Some(Ok(this)) {
-            return Sockets::default();
+            return InheritedSockets::default();
         }
         let mut came = Vec::new();
         for number in words.take(SOCKETS_MAX).flatten() {
@@ -62,7 +62,7 @@ impl Sockets {
                 }
             }
         }
-        Sockets { came: Arc::new(Mutex::new(came)), kept: Mutex::default() }
+        InheritedSockets { came: Arc::new(Mutex::new(came)), kept: Mutex::default() }
     }
 
     /// The socket that listens at one of these addresses, if it came. Port 0 is any port.
@@ -149,9 +149,9 @@ mod tests {
 
     use super::*;
 
-    fn passed(numbers: &[RawFd]) -> Sockets {
+    fn passed(numbers: &[RawFd]) -> InheritedSockets {
         let numbers: String = numbers.iter().map(|number| format!(" {number}")).collect();
-        Sockets::of(&format!("{}{numbers}", std::process::id()))
+        InheritedSockets::of(&format!("{}{numbers}", std::process::id()))
     }
 
     #[test]
@@ -204,14 +204,14 @@ mod tests {
         let this = std::process::id();
         for text in [format!("{} {number}", this + 1), format!("{number}"), "x 3".into(), "".into()]
         {
-            assert_eq!(Sockets::of(&text).came.lock().len(), 0, "{text}");
+            assert_eq!(InheritedSockets::of(&text).came.lock().len(), 0, "{text}");
         }
         assert!(listener.local_addr().is_ok(), "left alone");
     }
 
     #[test]
     fn a_program_is_told_the_numbers_of_what_is_kept_and_nothing_from_before() {
-        let sockets = Sockets::default();
+        let sockets = InheritedSockets::default();
         let socket = TcpListener::bind("127.0.0.1:0").unwrap();
         sockets.keep(&socket).unwrap();
         let mut program = Command::new("true");

@@ -6,11 +6,26 @@
 
 use towline_group::{Input, Output, Role};
 
-use super::driver::Over;
+use crate::link::Peer;
+
+/// Why this process cannot go on as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EndReason {
+    /// It was the leader and is not any more.
+    LostLeadership,
+    /// It was the leader, and its disk does not answer.
+    DiskHangs,
+    /// Its log has no room for what the group decided.
+    LogFull,
+    /// Its data folder was put back, or another process has a copy of it.
+    PutBack,
+    /// It lags so far behind that it needs a copy of this peer's log.
+    NeedsCopy(Peer),
+}
 
 /// See the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Life {
+pub(super) enum Lifecycle {
     /// Takes what a leader sends.
     Following,
     /// Decides, since it was elected.
@@ -22,44 +37,46 @@ pub(super) enum Life {
     /// It led, and its disk does not answer: it re-executes itself when it does.
     Hanging,
     /// It begins again before anything goes on.
-    Over,
+    Ended,
 }
 
-impl Life {
+impl Lifecycle {
     /// Whether the member is told of this.
     pub(super) fn takes(self, input: &Input) -> bool {
         match self {
-            Life::Following | Life::Leading => true,
+            Lifecycle::Following | Lifecycle::Leading => true,
             // What it acknowledged while a copy is made would be in the log that is replaced. It
             // only shows that it lives, without which the one that is copied from might not stay
             // active.
-            Life::Copying => matches!(input, Input::Message(message) if message.is_heartbeat()),
+            Lifecycle::Copying => {
+                matches!(input, Input::Message(message) if message.is_heartbeat())
+            }
             // A log that led takes nothing of others, and one without room nothing at all. What a
             // member with a hanging disk wants to keep would stop it under the lock of its driver.
-            Life::Stalled | Life::Hanging | Life::Over => false,
+            Lifecycle::Stalled | Lifecycle::Hanging | Lifecycle::Ended => false,
         }
     }
 
     /// Whether what the member says means that it led and does not any more.
     pub(super) fn loses(self, out: &Output) -> bool {
         match self {
-            Life::Leading => out.role.is_some_and(|role| role != Role::Leader),
-            Life::Following | Life::Copying => false,
-            Life::Stalled | Life::Hanging | Life::Over => false,
+            Lifecycle::Leading => out.role.is_some_and(|role| role != Role::Leader),
+            Lifecycle::Following | Lifecycle::Copying => false,
+            Lifecycle::Stalled | Lifecycle::Hanging | Lifecycle::Ended => false,
         }
     }
 
     /// Whether its member hears nothing, but goes on to tell clients where the active instance is.
     pub(super) fn is_aside(self) -> bool {
-        matches!(self, Life::Stalled | Life::Hanging)
+        matches!(self, Lifecycle::Stalled | Lifecycle::Hanging)
     }
 
     /// Its disk does not answer, or does again: a replica is silent meanwhile. Others are not
     /// concerned.
     pub(super) fn stalls(&mut self, is_late: bool) {
         *self = match (*self, is_late) {
-            (Life::Following, true) => Life::Stalled,
-            (Life::Stalled, false) => Life::Following,
+            (Lifecycle::Following, true) => Lifecycle::Stalled,
+            (Lifecycle::Stalled, false) => Lifecycle::Following,
             (other, _) => other,
         };
     }
@@ -69,31 +86,31 @@ impl Life {
     /// # Panics
     /// When it was elected before, or its log is about to be replaced.
     pub(super) fn elected(&mut self) {
-        assert_eq!(*self, Life::Following, "a process is elected once, and while it follows");
-        *self = Life::Leading;
+        assert_eq!(*self, Lifecycle::Following, "a process is elected once, and while it follows");
+        *self = Lifecycle::Leading;
     }
 
     /// A copy is about to take the place of its log: nothing is promised with that one any more.
     /// False when something else ended the process meanwhile: what was kept then is not to be
     /// written over.
     pub(super) fn is_replaced(&mut self) -> bool {
-        let was_copying = *self == Life::Copying;
-        *self = Life::Over;
+        let was_copying = *self == Lifecycle::Copying;
+        *self = Lifecycle::Ended;
         was_copying
     }
 
     /// The process cannot go on as it is; yields whether that is to be told: once in a life.
-    pub(super) fn ends(&mut self, why: Over) -> bool {
+    pub(super) fn ends(&mut self, why: EndReason) -> bool {
         let before = *self;
         *self = match why {
-            Over::NeedsCopy(_) => Life::Copying,
-            Over::DiskHangs => Life::Hanging,
-            Over::LeadsNoMore | Over::NoRoom | Over::PutBack => Life::Over,
+            EndReason::NeedsCopy(_) => Lifecycle::Copying,
+            EndReason::DiskHangs => Lifecycle::Hanging,
+            EndReason::LostLeadership | EndReason::LogFull | EndReason::PutBack => Lifecycle::Ended,
         };
         match before {
-            Life::Following | Life::Leading | Life::Stalled => true,
+            Lifecycle::Following | Lifecycle::Leading | Lifecycle::Stalled => true,
             // What follows the copy, or the disk's answer, is that it re-executes itself.
-            Life::Copying | Life::Hanging | Life::Over => false,
+            Lifecycle::Copying | Lifecycle::Hanging | Lifecycle::Ended => false,
         }
     }
 }
@@ -157,61 +174,72 @@ mod tests {
 
     #[test]
     fn only_who_led_can_lose_and_it_loses_by_any_other_role() {
-        let mut life = Life::Following;
-        assert!(!life.loses(&out(Some(Role::Candidate))));
-        life.elected();
-        assert!(!life.loses(&out(None)) && !life.loses(&out(Some(Role::Leader))));
-        assert!(life.loses(&out(Some(Role::Follower))));
-        assert!(life.loses(&out(Some(Role::Candidate))));
-        assert!(life.ends(Over::LeadsNoMore));
-        assert!(!life.loses(&out(Some(Role::Follower))), "it is over already");
+        let mut lifecycle = Lifecycle::Following;
+        assert!(!lifecycle.loses(&out(Some(Role::Candidate))));
+        lifecycle.elected();
+        assert!(!lifecycle.loses(&out(None)) && !lifecycle.loses(&out(Some(Role::Leader))));
+        assert!(lifecycle.loses(&out(Some(Role::Follower))));
+        assert!(lifecycle.loses(&out(Some(Role::Candidate))));
+        assert!(lifecycle.ends(EndReason::LostLeadership));
+        assert!(!lifecycle.loses(&out(Some(Role::Follower))), "it is over already");
     }
 
     #[test]
     fn the_end_is_told_once_and_nothing_is_taken_after_it() {
-        for why in [Over::LeadsNoMore, Over::NoRoom, Over::PutBack] {
-            let mut life = Life::Following;
-            assert!(life.takes(&Input::Tick));
-            assert!(life.ends(why) && !life.ends(why));
-            assert!(life == Life::Over && !life.takes(&Input::Tick));
+        for why in [EndReason::LostLeadership, EndReason::LogFull, EndReason::PutBack] {
+            let mut lifecycle = Lifecycle::Following;
+            assert!(lifecycle.takes(&Input::Tick));
+            assert!(lifecycle.ends(why) && !lifecycle.ends(why));
+            assert!(lifecycle == Lifecycle::Ended && !lifecycle.takes(&Input::Tick));
         }
     }
 
     #[test]
     fn a_replica_is_silent_while_its_disk_hangs_and_a_leader_for_good() {
-        let mut life = Life::Following;
-        life.stalls(false);
-        assert_eq!(life, Life::Following);
-        life.stalls(true);
-        assert!(life == Life::Stalled && life.is_aside() && !life.takes(&Input::Tick));
-        assert!(!life.loses(&out(Some(Role::Follower))));
-        life.stalls(false);
-        assert!(life == Life::Following && !life.is_aside() && life.takes(&Input::Tick));
-        life.elected();
-        life.stalls(true);
-        assert_eq!(life, Life::Leading, "a leader gives up instead");
-        assert!(life.ends(Over::DiskHangs) && !life.ends(Over::DiskHangs));
-        assert!(life.is_aside() && !life.takes(&Input::Tick));
-        life.stalls(false);
-        assert!(life.is_aside(), "what it decided is in its memory");
+        let mut lifecycle = Lifecycle::Following;
+        lifecycle.stalls(false);
+        assert_eq!(lifecycle, Lifecycle::Following);
+        lifecycle.stalls(true);
+        assert!(
+            lifecycle == Lifecycle::Stalled
+                && lifecycle.is_aside()
+                && !lifecycle.takes(&Input::Tick)
+        );
+        assert!(!lifecycle.loses(&out(Some(Role::Follower))));
+        lifecycle.stalls(false);
+        assert!(
+            lifecycle == Lifecycle::Following
+                && !lifecycle.is_aside()
+                && lifecycle.takes(&Input::Tick)
+        );
+        lifecycle.elected();
+        lifecycle.stalls(true);
+        assert_eq!(lifecycle, Lifecycle::Leading, "a leader gives up instead");
+        assert!(lifecycle.ends(EndReason::DiskHangs) && !lifecycle.ends(EndReason::DiskHangs));
+        assert!(lifecycle.is_aside() && !lifecycle.takes(&Input::Tick));
+        lifecycle.stalls(false);
+        assert!(lifecycle.is_aside(), "what it decided is in its memory");
     }
 
     #[test]
     fn while_a_copy_comes_the_member_only_shows_that_it_lives() {
-        let mut life = Life::Following;
-        assert!(life.ends(Over::NeedsCopy(1)));
-        assert!(!life.ends(Over::NeedsCopy(1)), "it was said again");
-        assert!(life == Life::Copying && !life.takes(&Input::Tick));
+        let mut lifecycle = Lifecycle::Following;
+        assert!(lifecycle.ends(EndReason::NeedsCopy(1)));
+        assert!(!lifecycle.ends(EndReason::NeedsCopy(1)), "it was said again");
+        assert!(lifecycle == Lifecycle::Copying && !lifecycle.takes(&Input::Tick));
         let said = what_members_say();
         assert!(said.iter().any(Message::is_heartbeat) && !said.iter().all(Message::is_heartbeat));
         for message in said {
-            assert_eq!(message.is_heartbeat(), life.takes(&Input::Message(message)));
+            assert_eq!(message.is_heartbeat(), lifecycle.takes(&Input::Message(message)));
         }
-        let (mut replaced, mut put_back) = (life, life);
-        assert!(replaced.is_replaced() && replaced == Life::Over);
-        assert!(!replaced.ends(Over::NoRoom), "it is not heard again");
-        assert!(!put_back.ends(Over::PutBack) && !put_back.is_replaced(), "it gave up its vote");
-        assert!(!life.ends(Over::NoRoom), "the copy's end is the end");
-        assert_eq!(life, Life::Over);
+        let (mut replaced, mut put_back) = (lifecycle, lifecycle);
+        assert!(replaced.is_replaced() && replaced == Lifecycle::Ended);
+        assert!(!replaced.ends(EndReason::LogFull), "it is not heard again");
+        assert!(
+            !put_back.ends(EndReason::PutBack) && !put_back.is_replaced(),
+            "it gave up its vote"
+        );
+        assert!(!lifecycle.ends(EndReason::LogFull), "the copy's end is the end");
+        assert_eq!(lifecycle, Lifecycle::Ended);
     }
 }

@@ -37,66 +37,68 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// See the module.
 #[derive(Default)]
-pub(crate) struct Holds {
-    all: Mutex<BTreeMap<Peer, Held>>,
+pub(crate) struct Retention {
+    all: Mutex<BTreeMap<Peer, RetainedLog>>,
     /// Instances for which nothing was held since their hold ended while they were away: nothing
     /// will be before they are back.
     given_up: Mutex<BTreeSet<Peer>>,
 }
 
-struct Held {
+struct RetainedLog {
     hold: Arc<Hold>,
-    stage: Stage,
+    stage: RetentionStage,
     connected_at: Instant,
 }
 
 /// What log is held for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum RetentionStage {
     /// A copy that is on its way.
-    Giving,
+    CopyRetention,
     /// One that catches up after a copy.
     Given,
     /// One that lags or is away, and needs no copy yet.
     Lagging,
 }
 
-impl Stage {
+impl RetentionStage {
     fn bytes_max(self) -> u64 {
         match self {
-            Stage::Giving | Stage::Given => HELD_BYTES_MAX,
-            Stage::Lagging => LAG_BYTES_MAX,
+            RetentionStage::CopyRetention | RetentionStage::Given => HELD_BYTES_MAX,
+            RetentionStage::Lagging => LAG_BYTES_MAX,
         }
     }
 }
 
 /// A copy that is being given; dropped before [`Giving::given`] it failed, and nothing is held.
-pub(crate) struct Giving<'a> {
-    holds: &'a Holds,
+pub(crate) struct CopyRetention<'a> {
+    retention: &'a Retention,
     peer: Peer,
     hold: Arc<Hold>,
 }
 
-impl Giving<'_> {
+impl CopyRetention<'_> {
     pub(crate) fn hold(&self) -> &Hold {
         &self.hold
     }
 
     /// The copy arrived.
     pub(crate) fn given(self) {
-        if let Some(held) = self.holds.all.lock().get_mut(&self.peer)
+        if let Some(held) = self.retention.all.lock().get_mut(&self.peer)
             && Arc::ptr_eq(&held.hold, &self.hold)
         {
-            (held.stage, held.connected_at) = (Stage::Given, Instant::now());
+            (held.stage, held.connected_at) = (RetentionStage::Given, Instant::now());
         }
     }
 }
 
-impl Drop for Giving<'_> {
+impl Drop for CopyRetention<'_> {
     fn drop(&mut self) {
-        let mut all = self.holds.all.lock();
+        let mut all = self.retention.all.lock();
         let own = all.get(&self.peer).is_some_and(|held| Arc::ptr_eq(&held.hold, &self.hold));
-        if own && all.get(&self.peer).is_some_and(|held| held.stage == Stage::Giving) {
+        if own
+            && all.get(&self.peer).is_some_and(|held| held.stage == RetentionStage::CopyRetention)
+        {
             all.remove(&self.peer);
             self.hold.let_go();
         }
@@ -105,8 +107,8 @@ impl Drop for Giving<'_> {
 
 /// What one look at a hold finds.
 #[derive(Clone, Copy)]
-struct Sight {
-    stage: Stage,
+struct RetentionView {
+    stage: RetentionStage,
     /// What the leader knows of the instance.
     row: Option<PeerProgress>,
     is_connected: bool,
@@ -120,7 +122,7 @@ struct Sight {
 
 /// What becomes of a hold.
 #[derive(Debug, PartialEq, Eq)]
-enum Fate {
+enum RetentionVerdict {
     Stays,
     /// Only from here on: all before it is acknowledged.
     From(Lsn),
@@ -149,30 +151,30 @@ fn is_tight(percent: u64, space: Space) -> bool {
     percent >= limits::LOG_HOLD_PERCENT || space != Space::Ample
 }
 
-fn judge(sight: &Sight) -> Fate {
+fn judge(sight: &RetentionView) -> RetentionVerdict {
     let tight = is_tight(sight.percent, sight.space);
-    let follows = sight.stage != Stage::Giving;
+    let follows = sight.stage != RetentionStage::CopyRetention;
     let row = sight.row.filter(|_| follows && sight.is_connected);
     match row {
-        Some(row) if row.is_in_sync => Fate::InSync,
-        _ if sight.bytes > 0 && tight => Fate::Pressed,
-        _ if sight.bytes > sight.stage.bytes_max() => Fate::TooFar,
-        _ if follows && sight.away >= AWAY_MAX => Fate::Away,
-        Some(row) => Fate::From(row.acknowledged),
-        None => Fate::Stays,
+        Some(row) if row.is_in_sync => RetentionVerdict::InSync,
+        _ if sight.bytes > 0 && tight => RetentionVerdict::Pressed,
+        _ if sight.bytes > sight.stage.bytes_max() => RetentionVerdict::TooFar,
+        _ if follows && sight.away >= AWAY_MAX => RetentionVerdict::Away,
+        Some(row) => RetentionVerdict::From(row.acknowledged),
+        None => RetentionVerdict::Stays,
     }
 }
 
-impl Holds {
+impl Retention {
     /// A copy for `peer` begins: all log that is there now is held. An earlier hold for it ends.
-    pub(crate) fn begin(&self, peer: Peer, log: &Log) -> Giving<'_> {
+    pub(crate) fn begin(&self, peer: Peer, log: &Log) -> CopyRetention<'_> {
         let hold = Arc::new(log.hold(Lsn::ZERO));
-        let (stage, connected_at) = (Stage::Giving, Instant::now());
-        let held = Held { hold: Arc::clone(&hold), stage, connected_at };
+        let (stage, connected_at) = (RetentionStage::CopyRetention, Instant::now());
+        let held = RetainedLog { hold: Arc::clone(&hold), stage, connected_at };
         if let Some(before) = self.all.lock().insert(peer, held) {
             before.hold.let_go();
         }
-        Giving { holds: self, peer, hold }
+        CopyRetention { retention: self, peer, hold }
     }
 
     /// Bytes that are kept only for `peer`; `None` when nothing is held for it.
@@ -183,7 +185,7 @@ impl Holds {
 
     /// Whether `peer` is brought a copy, or catches up after one.
     pub(crate) fn is_rebasing(&self, peer: Peer) -> bool {
-        self.all.lock().get(&peer).is_some_and(|held| held.stage != Stage::Lagging)
+        self.all.lock().get(&peer).is_some_and(|held| held.stage != RetentionStage::Lagging)
     }
 
     /// What is to be held anew: for which instances, and from where on.
@@ -209,8 +211,8 @@ impl Holds {
             let Entry::Vacant(place) = all.entry(*peer) else { continue };
             // When something is let go just now, it is looked again soon.
             if let Some(hold) = driver.log().try_hold(*from) {
-                let (stage, connected_at) = (Stage::Lagging, Instant::now());
-                place.insert(Held { hold: Arc::new(hold), stage, connected_at });
+                let (stage, connected_at) = (RetentionStage::Lagging, Instant::now());
+                place.insert(RetainedLog { hold: Arc::new(hold), stage, connected_at });
             }
         }
     }
@@ -234,7 +236,7 @@ impl Holds {
                 held.connected_at = Instant::now();
             }
             let from = held.hold.from().unwrap_or(Lsn(u64::MAX));
-            let fate = judge(&Sight {
+            let fate = judge(&RetentionView {
                 stage: held.stage,
                 row: group.peers.iter().find(|row| peer_of(row.id) == peer).copied(),
                 is_connected,
@@ -244,23 +246,25 @@ impl Holds {
                 space,
             });
             let why = match fate {
-                Fate::Stays => return true,
-                Fate::From(from) => {
+                RetentionVerdict::Stays => return true,
+                RetentionVerdict::From(from) => {
                     held.hold.only_from(from);
                     return true;
                 }
-                Fate::InSync => None,
-                Fate::TooFar => Some("it does not gain on the load".to_owned()),
-                Fate::Away => Some("it was not connected for 60 seconds".to_owned()),
-                Fate::Pressed => Some(format!("the log is {percent} % full, and goes on")),
+                RetentionVerdict::InSync => None,
+                RetentionVerdict::TooFar => Some("it does not gain on the load".to_owned()),
+                RetentionVerdict::Away => Some("it was not connected for 60 seconds".to_owned()),
+                RetentionVerdict::Pressed => {
+                    Some(format!("the log is {percent} % full, and goes on"))
+                }
             };
             held.hold.let_go();
-            pressed |= fate == Fate::Pressed;
+            pressed |= fate == RetentionVerdict::Pressed;
             if !is_connected {
                 self.given_up.lock().insert(peer);
             }
             // Who lags is told when it asks for a copy.
-            if let Some(why) = why.filter(|_| held.stage != Stage::Lagging) {
+            if let Some(why) = why.filter(|_| held.stage != RetentionStage::Lagging) {
                 let name = driver.names().get(peer).map_or("", String::as_str);
                 say(&GROUP_HOLD_ENDED, &[name, &why]);
             }
@@ -276,8 +280,8 @@ pub(crate) async fn watch(opened: Arc<Opened>, reserve_bytes: u64) {
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         interval.tick().await;
-        let holds = opened.driver.holds();
-        if !holds.look(&opened.driver, reserve_bytes) {
+        let retention = opened.driver.retention();
+        if !retention.look(&opened.driver, reserve_bytes) {
             continue;
         }
         let of = Arc::clone(&opened);
@@ -308,9 +312,9 @@ mod tests {
         }
     }
 
-    fn catching_up() -> Sight {
-        Sight {
-            stage: Stage::Given,
+    fn catching_up() -> RetentionView {
+        RetentionView {
+            stage: RetentionStage::Given,
             row: Some(row(false)),
             is_connected: true,
             away: Duration::ZERO,
@@ -322,22 +326,25 @@ mod tests {
 
     #[test]
     fn log_is_held_for_an_instance_until_it_is_in_sync_after_its_copy() {
-        assert_eq!(judge(&catching_up()), Fate::From(Lsn(500)));
-        let in_sync = Sight { row: Some(row(true)), ..catching_up() };
-        assert_eq!(judge(&in_sync), Fate::InSync);
+        assert_eq!(judge(&catching_up()), RetentionVerdict::From(Lsn(500)));
+        let in_sync = RetentionView { row: Some(row(true)), ..catching_up() };
+        assert_eq!(judge(&in_sync), RetentionVerdict::InSync);
         // What it was before the copy says nothing.
-        assert_eq!(judge(&Sight { stage: Stage::Giving, ..in_sync }), Fate::Stays);
+        assert_eq!(
+            judge(&RetentionView { stage: RetentionStage::CopyRetention, ..in_sync }),
+            RetentionVerdict::Stays
+        );
     }
 
     #[test]
     fn an_instance_that_is_away_is_waited_for_no_longer_than_a_minute() {
-        for stage in [Stage::Given, Stage::Lagging] {
+        for stage in [RetentionStage::Given, RetentionStage::Lagging] {
             let away = |seconds| {
                 let away = Duration::from_secs(seconds);
-                judge(&Sight { stage, is_connected: false, away, ..catching_up() })
+                judge(&RetentionView { stage, is_connected: false, away, ..catching_up() })
             };
-            assert_eq!(away(59), Fate::Stays);
-            assert_eq!(away(60), Fate::Away);
+            assert_eq!(away(59), RetentionVerdict::Stays);
+            assert_eq!(away(60), RetentionVerdict::Away);
         }
     }
 
@@ -358,31 +365,43 @@ mod tests {
 
     #[test]
     fn one_that_lags_without_a_copy_is_kept_no_more_than_a_copy_would_take() {
-        let lagging = |bytes| judge(&Sight { stage: Stage::Lagging, bytes, ..catching_up() });
-        assert_eq!(lagging(LAG_BYTES_MAX), Fate::From(Lsn(500)));
-        assert_eq!(lagging(LAG_BYTES_MAX + 1), Fate::TooFar);
-        let sight = Sight { stage: Stage::Lagging, is_connected: false, ..catching_up() };
-        let away = |bytes| judge(&Sight { bytes, ..sight });
+        let lagging = |bytes| {
+            judge(&RetentionView { stage: RetentionStage::Lagging, bytes, ..catching_up() })
+        };
+        assert_eq!(lagging(LAG_BYTES_MAX), RetentionVerdict::From(Lsn(500)));
+        assert_eq!(lagging(LAG_BYTES_MAX + 1), RetentionVerdict::TooFar);
+        let sight =
+            RetentionView { stage: RetentionStage::Lagging, is_connected: false, ..catching_up() };
+        let away = |bytes| judge(&RetentionView { bytes, ..sight });
         let most = (away(LAG_BYTES_MAX), away(LAG_BYTES_MAX + 1));
-        assert_eq!(most, (Fate::Stays, Fate::TooFar), "nor one that is away");
-        let after_copy = |bytes| judge(&Sight { bytes, ..catching_up() });
-        assert_eq!(after_copy(LAG_BYTES_MAX + 1), Fate::From(Lsn(500)));
+        assert_eq!(
+            most,
+            (RetentionVerdict::Stays, RetentionVerdict::TooFar),
+            "nor one that is away"
+        );
+        let after_copy = |bytes| judge(&RetentionView { bytes, ..catching_up() });
+        assert_eq!(after_copy(LAG_BYTES_MAX + 1), RetentionVerdict::From(Lsn(500)));
         assert_eq!(
             after_copy(HELD_BYTES_MAX + 1),
-            Fate::TooFar,
+            RetentionVerdict::TooFar,
             "nor is it waited for without end"
         );
     }
 
     #[test]
     fn a_log_that_becomes_tight_is_not_held_for_anybody() {
-        let tight = |percent, space| judge(&Sight { percent, space, ..catching_up() });
-        assert_eq!(tight(79, Space::Ample), Fate::From(Lsn(500)));
-        assert_eq!(tight(80, Space::Ample), Fate::Pressed);
-        assert_eq!(tight(10, Space::Low), Fate::Pressed);
-        let giving = Sight { stage: Stage::Giving, percent: 80, ..catching_up() };
-        assert_eq!(judge(&giving), Fate::Pressed, "also while the copy is on its way");
-        let nothing = Sight { bytes: 0, percent: 99, ..catching_up() };
-        assert_eq!(judge(&nothing), Fate::From(Lsn(500)), "it is not full for its sake");
+        let tight = |percent, space| judge(&RetentionView { percent, space, ..catching_up() });
+        assert_eq!(tight(79, Space::Ample), RetentionVerdict::From(Lsn(500)));
+        assert_eq!(tight(80, Space::Ample), RetentionVerdict::Pressed);
+        assert_eq!(tight(10, Space::Low), RetentionVerdict::Pressed);
+        let giving =
+            RetentionView { stage: RetentionStage::CopyRetention, percent: 80, ..catching_up() };
+        assert_eq!(judge(&giving), RetentionVerdict::Pressed, "also while the copy is on its way");
+        let nothing = RetentionView { bytes: 0, percent: 99, ..catching_up() };
+        assert_eq!(
+            judge(&nothing),
+            RetentionVerdict::From(Lsn(500)),
+            "it is not full for its sake"
+        );
     }
 }

@@ -3,7 +3,7 @@
 //! survive.
 //!
 //! All descriptors are closed on the way (but for standard input and output, and the sockets that
-//! listen, see `handed`), the lock on the data folder with them. The floating address stays until
+//! listen, see `listener_handover`), the lock on the data folder with them. The floating address stays until
 //! the program that begins again takes it away, as the first thing it does: connections are closed
 //! before, and their ends still find the way to the clients.
 //!
@@ -20,10 +20,10 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::unistd::execvpe;
-use towline_admin::catalogue::GROUP_CANNOT_BEGIN_AGAIN;
+use towline_admin::catalogue::GROUP_REEXEC_FAILED;
+use towline_group::Start;
 
-use super::handed::Sockets;
-use super::run::Next;
+use super::listener_handover::InheritedSockets;
 use towline_logging::log as say;
 
 /// Set for the program that begins again: who waited for `ready` has seen it.
@@ -32,6 +32,17 @@ const MARK: &str = "TOWLINE_READY_TOLD";
 const START: &str = "TOWLINE_START";
 /// How many copies could not be had.
 const COPIES_FAILED: &str = "TOWLINE_COPIES_FAILED";
+
+/// What the re-executed program is given.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReexecContext {
+    /// Copies that could not be had, one after the other.
+    pub(crate) copies_failed: u32,
+    /// Those that wait for `ready` have seen it.
+    pub(crate) ready_told: bool,
+    /// The start of this process: its folder is the same as long as this is the newest one in it.
+    pub(crate) start: Start,
+}
 
 /// Whether the program that began again as this one had told that it was ready.
 pub(crate) fn ready_was_told() -> bool {
@@ -60,7 +71,11 @@ pub(crate) fn copy_pause(failed: u32) -> Duration {
 
 /// Re-executes the program, with the sockets that listen; what `about` says is known then. When
 /// that fails the process ends, after `last`: whoever watches it starts it.
-pub(crate) fn begin_again(sockets: &Sockets, about: Next, last: impl FnOnce()) -> ! {
+pub(crate) fn reexecute(
+    sockets: &InheritedSockets,
+    about: ReexecContext,
+    last: impl FnOnce(),
+) -> ! {
     let mut arguments = std::env::args_os();
     let called = arguments.next().unwrap_or_default();
     let mut next = Command::new(program(called.into()));
@@ -72,9 +87,9 @@ pub(crate) fn begin_again(sockets: &Sockets, about: Next, last: impl FnOnce()) -
     next.env(START, about.start.nonce.to_string());
     sockets.hand_over(&mut next);
     let error = execute(&next);
-    say(&GROUP_CANNOT_BEGIN_AGAIN, &[&error.to_string()]);
+    say(&GROUP_REEXEC_FAILED, &[&error.to_string()]);
     last();
-    std::process::exit(crate::EXIT_BEGINS_AGAIN);
+    std::process::exit(crate::EXIT_REEXEC_FAILED);
 }
 
 /// Executes a program in this process; returns only if that is refused.
@@ -149,7 +164,7 @@ mod tests {
 
     #[test]
     fn threads_that_write_to_closed_connections_do_not_kill_a_process_that_executes_a_program() {
-        let test = "group::again::tests::writes_to_closed_pipes_while_it_executes_a_program";
+        let test = "group::reexec::tests::writes_to_closed_pipes_while_it_executes_a_program";
         let script = r#"test "$ADDED" = "a = b" && test -z "$TOWLINE_TEST_EXECUTES" && exit 7"#;
         for round in 0..20 {
             let mut process = Command::new(std::env::current_exe().unwrap());
