@@ -150,7 +150,8 @@ pub enum Input {
     Transfer(MemberId),
     /// All members are blank: the group begins.
     Form,
-    /// Up to this batch all is committed and no run is unfinished: kept with the next [`HardState`].
+    /// Up to this batch all is committed and no run is unfinished: kept with the next
+    /// [`HardState`].
     Seam(BatchPlace),
     /// Places of batches that end at or before this position are not needed any more.
     Forget(Lsn),

@@ -13,9 +13,9 @@
 //! Which one it was is not known, so all are asked. A crash before the term is durable leaves a
 //! member that asks again.
 //!
-//! Not here: when a hard state is not to be trusted (the driver says so with [`HardState::forgotten`]);
-//! how others tell it. Invariants: a member that does not know its term sends nothing, and does not
-//! vote.
+//! Not here: when a hard state is not to be trusted (the driver says so with
+//! [`HardState::forgotten`]); how others tell it. Invariants: a member that does not know its term
+//! sends nothing, and does not vote.
 
 use towline_types::BatchPlace;
 

@@ -9,8 +9,13 @@ use towline_group::{HardState, MemberId};
 use crate::link::{INTERVAL, TIMEOUT, Terms};
 use towline_config::{Config, GroupConfig};
 
-/// The terms of this instance, whose log has extents of so many bytes.
-pub(super) fn terms(config: &Config, group: &GroupConfig, extent_bytes: u64) -> Terms {
+/// The terms of this instance, whose log has extents of so many bytes, and records of this version.
+pub(crate) fn terms(
+    config: &Config,
+    group: &GroupConfig,
+    extent_bytes: u64,
+    record_version: impl std::fmt::Display,
+) -> Terms {
     let mut terms = Terms::default();
     // Numbers in consensus come from the names.
     let names: Vec<&str> = group.member.iter().map(|member| &*member.name).collect();
@@ -18,7 +23,7 @@ pub(super) fn terms(config: &Config, group: &GroupConfig, extent_bytes: u64) -> 
     // A batch stands at the same position everywhere, and never across an extent's end.
     terms.bind("log.extent_bytes", extent_bytes);
     // What one decides the others apply.
-    terms.bind("the version of records", towline_core::record::VERSION);
+    terms.bind("the version of records", record_version);
     terms.mention(INTERVAL, group.heartbeat_interval_ms);
     terms.mention(TIMEOUT, group.heartbeat_timeout_ms);
     terms.mention("group.preferred_location", &group.preferred_location);
@@ -37,7 +42,7 @@ pub(super) fn terms(config: &Config, group: &GroupConfig, extent_bytes: u64) -> 
 /// number does not: a version that numbered the members as its file listed them may have meant
 /// another member. A vote in a term before the start is given to no member again, which costs at
 /// most one election.
-pub(super) fn of_process_before(hard_state: HardState) -> HardState {
+pub(crate) fn of_process_before(hard_state: HardState) -> HardState {
     HardState { vote: hard_state.vote.map(|_| MemberId::NONE_OF_THEM), ..hard_state }
 }
 

@@ -128,7 +128,7 @@ pub(super) fn give(driver: Arc<Driver>, peer: Peer, stream: LinkStream) {
 }
 
 async fn give_one(driver: &Driver, stream: LinkStream, peer: Peer) -> Result<()> {
-    let name = driver.names().get(peer).map_or("", String::as_str);
+    let name = driver.name(peer);
     answer(stream, name, |log, part| look(driver, (log, part), peer)).await
 }
 

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Not here: who needs one (`towline_group`); what is held back until the taker is in sync
-//! (`retention`). Invariants: the log that is replaced stays until the copy is whole and on the disk;
-//! neither side waits for ever for the other.
+//! (`retention`). Invariants: the log that is replaced stays until the copy is whole and on the
+//! disk; neither side waits for ever for the other.
 
 use std::fs::File;
 use std::io::{BufReader, Read, Write};
@@ -16,19 +16,19 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::runtime::Handle;
 use towline_admin::catalogue::{
     GROUP_COPY_COMES, GROUP_COPY_FAILED, GROUP_COPY_GIVEN, GROUP_COPY_TAKEN,
 };
 use towline_log::backup::{Progress, Source, Taken, give as give_log, take as take_log};
-use towline_log::{Disk, LinuxDisk};
-use towline_types::BatchPlace;
+use towline_log::times::Row;
+use towline_log::{Disk, LinuxDisk, Log, Pages};
+use towline_types::{BatchPlace, PageRef};
 
 use super::driver::Driver;
-use super::start::Opened;
 use super::{repair, swap};
-use crate::backup::{pages_of, patiently};
 use crate::link::{LinkStream, Peer, StreamPurpose};
 use towline_logging::log as say;
 
@@ -44,14 +44,39 @@ const READ_BYTES: usize = 256 * 1024;
 /// What the taker answers.
 const WHOLE: u8 = b'+';
 
-/// Sends a copy of this instance's log to a peer.
-pub(crate) fn give(opened: Arc<Opened>, peer: Peer, stream: LinkStream) {
+/// What a copy is made of besides the log: an image, the pages that it refers to, and when the log
+/// was how long.
+pub(crate) trait CopySource: Send + Sync {
+    /// Takes an image, and yields it with the log behind it as the source of a copy.
+    ///
+    /// # Errors
+    /// Why not, in words for the operator.
+    fn source(&self, log: &Log) -> Result<Source, String>;
+
+    /// No page that an image refers to is used again before the result is dropped.
+    fn hold_pages(&self) -> Box<dyn Send + '_>;
+
+    /// The pages that an image refers to.
+    ///
+    /// # Errors
+    /// When it cannot be read, in words for the operator.
+    fn pages_of(&self, image: &Bytes) -> Result<Vec<PageRef>, String>;
+
+    /// The page file.
+    fn pages(&self) -> &Pages;
+
+    /// When the log was how long.
+    fn times(&self) -> Vec<Row>;
+}
+
+/// Sends a copy of this instance's log to a peer, on a thread of its own.
+pub(crate) fn give(driver: Arc<Driver>, from: Arc<dyn CopySource>, peer: Peer, stream: LinkStream) {
     let handle = Handle::current();
     let started = std::thread::Builder::new().name("copy".into()).spawn(move || {
-        let name = opened.driver.names().get(peer).cloned().unwrap_or_default();
-        match give_all(&opened, peer, Patient { stream, handle }) {
-            Ok(bytes) => say(&GROUP_COPY_GIVEN, &[&name, &bytes.to_string()]),
-            Err(why) => say(&GROUP_COPY_FAILED, &[&name, &why]),
+        let name = driver.name(peer);
+        match give_all(&driver, from.as_ref(), peer, Patient { stream, handle }) {
+            Ok(bytes) => say(&GROUP_COPY_GIVEN, &[name, &bytes.to_string()]),
+            Err(why) => say(&GROUP_COPY_FAILED, &[name, &why]),
         }
     });
     if let Err(error) = started {
@@ -59,35 +84,30 @@ pub(crate) fn give(opened: Arc<Opened>, peer: Peer, stream: LinkStream) {
     }
 }
 
-fn give_all(opened: &Opened, peer: Peer, mut stream: Patient) -> Result<u64, String> {
-    let Opened { driver, images, replica, .. } = opened;
+fn give_all(
+    driver: &Driver,
+    from: &dyn CopySource,
+    peer: Peer,
+    mut stream: Patient,
+) -> Result<u64, String> {
     let log = driver.log();
     // Before the image is taken: what it refers to must not go meanwhile.
     let giving = driver.retention().begin(peer, log);
-    let mut pages_hold = Some(images.hold_pages());
-    let words = |error: towline_log::backup::BackupError| error.to_string();
-    let taken = patiently(|| {
-        let taken = match driver.door() {
-            Some(door) => images.take(door.as_ref()),
-            // It leads, and what it has is not committed yet: perhaps only with this copy.
-            None => images.take(replica.as_ref()),
-        };
-        taken.map_err(|error| error.to_string())
-    })?;
-    let source = patiently(|| Source::running(log, taken.at, taken.keep_from).map_err(words))?;
+    let mut pages_hold = Some(from.hold_pages());
+    let source = from.source(log)?;
     giving.hold().only_from(source.first());
-    let used = source.image().map_or_else(|| Ok(Vec::new()), pages_of)?;
-    let rows = images.times().map(|times| times.rows()).unwrap_or_default();
-    let first = source.first().0 / opened.extent_bytes;
+    let used = source.image().map_or_else(|| Ok(Vec::new()), |image| from.pages_of(image))?;
+    let rows = from.times();
+    let first = source.first().0 / log.extent_bytes();
     let mut progress = |now: Progress| {
         if now.extent > first {
             // All pages are sent.
             pages_hold = None;
         }
     };
-    let pages = (images.pages(), used.as_slice());
+    let pages = (from.pages(), used.as_slice());
     let given = give_log(&source, pages, &rows, giving.hold(), &mut stream, &mut progress);
-    let bytes = given.map_err(words)?;
+    let bytes = given.map_err(|error| error.to_string())?;
     match stream.answer() {
         Ok(WHOLE) => {
             giving.given();
@@ -147,11 +167,11 @@ impl Write for Patient {
 }
 
 /// Gets a copy from a peer, to be put in the place of this instance's log when the caller
-/// re-executes itself.
+/// re-executes itself. `drawn` is a random number for it.
 ///
 /// # Errors
 /// Why not, in words for the operator: the log is as it was.
-pub(crate) fn take(driver: &Driver, data: &Path, peer: Peer) -> Result<(), String> {
+pub(crate) fn take(driver: &Driver, data: &Path, peer: Peer, drawn: u64) -> Result<(), String> {
     let words = |error: std::io::Error| error.to_string();
     let links = driver.links().ok_or("there are no links")?;
     let handle = links.streams().clone();
@@ -171,9 +191,10 @@ pub(crate) fn take(driver: &Driver, data: &Path, peer: Peer) -> Result<(), Strin
         tracing::warn!(%error, "that a copy arrived could not be told");
     }
     let last = BatchPlace { index: came.index, term: came.term, ..BatchPlace::default() };
-    driver.replaced_by(last, |hard_state| swap::hand_in(data, &made, hard_state)).map_err(words)?;
-    let name = driver.names().get(peer).cloned().unwrap_or_default();
-    say(&GROUP_COPY_TAKEN, &[&name, &came.end.to_string()]);
+    driver
+        .replaced_by(last, |hard_state| swap::hand_in(data, &made, hard_state, drawn))
+        .map_err(words)?;
+    say(&GROUP_COPY_TAKEN, &[driver.name(peer), &came.end.to_string()]);
     std::fs::remove_dir_all(&made).ok();
     Ok(())
 }
@@ -192,14 +213,14 @@ fn take_into(
     let stream = opened.map_err(|error| error.to_string())?;
     let disk = LinuxDisk::open(&made.join("log")).map_err(|error| error.to_string())?;
     let disk: Arc<dyn Disk> = Arc::new(disk);
-    let name = driver.names().get(peer).cloned().unwrap_or_default();
+    let name = driver.name(peer);
     let mut told = Instant::now();
     let mut progress = |now: Progress| {
         if told.elapsed() >= TELL_INTERVAL {
             told = Instant::now();
             let percent = u128::from(now.done) * 100 / u128::from(now.all.max(1));
             let [done, all] = [now.done, now.all].map(|bytes| bytes.to_string());
-            say(&GROUP_COPY_COMES, &[&name, &done, &all, &percent.to_string()]);
+            say(&GROUP_COPY_COMES, &[name, &done, &all, &percent.to_string()]);
         }
     };
     let mut from = BufReader::with_capacity(READ_BYTES, Patient { stream, handle });

@@ -19,15 +19,15 @@ use towline_group::{FetchOrder, HardState, Input, Member, MemberId, Message, Out
 use towline_log::{Listener, Log, LogError, Replicator, Space};
 use towline_types::{Batch, BatchPlace, Lsn, Time};
 
+use super::active_instance::ActiveInstance;
 use super::applicable::Applicable;
-use super::condition::DiskConditions;
+use super::disk_condition::DiskConditions;
+use super::frames::{KIND_CONSENSUS, member_of, peer_of};
 use super::hard_state_file::HardStateFile;
 use super::lifecycle::{EndReason, Lifecycle};
-use super::repair::Repairs;
+use super::repair_queue::Repairs;
 use super::retention::Retention;
-use super::{KIND_CONSENSUS, Where, member_of, peer_of};
-use crate::clock::Clock;
-use crate::door::Door;
+use crate::link::relay::Where;
 use crate::link::{FrameBody, Links, Peer, Standing};
 use keeping::HardStateDurable;
 use towline_logging::log as say;
@@ -35,10 +35,10 @@ use towline_logging::log as say;
 /// See the module.
 pub(crate) struct Driver {
     core: Mutex<Core>,
-    clock: Clock,
+    surroundings: Surroundings,
     log: OnceLock<Log>,
     links: OnceLock<Arc<Links>>,
-    door: OnceLock<Arc<Door>>,
+    active: OnceLock<Arc<dyn ActiveInstance>>,
     /// The log became durable further than the member was told.
     durable_news: AtomicBool,
     /// End of the newest batch that may be applied.
@@ -63,6 +63,14 @@ pub(crate) struct Driver {
     alive: alive::Alive,
     /// The group as it was last seen, for a status while the lock is not to be had.
     pictured: Mutex<Progress>,
+}
+
+/// What a driver takes from its process.
+pub(crate) struct Surroundings {
+    /// The time now; it never jumps.
+    pub(crate) now: Box<dyn Fn() -> Time + Send + Sync>,
+    /// Exit status of a process whose log failed.
+    pub(crate) log_failed_status: i32,
 }
 
 /// What the applying thread looks at.
@@ -95,7 +103,7 @@ impl Driver {
     pub(crate) fn new(
         member: Member,
         hard_state_file: HardStateFile,
-        clock: Clock,
+        surroundings: Surroundings,
         names: Vec<String>,
         fetches: std::sync::mpsc::Sender<FetchOrder>,
     ) -> Driver {
@@ -117,10 +125,10 @@ impl Driver {
         let (this, pictured) = (peer_of(core.member.id()), Mutex::new(core.member.progress()));
         Driver {
             core: Mutex::new(core),
-            clock,
+            surroundings,
             log: OnceLock::new(),
             links: OnceLock::new(),
-            door: OnceLock::new(),
+            active: OnceLock::new(),
             durable_news: AtomicBool::new(false),
             committed: AtomicU64::new(0),
             progress: Mutex::new(seen),
@@ -153,11 +161,11 @@ impl Driver {
     }
 
     /// This instance serves clients from now on.
-    pub(crate) fn set_door(&self, door: Arc<Door>) {
+    pub(crate) fn set_active(&self, active: Arc<dyn ActiveInstance>) {
         let upto = self.committed_end();
-        assert!(self.door.set(Arc::clone(&door)).is_ok(), "an instance becomes active once");
+        assert!(self.active.set(Arc::clone(&active)).is_ok(), "an instance becomes active once");
         self.log().committed(upto);
-        door.durable(upto);
+        active.committed(upto);
         self.place.send_replace(Where::Here);
     }
 
@@ -174,8 +182,15 @@ impl Driver {
         self.links.get()
     }
 
-    pub(crate) fn door(&self) -> Option<&Arc<Door>> {
-        self.door.get()
+    /// Whether both connections with a peer stand.
+    pub(crate) fn is_connected(&self, peer: Peer) -> bool {
+        let state = self.links().map(|links| links.state(peer)).unwrap_or_default();
+        state.connected_in && state.connected_out
+    }
+
+    /// What serves clients here, since this instance became active.
+    pub(crate) fn active(&self) -> Option<&Arc<dyn ActiveInstance>> {
+        self.active.get()
     }
 
     /// End of the newest batch that is committed.
@@ -183,23 +198,30 @@ impl Driver {
         Lsn(self.committed.load(Ordering::SeqCst))
     }
 
-    /// Waits until this instance is active.
-    pub(crate) fn wait_for_door(&self) -> &Arc<Door> {
-        self.door.wait()
-    }
-
     /// Whether the process ends.
     pub(crate) fn is_ending(&self) -> bool {
         self.progress.lock().ending
     }
 
-    pub(crate) fn clock(&self) -> Clock {
-        self.clock
+    /// The time now, which never jumps.
+    pub(crate) fn now(&self) -> Time {
+        (self.surroundings.now)()
     }
 
     /// Names of all members, in order.
     pub(crate) fn names(&self) -> &[String] {
         &self.names
+    }
+
+    /// The name of a member.
+    ///
+    /// # Panics
+    /// When there is no such member.
+    pub(crate) fn name(&self, peer: Peer) -> &str {
+        match self.names.get(peer) {
+            Some(name) => name,
+            None => unreachable!("instance {peer} is none of {}", self.names.len()),
+        }
     }
 
     /// Which member this is.
@@ -253,7 +275,7 @@ impl Driver {
     /// When a step is wanted, at the latest, before the next tick.
     pub(crate) fn next_try(&self) -> Option<Duration> {
         let at = self.look(|core| core.member.next_try())?;
-        Some(at.since(self.clock.now()))
+        Some(at.since(self.now()))
     }
 
     /// A connection with a peer stands.
@@ -346,7 +368,7 @@ impl Driver {
 
     /// A copy is asked for after this pause, and not before.
     pub(crate) fn ask_for_copies_after(&self, pause: Duration) {
-        self.core.lock().copies_from = self.clock.now() + pause;
+        self.core.lock().copies_from = self.now() + pause;
     }
 
     /// Batches from behind `index` on that may be applied, of about `bytes_max` bytes; those that
@@ -377,10 +399,10 @@ impl Driver {
 
     /// Tells who decides here what the group committed.
     fn tell_committed(&self) {
-        if let Some(door) = self.door.get() {
+        if let Some(active) = self.active.get() {
             let upto = self.committed_end();
             self.log().committed(upto);
-            door.durable(upto);
+            active.committed(upto);
         }
     }
 
@@ -405,7 +427,7 @@ impl Driver {
         if !core.lifecycle.takes(&input) {
             return;
         }
-        let now = self.clock.now();
+        let now = self.now();
         let mut next = Some(input);
         while let Some(input) = next.take() {
             let Core { member, out, .. } = &mut **core;
@@ -446,7 +468,7 @@ impl Driver {
             self.fetches.send(order).ok();
         }
         if let Some(peer) = out.copy_from.map(peer_of)
-            && self.clock.now() >= core.copies_from
+            && self.now() >= core.copies_from
         {
             self.ends(core, EndReason::NeedsCopy(peer));
         }
@@ -500,10 +522,10 @@ impl Driver {
         core.leader = leader;
         let this = core.member.id();
         let place = match leader {
-            // Only when its door is open: see `set_door`.
+            // Only when it serves clients: see `set_active`.
             Some(leader) if leader == this => return,
             Some(leader) => {
-                let name = self.names.get(peer_of(leader)).map_or("", String::as_str);
+                let name = self.name(peer_of(leader));
                 let term = core.member.progress().term.max(core.heard_term);
                 say(&GROUP_LED_BY, &[name, &term.to_string()]);
                 Where::At(peer_of(leader))
@@ -525,7 +547,7 @@ impl Driver {
     /// The log does not take what the group decided: this instance cannot go on with it.
     fn refused_by_log(&self, error: &LogError) -> ! {
         say(&GROUP_REFUSED_LOG, &[&error.to_string()]);
-        std::process::exit(crate::EXIT_LOG_FAILED);
+        std::process::exit(self.surroundings.log_failed_status);
     }
 }
 
@@ -538,7 +560,7 @@ impl Listener for Driver {
 
     fn failed(&self, error: &LogError) {
         say(&towline_admin::catalogue::LOG_WRITE_FAILED, &[&error.to_string()]);
-        std::process::exit(crate::EXIT_LOG_FAILED);
+        std::process::exit(self.surroundings.log_failed_status);
     }
 
     fn hindered(&self, error: &LogError) {
@@ -546,8 +568,8 @@ impl Listener for Driver {
     }
 
     fn space(&self, space: Space) {
-        if let Some(door) = self.door.get() {
-            door.space(space);
+        if let Some(active) = self.active.get() {
+            active.space(space);
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! It cannot re-execute itself: a program is executed only when all other threads are gone, and
 //! those that wait for the disk do not go; and a start would wait for the disk as well. So it stays
-//! until the disk answers: its clients are told to go, and new ones are relayed to the instance
+//! until the disk answers: its clients are disconnected, and new ones are relayed to the instance
 //! that is active then.
 //!
 //! Not here: how that is noticed (`driver`).
@@ -10,28 +10,23 @@
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
-use std::sync::Arc;
 
-use super::start::Opened;
 use towline_admin::catalogue::SYSTEM_REFUSED;
 use towline_logging::log as say;
-use towline_node::Farewell;
 
 /// Written, synced and removed, where the log is and beside it.
 const PROBE: &str = "disk-probe";
 
-/// Tells clients to go, waits until the disk answers, and calls `answers`; returns at once.
+/// Calls `close_clients`, waits until the disk answers, and calls `answers`; returns at once.
 pub(super) fn wait_for_disk(
-    opened: &Arc<Opened>,
     data: &Path,
+    close_clients: impl FnOnce() + Send + 'static,
     answers: impl FnOnce() + Send + 'static,
 ) {
-    let (driver, folders) = (Arc::clone(&opened.driver), [data.join("log"), data.to_owned()]);
+    let folders = [data.join("log"), data.to_owned()];
     let goodbye = std::thread::Builder::new().name("goodbye".into()).spawn(move || {
         // Its holder leaves when the log was given up.
-        if let Some(door) = driver.door() {
-            door.end(Farewell::NotActive);
-        }
+        close_clients();
     });
     let probe = std::thread::Builder::new().name("disk-probe".into()).spawn(move || {
         for folder in folders {

@@ -27,17 +27,17 @@
 //! ```
 //!
 //! Version 3 ended behind the zeros at 112 with the checksum of bytes 0..124; it is read as one
-//! that knows no start. Version 2 ended behind `HardState` with 4 zero bytes and the checksum of bytes
-//! 0..92 at 92; it is read as one without an incarnation. Version 1 of these files was a `HardState`
-//! alone, at 0. It counts while no slot is whole, and the first slot that is written beside it is
-//! the one at 4,096.
+//! that knows no start. Version 2 ended behind `HardState` with 4 zero bytes and the checksum of
+//! bytes 0..92 at 92; it is read as one without an incarnation. Version 1 of these files was a
+//! `HardState` alone, at 0. It counts while no slot is whole, and the first slot that is written
+//! beside it is the one at 4,096.
 //!
 //! Invariants: what `write` was given is what the next start reads, or what was there before; never
-//! a mixture. Who writes a `HardState` alone leaves the incarnation and the starts as they are. Several
-//! threads write (votes under the driver's lock, starts beside it): the file's lock is held from
-//! the reading of what is there until the new slot is synced, and the newer slot is on the disk
-//! before the older one is written over. So each moment leaves one whole slot, with all that was
-//! kept by a call that returned.
+//! a mixture. Who writes a `HardState` alone leaves the incarnation and the starts as they are.
+//! Several threads write (votes under the driver's lock, starts beside it): the file's lock is held
+//! from the reading of what is there until the new slot is synced, and the newer slot is on the
+//! disk before the older one is written over. So each moment leaves one whole slot, with all that
+//! was kept by a call that returned.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

@@ -1,32 +1,52 @@
 //! What the links bring: messages for the member, wishes for the active instance, streams.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use towline_admin::catalogue::{GROUP_INSTANCE_CAME, GROUP_INSTANCE_WENT};
 use towline_group::{Message, Role, Start};
 
+use super::batch;
+use super::copy::{self, CopySource};
 use super::driver::Driver;
-use super::start::Opened;
-use super::status::View;
-use super::switch::Wish;
-use super::{KIND_CONDITION, KIND_CONSENSUS, KIND_KNOWN, KIND_ROWS, KIND_WISH, member_of};
+use super::frames::{KIND_CONDITION, KIND_CONSENSUS, KIND_KNOWN, KIND_ROWS, KIND_WISH, member_of};
+use super::hand_over::{self, AdminRequest};
 use crate::link::{Greeting, Inbox, Known, LinkStream, Peer, Standing, StreamPurpose};
 use towline_logging::log as say;
 
-/// Takes relayed clients.
-pub(crate) type TakeClient = dyn Fn(Peer, StreamPurpose, LinkStream) + Send + Sync;
+/// The rest of the instance, which takes what is neither for the member nor for its log. Calls come
+/// from a thread of the links, so they must be quick and must not wait.
+pub(crate) trait Host: Send + Sync + 'static {
+    /// The build of a peer, as it says when it connects.
+    fn build(&self, peer: Peer, build: &str);
+
+    /// A connection to a peer stands: it need not wait for the next report to learn whether clients
+    /// are served.
+    fn is_connected(&self);
+
+    /// What the active instance reports of all instances, as JSON.
+    fn rows(&self, peer: Peer, body: &[u8]);
+
+    /// Whether relayed clients are taken.
+    fn takes_clients(&self) -> bool;
+
+    /// Takes a relayed client.
+    fn client(&self, peer: Peer, purpose: StreamPurpose, stream: LinkStream);
+
+    /// Whether questions of operators are answered.
+    fn answers(&self) -> bool;
+
+    /// Answers an operator's question.
+    fn answer(&self, stream: LinkStream);
+
+    /// What a copy is made of.
+    fn copy_source(&self) -> Arc<dyn CopySource>;
+}
 
 /// See the module.
-pub(crate) struct GroupInbox {
+pub(crate) struct GroupInbox<H> {
     pub(crate) driver: Arc<Driver>,
-    pub(crate) opened: Arc<Opened>,
-    /// Where relayed clients go, once it is known.
-    pub(crate) clients: Arc<OnceLock<Box<TakeClient>>>,
-    /// Builds of the peers, for the status.
-    pub(crate) builds: Arc<parking_lot::Mutex<Vec<String>>>,
-    /// What the status shows, once it is there.
-    pub(crate) view: Arc<OnceLock<Arc<View>>>,
+    pub(crate) host: H,
 }
 
 /// A message for the member. Only its own messages come from a peer: what another member promised
@@ -40,7 +60,7 @@ fn message_of(peer: Peer, body: &Bytes) -> Result<Message, String> {
     Ok(message)
 }
 
-impl Inbox for GroupInbox {
+impl<H: Host> Inbox for GroupInbox<H> {
     fn standing(&self) -> Standing {
         self.driver.standing()
     }
@@ -60,25 +80,20 @@ impl Inbox for GroupInbox {
 
     fn opened(&self, peer: Peer, incoming: bool, greeting: &Greeting) {
         self.driver.connected(peer, incoming, Some(greeting.known.start));
-        if let Some(place) = self.builds.lock().get_mut(peer) {
-            *place = greeting.build.to_string();
-        }
+        self.host.build(peer, &greeting.build);
         if !incoming {
-            let name = self.driver.names().get(peer).map_or("", String::as_str);
+            let name = self.driver.name(peer);
             say(&GROUP_INSTANCE_CAME, &[name, &greeting.build]);
             self.driver.opened(peer, greeting.standing);
             self.driver.repairs().is_back(peer);
-            // It need not wait for the next time to know that clients are served.
-            if let Some(view) = self.view.get() {
-                view.tell();
-            }
+            self.host.is_connected();
         }
     }
 
     fn closed(&self, peer: Peer, incoming: bool) {
         self.driver.connected(peer, incoming, None);
         if incoming {
-            let name = self.driver.names().get(peer).map_or("", String::as_str);
+            let name = self.driver.name(peer);
             say(&GROUP_INSTANCE_WENT, &[name]);
             self.driver.closed(peer);
         }
@@ -87,15 +102,11 @@ impl Inbox for GroupInbox {
     fn frame(&self, peer: Peer, kind: u8, body: Bytes) -> Result<(), String> {
         match kind {
             KIND_CONSENSUS => self.driver.hear(message_of(peer, &body)?),
-            KIND_WISH => match serde_json::from_slice::<Wish>(&body) {
-                Ok(wish) => super::switch::grant(&self.driver, wish),
-                Err(error) => tracing::warn!(%error, peer, "a wish from another instance"),
+            KIND_WISH => match serde_json::from_slice::<AdminRequest>(&body) {
+                Ok(request) => hand_over::carry_out(&self.driver, request),
+                Err(error) => tracing::warn!(%error, peer, "a request from another instance"),
             },
-            KIND_ROWS => {
-                if let Some(view) = self.view.get() {
-                    view.told(peer, &body);
-                }
-            }
+            KIND_ROWS => self.host.rows(peer, &body),
             KIND_KNOWN => self.driver.told_known(peer, &body)?,
             KIND_CONDITION => self.driver.conditions().told(peer, &body),
             // Of a later version: what must be understood has another protocol version.
@@ -107,10 +118,10 @@ impl Inbox for GroupInbox {
     fn admits(&self, _peer: Peer, purpose: &StreamPurpose) -> Result<(), String> {
         let active = self.driver.leads();
         match purpose {
-            StreamPurpose::Relay { .. } if active && self.clients.get().is_some() => Ok(()),
+            StreamPurpose::Relay { .. } if active && self.host.takes_clients() => Ok(()),
             // Also before its door is open: without the copy there may be no majority that would
             // open it.
-            StreamPurpose::Status if self.view.get().is_some() => Ok(()),
+            StreamPurpose::Status if self.host.answers() => Ok(()),
             StreamPurpose::Status => Err("this instance is not ready yet".into()),
             StreamPurpose::Copy if self.driver.group().role == Role::Leader => Ok(()),
             // Also of a replica: it has the same batches.
@@ -123,21 +134,13 @@ impl Inbox for GroupInbox {
 
     fn stream(&self, peer: Peer, purpose: StreamPurpose, stream: LinkStream) {
         match purpose {
-            StreamPurpose::Relay { .. } => {
-                if let Some(take) = self.clients.get() {
-                    take(peer, purpose, stream);
-                }
-            }
-            StreamPurpose::Status => {
-                if let Some(view) = self.view.get() {
-                    let view = Arc::clone(view);
-                    tokio::spawn(async move { super::report::tell(&view, stream).await });
-                }
-            }
+            StreamPurpose::Relay { .. } => self.host.client(peer, purpose, stream),
+            StreamPurpose::Status => self.host.answer(stream),
             StreamPurpose::Copy => {
-                super::copy::give(Arc::clone(&self.opened), peer, stream);
+                let from = self.host.copy_source();
+                copy::give(Arc::clone(&self.driver), from, peer, stream);
             }
-            StreamPurpose::Batch => super::batch::give(Arc::clone(&self.driver), peer, stream),
+            StreamPurpose::Batch => batch::give(Arc::clone(&self.driver), peer, stream),
         }
     }
 }

@@ -79,8 +79,8 @@ fn knows(mark: Mark, number: u64) -> bool {
     }
 }
 
-/// Gives log and hard state of this member a new number, and makes `hard_state` durable with the first
-/// step. The log is this process's alone.
+/// Gives log and hard state of this member a new number, and makes `hard_state` durable with the
+/// first step. The log is this process's alone.
 ///
 /// # Errors
 /// What the disk said; then nothing may be promised.

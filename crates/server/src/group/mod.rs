@@ -14,14 +14,20 @@
 //! Not here: consensus (`towline_group`), the connections between instances (`link`).
 
 mod active;
+mod active_instance;
 mod agreement;
 mod applicable;
 mod batch;
-mod condition;
 mod copy;
+mod copy_source;
+mod disk_condition;
+mod disk_watch;
 mod driver;
+mod frames;
+mod hand_over;
 mod hanging;
 mod hard_state_file;
+mod host;
 mod inbox;
 mod incarnation;
 mod lifecycle;
@@ -32,47 +38,29 @@ mod redirect;
 mod reexec;
 mod repair;
 mod repair_at_start;
+mod repair_queue;
 mod replica;
 mod report;
 mod retention;
+mod retention_watch;
 mod run;
 mod socket;
 mod start;
 mod status;
 mod swap;
 mod switch;
+mod ticker;
 mod vote;
 
-pub(crate) use repair::Repairs;
+pub(crate) use repair_queue::Repairs;
 pub use report::{Answer, Report, Stand, ask_group};
 pub(crate) use run::run;
-pub use vote::{HardStateReport, force_vote, give_up_vote, hard_state};
+pub use vote::{HardStateReport, give_up_vote, hard_state};
 
-use towline_group::MemberId;
-
-use crate::link::Peer;
-pub(crate) use crate::link::relay::Where;
-
-/// Frames that carry a message of the group.
-const KIND_CONSENSUS: u8 = 1;
-/// Frames that carry a wish of an administrator to the active instance, as JSON.
-const KIND_WISH: u8 = 2;
-
-/// Frames in which the active instance tells what it knows of each instance, as JSON.
-const KIND_ROWS: u8 = 3;
-
-/// Frames in which an instance tells the condition of its disk, as JSON.
-const KIND_CONDITION: u8 = 4;
-
-/// Frames in which an instance tells what it knows of starts, as in a hello.
-const KIND_KNOWN: u8 = 5;
-
-/// A member's name in consensus: its position in the list of all, ordered by name, from 1.
-fn member_of(peer: Peer) -> MemberId {
-    MemberId(peer as u64 + 1)
-}
-
-/// The position of a member in that list.
-fn peer_of(member: MemberId) -> Peer {
-    usize::try_from(member.0.saturating_sub(1)).unwrap_or(usize::MAX)
+/// See [`vote::force_vote`].
+///
+/// # Errors
+/// What the disk said.
+pub fn force_vote(data: &std::path::Path, term: u64) -> std::io::Result<()> {
+    vote::force_vote(data, term, u64::from_le_bytes(crate::random::bytes()))
 }

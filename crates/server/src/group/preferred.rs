@@ -16,8 +16,8 @@ use towline_admin::catalogue::{PREFERRED_HANDS_OVER, PREFERRED_HELD_OFF};
 use towline_group::Role;
 
 use super::driver::Driver;
-use super::switch::{self, Wish};
-use super::{member_of, peer_of};
+use super::frames::{member_of, peer_of};
+use super::hand_over::{self, AdminRequest};
 use crate::link::Peer;
 use towline_config::GroupConfig;
 use towline_logging::log as say;
@@ -57,7 +57,7 @@ pub(super) async fn watch(driver: Arc<Driver>, group: GroupConfig, data: PathBuf
             Verdict::HeldOff => say(&PREFERRED_HELD_OFF, &[to]),
             Verdict::HandOver => {
                 say(&PREFERRED_HANDS_OVER, &[to]);
-                switch::grant(&driver, Wish::Switch { to: Some(to.clone()) });
+                hand_over::carry_out(&driver, AdminRequest::Switch { to: Some(to.clone()) });
             }
         }
     }
@@ -65,7 +65,7 @@ pub(super) async fn watch(driver: Arc<Driver>, group: GroupConfig, data: PathBuf
 
 fn seen(driver: &Driver, preferred: Peer) -> Seen {
     let group = driver.group();
-    let serves = group.role == Role::Leader && driver.door().is_some();
+    let serves = group.role == Role::Leader && driver.active().is_some();
     let member = member_of(preferred);
     let in_sync = group.peers.iter().any(|peer| peer.id == member && peer.is_in_sync);
     Seen { leader: group.leader.map(peer_of), can_take: serves && in_sync }

@@ -1,25 +1,32 @@
 //! The address at which clients find this instance directly: told to those that were relayed here
 //! and ask for it.
 //!
-//! Not here: who asks, and what it is told (`towline_node::Elsewhere`). Invariant: an address is
+//! Not here: who asks, and what it is told (the crate `node`). Invariant: an address is
 //! given only if it leads to this instance from wherever a client may be; when that is not known,
 //! none is.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
-
-use towline_node::Elsewhere;
 
 use towline_config::{GroupConfig, split};
 
+/// Where clients find an instance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Redirect {
+    /// `amqp` or `amqps`.
+    pub(crate) scheme: String,
+    /// Name or address.
+    pub(crate) host: String,
+    pub(crate) port: u16,
+}
+
 /// For who comes to listener `number`, which is bound to `bound` and whose URL is `url`: what the
 /// configuration says, else its own address.
-pub(super) fn of(
+pub(crate) fn of(
     group: &GroupConfig,
     number: u16,
     bound: SocketAddr,
     url: &str,
-) -> Option<Arc<Elsewhere>> {
+) -> Option<Redirect> {
     let (_, this) = group.own().ok()?;
     let (scheme, _) = url.split_once(':')?;
     let told = this.clients.get(usize::from(number)).filter(|told| !told.is_empty());
@@ -27,7 +34,7 @@ pub(super) fn of(
         Some(told) => split(told).map(|(host, port)| (host.to_owned(), port))?,
         None => own(bound, &this.address).then(|| (bound.ip().to_string(), bound.port()))?,
     };
-    Some(Arc::new(Elsewhere { scheme: scheme.into(), host: host.into(), port }))
+    Some(Redirect { scheme: scheme.to_owned(), host, port })
 }
 
 /// Whether the address of a listener leads to it from other machines too. One on loopback does when

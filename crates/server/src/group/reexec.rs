@@ -3,9 +3,9 @@
 //! survive.
 //!
 //! All descriptors are closed on the way (but for standard input and output, and the sockets that
-//! listen, see `listener_handover`), the lock on the data folder with them. The floating address stays until
-//! the program that begins again takes it away, as the first thing it does: connections are closed
-//! before, and their ends still find the way to the clients.
+//! listen, which the caller hands over), the lock on the data folder with them. The floating
+//! address stays until the program that begins again takes it away, as the first thing it does:
+//! connections are closed before, and their ends still find the way to the clients.
 //!
 //! Who wants an end meanwhile gets one in order: the thread that takes signals has ended before
 //! (see `signals`), the mask and what comes under it outlive the execution of a program, and the
@@ -23,7 +23,6 @@ use nix::unistd::execvpe;
 use towline_admin::catalogue::GROUP_REEXEC_FAILED;
 use towline_group::Start;
 
-use super::listener_handover::InheritedSockets;
 use towline_logging::log as say;
 
 /// Set for the program that begins again: who waited for `ready` has seen it.
@@ -69,27 +68,29 @@ pub(crate) fn copy_pause(failed: u32) -> Duration {
     }
 }
 
-/// Re-executes the program, with the sockets that listen; what `about` says is known then. When
-/// that fails the process ends, after `last`: whoever watches it starts it.
+/// Re-executes the program, which then knows what `context` says; `hand_over` adds what else it
+/// gets. When that fails the process ends with `failed_status`, after `last`, and its supervisor
+/// has to start it.
 pub(crate) fn reexecute(
-    sockets: &InheritedSockets,
-    about: ReexecContext,
+    context: ReexecContext,
+    hand_over: impl FnOnce(&mut Command),
     last: impl FnOnce(),
+    failed_status: i32,
 ) -> ! {
     let mut arguments = std::env::args_os();
     let called = arguments.next().unwrap_or_default();
     let mut next = Command::new(program(called.into()));
-    next.args(arguments).env(COPIES_FAILED, about.copies_failed.to_string());
-    match about.ready_told {
+    next.args(arguments).env(COPIES_FAILED, context.copies_failed.to_string());
+    match context.ready_told {
         true => next.env(MARK, "1"),
         false => next.env_remove(MARK),
     };
-    next.env(START, about.start.nonce.to_string());
-    sockets.hand_over(&mut next);
+    next.env(START, context.start.nonce.to_string());
+    hand_over(&mut next);
     let error = execute(&next);
     say(&GROUP_REEXEC_FAILED, &[&error.to_string()]);
     last();
-    std::process::exit(crate::EXIT_REEXEC_FAILED);
+    std::process::exit(failed_status);
 }
 
 /// Executes a program in this process; returns only if that is refused.

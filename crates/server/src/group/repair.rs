@@ -18,11 +18,8 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SendError, Sender, channel};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
 use towline_admin::catalogue::{GROUP_BATCH_LACKING, GROUP_BATCH_REFUSED, GROUP_BATCH_REPAIRED};
 use towline_log::mend::NotMended;
 use towline_log::{Log, LogError};
@@ -30,6 +27,7 @@ use towline_types::{Batch, BatchPlace, BodyLocation, Lsn};
 
 use super::batch::{self, BatchAnswer};
 use super::driver::Driver;
+use super::repair_queue::Job;
 use crate::link::{Peer, StreamPurpose};
 use towline_logging::log as say;
 
@@ -40,101 +38,9 @@ const SILENCE: Duration = Duration::from_secs(10);
 /// Batches that no instance had and that are remembered; beyond that they may be asked for sooner.
 const LACKING_MAX: usize = 4_096;
 
-/// What is done when the others were asked: it hears whether anything was repaired.
-pub(crate) type Then = Box<dyn FnOnce(bool) + Send>;
-
-enum Job {
-    /// Parts of the log, some of which may be damaged.
-    Bring(Vec<BodyLocation>, Then),
-    /// An instance can be asked again.
-    Back(Peer),
-}
-
-/// See the module.
-pub(crate) struct Repairs {
-    jobs: Sender<Job>,
-    waiting: Mutex<Option<Receiver<Job>>>,
-    /// Peers that are being given a batch.
-    asking: Mutex<Vec<Peer>>,
-    counts: Counts,
-}
-
-/// Since the start of this process.
-#[derive(Debug, Default)]
-struct Counts {
-    repaired: AtomicU64,
-    lacking: AtomicU64,
-}
-
-impl Default for Repairs {
-    fn default() -> Repairs {
-        let (jobs, waiting) = channel();
-        let (waiting, asking) = (Mutex::new(Some(waiting)), Mutex::default());
-        Repairs { jobs, waiting, asking, counts: Counts::default() }
-    }
-}
-
-impl Repairs {
-    /// Has the damaged ones among these parts of the log fetched; `then` is called on the thread
-    /// that does it, and must not wait for anything but this disk.
-    pub(crate) fn ask(&self, parts: Vec<BodyLocation>, then: Then) {
-        // The thread ends with the process.
-        if let Err(SendError(Job::Bring(_, then))) = self.jobs.send(Job::Bring(parts, then)) {
-            then(false);
-        }
-    }
-
-    /// A connection to this instance stands: what it could not be asked for is asked for again.
-    pub(super) fn is_back(&self, peer: Peer) {
-        self.jobs.send(Job::Back(peer)).ok();
-    }
-
-    /// The same, and waits. Yields whether anything was repaired.
-    pub(crate) fn wait_for(&self, parts: Vec<BodyLocation>) -> bool {
-        let (done, answer) = channel();
-        let then = move |repaired| {
-            done.send(repaired).ok();
-        };
-        self.ask(parts, Box::new(then));
-        answer.recv().unwrap_or(false)
-    }
-
-    /// Batches that were repaired with what another instance had.
-    pub(crate) fn repaired(&self) -> u64 {
-        self.counts.repaired.load(Ordering::Relaxed)
-    }
-
-    /// How often no other instance had a damaged batch.
-    pub(crate) fn lacking(&self) -> u64 {
-        self.counts.lacking.load(Ordering::Relaxed)
-    }
-
-    /// A peer is to be given a batch: one at a time, until what is yielded is dropped.
-    pub(super) fn begin_giving(&self, peer: Peer) -> Option<BatchGrant<'_>> {
-        let mut asking = self.asking.lock();
-        if asking.contains(&peer) {
-            return None;
-        }
-        asking.push(peer);
-        Some(BatchGrant { repairs: self, peer })
-    }
-}
-
-/// While it lives, a peer is being given a batch.
-pub(super) struct BatchGrant<'a> {
-    repairs: &'a Repairs,
-    peer: Peer,
-}
-
-impl Drop for BatchGrant<'_> {
-    fn drop(&mut self) {
-        self.repairs.asking.lock().retain(|asking| *asking != self.peer);
-    }
-}
-
 /// Repairs what is asked for, until the process ends.
 pub(super) fn serve(driver: &Arc<Driver>) {
-    let Some(jobs) = driver.repairs().waiting.lock().take() else { return };
+    let Some(jobs) = driver.repairs().take_jobs() else { return };
     let mut worker = Worker {
         driver,
         memory: Memory { lacking: HashMap::new(), silent: vec![None; driver.names().len()] },
@@ -248,7 +154,7 @@ impl Worker<'_> {
         }
         let (mut reasons, mut absent) = (Vec::new(), Vec::new());
         for peer in self.others() {
-            let name = self.driver.names().get(peer).cloned().unwrap_or_default();
+            let name = self.driver.name(peer).to_owned();
             match self.bring_from(peer, &name, part) {
                 Ok(()) => return true,
                 Err(NotBrought::Lacks(why)) => reasons.push(format!("'{name}': {why}")),
@@ -258,8 +164,7 @@ impl Worker<'_> {
                 }
             }
         }
-        let counts = &self.driver.repairs().counts;
-        counts.lacking.fetch_add(1, Ordering::Relaxed);
+        self.driver.repairs().count_lacking();
         say(&GROUP_BATCH_LACKING, &[&part.lsn.to_string(), &reasons.join("; ")]);
         self.memory.lacks(Lacking { part, when: Instant::now(), absent });
         false
@@ -296,7 +201,7 @@ impl Worker<'_> {
         };
         match log.mend_batch(part, &came) {
             Ok(Some(mended)) => {
-                self.driver.repairs().counts.repaired.fetch_add(1, Ordering::Relaxed);
+                self.driver.repairs().count_repaired();
                 let (offset, lsn) = (mended.offset.to_string(), mended.lsn.to_string());
                 say(&GROUP_BATCH_REPAIRED, &[&mended.file, &offset, &lsn, name]);
                 Ok(())
@@ -390,21 +295,5 @@ mod tests {
             memory.lacks(lacking(lsn, soon, &[]));
         }
         assert!(memory.lacking.len() <= LACKING_MAX, "it is bounded");
-    }
-
-    #[test]
-    fn a_peer_is_given_one_batch_at_a_time() {
-        let repairs = Repairs::default();
-        let (one, other) = (repairs.begin_giving(1), repairs.begin_giving(2));
-        assert!(one.is_some() && other.is_some() && repairs.begin_giving(1).is_none());
-        drop(one);
-        assert!(repairs.begin_giving(1).is_some() && repairs.begin_giving(2).is_none());
-    }
-
-    #[test]
-    fn who_waits_is_answered_though_the_thread_is_gone() {
-        let repairs = Repairs::default();
-        drop(repairs.waiting.lock().take());
-        assert!(!repairs.wait_for(Vec::new()));
     }
 }

@@ -16,12 +16,11 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use towline_admin::catalogue::{GROUP_BATCH_LACKING, GROUP_BATCH_REPAIRED};
 use towline_log::mend::{MendReport, mend_by_asking};
-use towline_log::{Damage, Finding, LogError, LogId};
+use towline_log::{Damage, Finding, LogId};
 use towline_types::BodyLocation;
 
 use super::batch::{self, BatchAnswer};
 use crate::link::{Asker, Peer, StreamPurpose};
-use crate::start::StartError;
 use towline_config::GroupConfig;
 use towline_logging::log as say;
 
@@ -31,30 +30,29 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Whose log it is.
-pub(super) struct About<'a> {
-    pub(super) queue_manager: &'a str,
-    pub(super) group: &'a GroupConfig,
-    pub(super) this: Peer,
-    pub(super) log: LogId,
+pub(crate) struct About<'a> {
+    pub(crate) queue_manager: &'a str,
+    pub(crate) group: &'a GroupConfig,
+    pub(crate) this: Peer,
+    pub(crate) log: LogId,
 }
 
 /// Reads the log back; what is damaged in it is repaired before, if another instance has it.
 ///
 /// # Errors
-/// As `read_back`, whose first error stays when nothing can be repaired.
-pub(super) fn reading<T>(
+/// As `read_back`, whose first error stays when nothing can be repaired. `damage` is what an error
+/// says of the log.
+pub(crate) fn reading<T, E>(
     about: &About<'_>,
     folder: &Path,
-    read_back: impl Fn() -> Result<T, StartError>,
-) -> Result<T, StartError> {
+    damage: impl Fn(&E) -> Option<&Finding>,
+    read_back: impl Fn() -> Result<T, E>,
+) -> Result<T, E> {
     match read_back() {
-        Err(StartError::Log(LogError::Damaged(found))) if is_of_a_batch(found.what) => {
-            if repair(about, folder, &found) {
-                read_back()
-            } else {
-                Err(StartError::Log(LogError::Damaged(found)))
-            }
-        }
+        Err(error) => match damage(&error).filter(|found| is_of_a_batch(found.what)) {
+            Some(found) if repair(about, folder, found) => read_back(),
+            Some(_) | None => Err(error),
+        },
         back => back,
     }
 }

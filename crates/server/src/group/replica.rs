@@ -7,7 +7,7 @@
 //! this place once, when all is applied that this instance leads from, and no extent is missing in
 //! which a message lives.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -20,6 +20,7 @@ use super::applicable::Applicable;
 use super::driver::{ApplyProgress, Driver};
 use super::repair;
 use crate::clock::Clock;
+use crate::door::Door;
 use crate::housekeeping::{self, Complaint, Policy};
 use crate::images::{Images, Stand, Taken};
 use crate::lacking::Doubt;
@@ -41,6 +42,9 @@ pub(crate) struct Replica {
     state: Mutex<State>,
     driver: Arc<Driver>,
     pages: Pages,
+    clock: Clock,
+    /// Set when this instance becomes active.
+    door: Arc<OnceLock<Arc<Door>>>,
 }
 
 struct State {
@@ -58,14 +62,14 @@ impl Replica {
     pub(crate) fn new(
         (mut restart, stream, applied): (Restart, RunStream, BatchPlace),
         doubt: Option<Doubt>,
-        driver: Arc<Driver>,
-        pages: Pages,
+        (driver, door): (Arc<Driver>, Arc<OnceLock<Arc<Door>>>),
+        (pages, clock): (Pages, Clock),
     ) -> Replica {
         if stream.at_seam() {
             restart.reached(applied.end.max(restart.image_at()));
         }
         let state = State { restart: Some(restart), stream, applied, doubt };
-        Replica { state: Mutex::new(state), driver, pages }
+        Replica { state: Mutex::new(state), driver, pages, clock, door }
     }
 
     /// Applies what is committed until this instance has applied all that it leads from; yields the
@@ -190,7 +194,7 @@ impl Stand for Replica {
         }
         drop(state);
         // It became active meanwhile, or is just becoming so.
-        self.driver.wait_for_door().look(look)
+        self.door.wait().look(look)
     }
 
     fn look_between_runs<R>(&self, look: impl FnOnce(&mut Instance) -> R) -> Option<R> {
@@ -205,7 +209,7 @@ impl Stand for Replica {
     }
 
     fn clock(&self) -> Clock {
-        self.driver.clock()
+        self.clock
     }
 
     fn log_failed(&self, error: &LogError) {

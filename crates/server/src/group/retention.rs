@@ -14,15 +14,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use towline_admin::catalogue::{GROUP_HOLD_ENDED, HOUSEKEEPING_FAILED};
+use towline_admin::catalogue::GROUP_HOLD_ENDED;
 use towline_group::{PeerProgress, Progress};
-use towline_log::{Hold, Log, Space};
+use towline_log::{Hold, Log, Space, Stats};
 use towline_types::{Lsn, limits};
 
-use super::driver::Driver;
-use super::peer_of;
-use super::start::Opened;
-use crate::housekeeping::percent_full;
+use super::frames::peer_of;
 use crate::link::Peer;
 use towline_logging::log as say;
 
@@ -32,8 +29,6 @@ const AWAY_MAX: Duration = Duration::from_secs(60);
 const LAG_BYTES_MAX: u64 = 1 << 30;
 /// The same during a copy and after it: who has not caught up by then does not gain on the load.
 const HELD_BYTES_MAX: u64 = 16 << 30;
-/// How often it is looked: a fast disk fills a small log in a second.
-const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// See the module.
 #[derive(Default)]
@@ -105,6 +100,18 @@ impl Drop for CopyRetention<'_> {
     }
 }
 
+/// The group and its log at one moment.
+pub(crate) struct RetentionInputs<'a> {
+    pub(crate) log: &'a Log,
+    pub(crate) group: &'a Progress,
+    /// Names of all members, in order.
+    pub(crate) names: &'a [String],
+    /// Whether both connections with a peer stand.
+    pub(crate) is_connected: &'a dyn Fn(Peer) -> bool,
+    /// The part of the log that is in use, in percent of what puts may fill.
+    pub(crate) percent_full: &'a dyn Fn(&Stats) -> u64,
+}
+
 /// What one look at a hold finds.
 #[derive(Clone, Copy)]
 struct RetentionView {
@@ -140,11 +147,6 @@ enum RetentionVerdict {
 fn wanted(row: &PeerProgress, is_connected: bool, given_up: bool, base: Lsn) -> Option<Lsn> {
     let is_awaited = if is_connected { !row.is_in_sync } else { !given_up };
     (is_awaited && !row.needs_copy).then_some(row.acknowledged.max(base))
-}
-
-fn is_connected(driver: &Driver, peer: Peer) -> bool {
-    let state = driver.links().map(|links| links.state(peer)).unwrap_or_default();
-    state.connected_in && state.connected_out
 }
 
 fn is_tight(percent: u64, space: Space) -> bool {
@@ -189,12 +191,13 @@ impl Retention {
     }
 
     /// What is to be held anew: for which instances, and from where on.
-    fn wanted(&self, driver: &Driver, group: &Progress) -> Vec<(Peer, Lsn)> {
+    fn wanted(&self, inputs: &RetentionInputs<'_>) -> Vec<(Peer, Lsn)> {
+        let group = inputs.group;
         let (all, mut given_up) = (self.all.lock(), self.given_up.lock());
         let mut found = Vec::new();
         for row in &group.peers {
             let peer = peer_of(row.id);
-            let is_connected = is_connected(driver, peer);
+            let is_connected = (inputs.is_connected)(peer);
             if is_connected {
                 given_up.remove(&peer);
             }
@@ -205,12 +208,12 @@ impl Retention {
     }
 
     /// Holds what instances lack that lag, or are away.
-    fn hold_for_laggards(&self, driver: &Driver, wanted: &[(Peer, Lsn)]) {
+    fn hold_for_laggards(&self, log: &Log, wanted: &[(Peer, Lsn)]) {
         for (peer, from) in wanted {
             let mut all = self.all.lock();
             let Entry::Vacant(place) = all.entry(*peer) else { continue };
             // When something is let go just now, it is looked again soon.
-            if let Some(hold) = driver.log().try_hold(*from) {
+            if let Some(hold) = log.try_hold(*from) {
                 let (stage, connected_at) = (RetentionStage::Lagging, Instant::now());
                 place.insert(RetainedLog { hold: Arc::new(hold), stage, connected_at });
             }
@@ -218,23 +221,24 @@ impl Retention {
     }
 
     /// Looks at each; true when log was let go that is wanted now.
-    fn look(&self, driver: &Driver, reserve_bytes: u64) -> bool {
-        let (log, group) = (driver.log(), driver.group());
-        let wanted = self.wanted(driver, &group);
+    pub(crate) fn look(&self, inputs: &RetentionInputs<'_>) -> bool {
+        let RetentionInputs { log, group, .. } = *inputs;
+        let wanted = self.wanted(inputs);
         if self.all.lock().is_empty() && wanted.is_empty() {
             return false;
         }
         let (stats, space) = (log.stats(), log.space());
-        let percent = percent_full(stats.bytes_in_use, &stats, reserve_bytes);
+        let percent = (inputs.percent_full)(&stats);
         if !is_tight(percent, space) {
-            self.hold_for_laggards(driver, &wanted);
+            self.hold_for_laggards(log, &wanted);
         }
         let mut pressed = false;
         self.all.lock().retain(|&peer, held| {
-            let is_connected = is_connected(driver, peer);
+            let is_connected = (inputs.is_connected)(peer);
             if is_connected {
                 held.connected_at = Instant::now();
             }
+            // A hold that ended by itself keeps nothing.
             let from = held.hold.from().unwrap_or(Lsn(u64::MAX));
             let fate = judge(&RetentionView {
                 stage: held.stage,
@@ -265,33 +269,12 @@ impl Retention {
             }
             // Who lags is told when it asks for a copy.
             if let Some(why) = why.filter(|_| held.stage != RetentionStage::Lagging) {
-                let name = driver.names().get(peer).map_or("", String::as_str);
+                let name = inputs.names.get(peer).map_or("", String::as_str);
                 say(&GROUP_HOLD_ENDED, &[name, &why]);
             }
             false
         });
         pressed
-    }
-}
-
-/// Ends holds when they are due, until dropped. This instance is active.
-pub(crate) async fn watch(opened: Arc<Opened>, reserve_bytes: u64) {
-    let mut interval = tokio::time::interval(LOOK_INTERVAL);
-    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
-        interval.tick().await;
-        let retention = opened.driver.retention();
-        if !retention.look(&opened.driver, reserve_bytes) {
-            continue;
-        }
-        let of = Arc::clone(&opened);
-        let done = tokio::task::spawn_blocking(move || match of.driver.door() {
-            Some(door) => of.images.reclaim(door.as_ref()),
-            None => Ok(()),
-        });
-        if let Ok(Err(error)) = done.await {
-            say(&HOUSEKEEPING_FAILED, &[&error.to_string()]);
-        }
     }
 }
 

@@ -1,9 +1,8 @@
 //! An instance of a group from start to end: a replica first, active when the group says so.
 
 use std::path::Path;
-use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
@@ -12,21 +11,24 @@ use towline_admin::catalogue::{
     QUIESCING,
 };
 use towline_group::Role;
-use towline_node::Farewell;
+use towline_log::Stats;
+use towline_node::{Elsewhere, Farewell};
 
 use super::active::{self, Serving};
 use super::driver::Driver;
+use super::host::GroupHost;
 use super::inbox::GroupInbox;
 use super::lifecycle::EndReason;
 use super::listener_handover::InheritedSockets;
+use super::redirect::Redirect;
 use super::reexec::ReexecContext;
 use super::replica::forget_old_places;
 use super::socket::{self, GroupSocket};
 use super::start::{self, Opened};
 use super::status::View;
 use super::{
-    agreement, condition, copy, hanging, missing, preferred, redirect, reexec, repair, retention,
-    switch,
+    agreement, copy, disk_watch, hand_over, hanging, missing, preferred, redirect, reexec, repair,
+    retention_watch, ticker,
 };
 use crate::attempts::Attempts;
 use crate::clock::Clock;
@@ -51,9 +53,6 @@ const START_MAX: Duration = Duration::from_secs(5);
 const NO_ROOM_PAUSE: Duration = Duration::from_secs(2);
 /// How often an active instance tells the others what it knows of all.
 const TELL_INTERVAL: Duration = Duration::from_millis(500);
-
-/// How often it writes down how far the log is known to be committed.
-const NOTE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What happens to the process as a whole.
 enum Event {
@@ -115,7 +114,12 @@ pub(crate) fn run(
         return Ok(());
     }
     if let Ended::Again(next) = ended {
-        reexec::reexecute(&sockets, next, || floating.let_go());
+        reexec::reexecute(
+            next,
+            |program| sockets.hand_over(program),
+            || floating.let_go(),
+            crate::EXIT_REEXEC_FAILED,
+        );
     }
     // Nobody accepts any more.
     drop(sockets);
@@ -136,7 +140,7 @@ enum Ended {
 fn end_in_order(opened: &Opened) {
     let driver = &opened.driver;
     driver.end();
-    let image = match driver.door() {
+    let image = match opened.door() {
         Some(door) => opened.images.take(door.as_ref()),
         None => opened.images.take(opened.replica.as_ref()),
     };
@@ -174,7 +178,9 @@ async fn serve(
     let mut tasks = watches(args, group, driver);
     let view = entrance.view.clone();
     let (of_driver, of_reload) = (Arc::clone(driver), Arc::clone(reload));
-    let answering = GroupSocket { driver: of_driver, view, reload: of_reload, events: asks };
+    let of_opened = Arc::clone(opened);
+    let answering =
+        GroupSocket { driver: of_driver, opened: of_opened, view, reload: of_reload, events: asks };
     answering.start(&args.data).map_err(RunError::System)?;
     // Not before: who asks this folder how its instance is must not be led to the active one.
     listeners.bind_local(args, config)?;
@@ -273,7 +279,7 @@ impl Attending<'_> {
             Event::EndReason(EndReason::LostLeadership | EndReason::PutBack) => {
                 // The re-executed program serves new clients; the others have their close.
                 accepting.abort_all();
-                if let Some(door) = opened.driver.door() {
+                if let Some(door) = opened.door() {
                     door.end(Farewell::NotActive);
                 }
                 self.goodbye().await;
@@ -282,7 +288,13 @@ impl Attending<'_> {
             Event::EndReason(EndReason::DiskHangs) => {
                 let answers = self.events.clone();
                 self.tasks.abort_all();
-                hanging::wait_for_disk(opened, &self.args.data, move || {
+                let of_clients = Arc::clone(opened);
+                let close_clients = move || {
+                    if let Some(door) = of_clients.door() {
+                        door.end(Farewell::NotActive);
+                    }
+                };
+                hanging::wait_for_disk(&self.args.data, close_clients, move || {
                     answers.send(Event::DiskAnswers).ok();
                 });
             }
@@ -315,11 +327,11 @@ impl Attending<'_> {
             std::fs::remove_file(socket).ok();
         }
         let leads = driver.leads();
-        let Some(door) = driver.door().filter(|_| leads) else { return };
+        let Some(door) = self.parts.1.door().filter(|_| leads) else { return };
         accepting.abort_all();
-        let hand_over = Arc::clone(driver);
+        let driver = Arc::clone(driver);
         let listener_handover =
-            tokio::task::spawn_blocking(move || switch::hand_over(&hand_over, None)).await;
+            tokio::task::spawn_blocking(move || hand_over::hand_over(&driver, None)).await;
         if !matches!(listener_handover, Ok(Ok(()))) {
             // No instance takes over: clients are told all the same.
             door.end(Farewell::Ending);
@@ -382,7 +394,10 @@ impl Listeners {
             kinds.push(ListenerKind {
                 elsewhere: socket
                     .address()
-                    .and_then(|bound| redirect::of(group, number, bound, &url)),
+                    .and_then(|bound| redirect::of(group, number, bound, &url))
+                    .map(|Redirect { scheme, host, port }| {
+                        Arc::new(Elsewhere { scheme: scheme.into(), host: host.into(), port })
+                    }),
                 ..socket.kind().clone()
             });
             listening.push((Some(number), socket));
@@ -432,18 +447,19 @@ fn start_links(
         .map_err(|error| RunError::Listen { address: address.clone(), error })?;
     let builds = Arc::new(parking_lot::Mutex::new(vec![String::new(); group.member.len()]));
     let (clients, seen) = (Arc::new(OnceLock::new()), Arc::new(OnceLock::new()));
-    let inbox = GroupInbox {
-        driver: Arc::clone(driver),
+    let host = GroupHost {
         opened: Arc::clone(opened),
         clients: Arc::clone(&clients),
         builds: Arc::clone(&builds),
         view: Arc::clone(&seen),
     };
-    let terms = agreement::terms(config, group, opened.extent_bytes);
+    let inbox = GroupInbox { driver: Arc::clone(driver), host };
+    let records = towline_core::record::VERSION;
+    let terms = agreement::terms(config, group, opened.extent_bytes, records);
     let settings = LinkSettings::of(&args.name, (group, terms), this, Some(listener));
     let links = Links::start(settings, Arc::new(inbox));
     let links = Arc::new(links.map_err(|error| RunError::Tls(error.to_string()))?);
-    let serving = Arc::new(Serving::new(driver).map_err(RunError::System)?);
+    let serving = Arc::new(Serving::new(driver, opened.clock).map_err(RunError::System)?);
     let reception = Reception::new(
         Arc::clone(&links),
         driver.whereabouts(),
@@ -459,10 +475,10 @@ fn start_links(
             host.relayed(&kinds, &local, peer, (listener, client), stream).await;
         });
     });
-    let taken: Result<(), Box<super::inbox::TakeClient>> = clients.set(take);
+    let taken: Result<(), Box<super::host::TakeClient>> = clients.set(take);
     assert!(taken.is_ok(), "clients are taken in one place");
     driver.set_links(links);
-    let view = Arc::new(View::new(Arc::clone(driver), group.clone(), builds));
+    let view = Arc::new(View::new(Arc::clone(driver), opened.clock, group.clone(), builds));
     assert!(seen.set(Arc::clone(&view)).is_ok(), "a status is made in one place");
     Ok(Entrance { reception, serving, view })
 }
@@ -479,9 +495,9 @@ fn start_threads(
         thread.map(drop).map_err(RunError::System)
     };
     let (driver, tick) = (Arc::clone(&opened.driver), start::tick(group));
-    spawn("group-tick", Box::new(move || keep_time(&driver, tick)))?;
+    spawn("group-tick", Box::new(move || ticker::keep_time(&driver, tick)))?;
     let (driver, longest) = (Arc::clone(&opened.driver), group.heartbeat_timeout());
-    spawn("group-disk", Box::new(move || condition::watch(&driver, longest)))?;
+    spawn("group-disk", Box::new(move || disk_watch::watch(&driver, longest)))?;
     let of_fetches = Arc::clone(opened);
     spawn("group-read", Box::new(move || start::serve_fetches(&of_fetches)))?;
     let of_repairs = Arc::clone(&opened.driver);
@@ -508,27 +524,6 @@ fn start_threads(
     )
 }
 
-/// Ticks, and looks earlier when the member wants it.
-fn keep_time(driver: &Driver, tick: Duration) {
-    let (_stop, never) = std::sync::mpsc::channel::<()>();
-    let mut last = Instant::now();
-    loop {
-        let rest = tick.saturating_sub(last.elapsed());
-        let wanted = driver.next_try().map_or(rest, |wanted| wanted.min(rest));
-        let waited = never.recv_timeout(wanted.max(Duration::from_millis(1)));
-        if waited != Err(RecvTimeoutError::Timeout) || driver.is_ending() {
-            return;
-        }
-        if last.elapsed() >= tick {
-            // One tick however long it was: a process that was stopped must not find its time gone.
-            last = Instant::now();
-            driver.tick();
-        } else {
-            driver.look_again();
-        }
-    }
-}
-
 fn serve_as_active(
     tasks: &mut JoinSet<()>,
     config: &Config,
@@ -537,10 +532,18 @@ fn serve_as_active(
 ) {
     tasks.spawn(housekeeping::tick(Arc::clone(door)));
     tasks.spawn(housekeeping::relieve(Arc::clone(door), config.log.reserve_bytes));
-    tasks.spawn(retention::watch(Arc::clone(opened), config.log.reserve_bytes));
+    let reserve_bytes = config.log.reserve_bytes;
+    let percent_full =
+        move |stats: &Stats| housekeeping::percent_full(stats.bytes_in_use, stats, reserve_bytes);
+    let of_door = Arc::clone(opened);
+    let reclaim = move || match of_door.door() {
+        Some(door) => of_door.images.reclaim(door.as_ref()),
+        None => Ok(()),
+    };
+    tasks.spawn(retention_watch::watch(Arc::clone(&opened.driver), percent_full, reclaim));
     let policy = housekeeping::Policy::of(config, door.extent_bytes());
     tasks.spawn(housekeeping::reclaim(Arc::clone(door), Arc::clone(&opened.images), policy));
-    tasks.spawn(note_committed(Arc::clone(&opened.driver)));
+    tasks.spawn(ticker::note_committed(Arc::clone(&opened.driver)));
     let (opened, view) = (Arc::clone(opened), Arc::clone(view));
     tasks.spawn(async move {
         let mut interval = tokio::time::interval(TELL_INTERVAL);
@@ -552,34 +555,17 @@ fn serve_as_active(
     });
 }
 
-/// Has an active instance write down how far the log is committed: the first time so that it is on
-/// the disk, for a young group has no note at all, then as a replica does.
-async fn note_committed(driver: Arc<Driver>) {
-    let mut interval = tokio::time::interval(NOTE_INTERVAL);
-    let mut first = true;
-    loop {
-        interval.tick().await;
-        let (noting, durably) = (Arc::clone(&driver), std::mem::take(&mut first));
-        let noted = tokio::task::spawn_blocking(move || match durably {
-            true => noting.note_committed_durably(),
-            false => noting.note_committed(),
-        });
-        if let Ok(Err(error)) = noted.await {
-            tracing::warn!(%error, "how far the log is committed cannot be written down");
-        }
-    }
-}
-
 /// Gets a full copy on a thread of its own, once. If that fails, this instance re-executes too, and
 /// the active instance then says what it needs. It takes part in the group until then.
 fn start_copy(opened: &Arc<Opened>, data: &Path, peer: Peer, events: &UnboundedSender<Event>) {
     let (opened, data, done) = (Arc::clone(opened), data.to_owned(), events.clone());
     let started = std::thread::Builder::new().name("copy".into()).spawn(move || {
-        let event = match copy::take(&opened.driver, &data, peer) {
+        let drawn = u64::from_le_bytes(crate::random::bytes());
+        let event = match copy::take(&opened.driver, &data, peer, drawn) {
             Ok(()) => Event::Copied,
             Err(why) => {
-                let name = opened.driver.names().get(peer).cloned().unwrap_or_default();
-                say(&GROUP_COPY_FAILED, &[&name, &why]);
+                let name = opened.driver.name(peer);
+                say(&GROUP_COPY_FAILED, &[name, &why]);
                 Event::NotCopied
             }
         };

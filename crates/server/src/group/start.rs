@@ -1,31 +1,32 @@
 //! From a data folder to a replica.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use towline_admin::catalogue::GROUP_LOG_FORGOT;
 use towline_admin::status::RestartStatus;
 use towline_group::{FetchOrder, HardState, Held, Member, MemberId, Options};
-use towline_log::{Listener, LogId, Pages, Replicator};
+use towline_log::{Finding, Listener, LogError, LogId, Pages, Replicator};
 
 use super::agreement::of_process_before;
-use super::driver::Driver;
+use super::driver::{Driver, Surroundings};
+use super::frames::member_of;
 use super::hard_state_file::HardStateFile;
 use super::incarnation;
-use super::member_of;
 use super::reexec;
 use super::repair;
 use super::repair_at_start::{self, About};
 use super::replica::Replica;
-use super::swap;
+use super::swap::{self, SwapError};
 use crate::clock::Clock;
+use crate::door::Door;
 use crate::images::Images;
 use crate::link::Peer;
 use crate::shared_folder::Home;
-use crate::start::{self, Found, StartError, Wishes};
+use crate::start::{self, Found, REBUILD_MARKER, StartError, Wishes};
 use towline_config::{Config, GroupConfig};
 use towline_logging::log as say;
 
@@ -40,6 +41,21 @@ pub(crate) struct Opened {
     pub(crate) restart: RestartStatus,
     pub(crate) extent_bytes: u64,
     pub(crate) marker: std::path::PathBuf,
+    pub(crate) clock: Clock,
+    /// Set when this instance becomes active.
+    door: Arc<OnceLock<Arc<Door>>>,
+}
+
+impl Opened {
+    /// The door, if this instance became active.
+    pub(crate) fn door(&self) -> Option<&Arc<Door>> {
+        self.door.get()
+    }
+
+    /// This instance serves clients from now on.
+    pub(crate) fn set_door(&self, door: Arc<Door>) {
+        assert!(self.door.set(door).is_ok(), "an instance becomes active once");
+    }
 }
 
 /// Ticks in a heartbeat interval.
@@ -62,13 +78,16 @@ pub(crate) fn open(
     clock: Clock,
 ) -> Result<Opened, StartError> {
     let id = log_id(name, &group.name);
-    swap::settle(data)?;
+    swap::settle(data, REBUILD_MARKER).map_err(|error| match error {
+        SwapError::Log(error) => StartError::Log(error),
+        SwapError::Folder(error) => StartError::Folder(error),
+    })?;
     let hard_state_file = HardStateFile::of(data);
     let about = About { queue_manager: name, group, this, log: id };
     let read_back = |known| {
         let home = Home::single(data);
         let back = || start::bring_back(name, &home, config, wishes, (id, Some(known)));
-        repair_at_start::reading(&about, home.log_folder(), back)
+        repair_at_start::reading(&about, home.log_folder(), damage, back)
     };
     let Promised { hard_state, held, found } =
         promised((data, member_of(this)), &hard_state_file, read_back)?;
@@ -93,7 +112,12 @@ pub(crate) fn open(
         Member::new(options(group, this, (meets_first, lacks)), hard_state, held, clock.now());
     let (orders, fetches) = channel();
     let names = group.member.iter().map(|member| member.name.clone()).collect();
-    let driver = Arc::new(Driver::new(member, hard_state_file, clock, names, orders));
+    let surroundings = Surroundings {
+        now: Box::new(move || clock.now()),
+        log_failed_status: crate::EXIT_LOG_FAILED,
+    };
+    let driver = Driver::new(member, hard_state_file, surroundings, names, orders);
+    let driver = Arc::new(driver);
     driver.set_heartbeat(group.heartbeat_interval(), group.heartbeat_timeout());
     let listener: Arc<dyn Listener> = driver.clone();
     let replicator: Arc<dyn Replicator> = driver.clone();
@@ -103,12 +127,37 @@ pub(crate) fn open(
     // With the option it gets a copy, whatever comes of the doubt.
     let doubt = doubt.filter(|_| !wishes.without_missing);
     let begin = (restart, stream, applied);
-    let replica = Replica::new(begin, doubt, Arc::clone(&driver), pages.clone());
+    let door = Arc::new(OnceLock::new());
+    let replica = Replica::new(
+        begin,
+        doubt,
+        (Arc::clone(&driver), Arc::clone(&door)),
+        (pages.clone(), clock),
+    );
     let replica = Arc::new(replica);
     start::remove_marker(&marker, &images, replica.as_ref());
     let restart = status;
     let fetches = Mutex::new(Some(fetches));
-    Ok(Opened { driver, replica, images, pages, fetches, restart, extent_bytes, marker })
+    Ok(Opened {
+        driver,
+        replica,
+        images,
+        pages,
+        fetches,
+        restart,
+        extent_bytes,
+        marker,
+        clock,
+        door,
+    })
+}
+
+/// What an error of a start says of damage in the log.
+fn damage(error: &StartError) -> Option<&Finding> {
+    match error {
+        StartError::Log(LogError::Damaged(found)) => Some(found),
+        _ => None,
+    }
 }
 
 /// A log that was read back, and what it is good for.

@@ -9,18 +9,21 @@ use tokio::sync::Notify;
 use towline_admin::status::{GroupRole, GroupStatus, InstanceState, InstanceStatus};
 use towline_group::{PeerProgress, Progress, Role};
 
-use super::condition::{self, DiskCondition};
+use super::disk_condition::DiskCondition;
+use super::disk_watch;
 use super::driver::Driver;
+use super::frames::{KIND_ROWS, member_of, peer_of};
 use super::report::Stand;
-use super::{KIND_ROWS, Where, member_of, peer_of};
 use crate::clock::Clock;
 use crate::door::GroupView;
+use crate::link::relay::Where;
 use crate::link::{FrameBody, LinkState, Peer};
 use towline_config::GroupConfig;
 
 /// Makes the status; remembers when each instance was last seen in sync.
 pub(crate) struct View {
     driver: Arc<Driver>,
+    clock: Clock,
     config: GroupConfig,
     builds: Arc<Mutex<Vec<String>>>,
     in_sync_at: Mutex<Vec<u64>>,
@@ -38,12 +41,13 @@ const TOLD_MAX: Duration = Duration::from_secs(3);
 impl View {
     pub(crate) fn new(
         driver: Arc<Driver>,
+        clock: Clock,
         config: GroupConfig,
         builds: Arc<Mutex<Vec<String>>>,
     ) -> View {
         let in_sync_at = Mutex::new(vec![0; config.member.len()]);
         let (news, ready_told) = (Notify::new(), AtomicBool::new(false));
-        View { driver, config, builds, in_sync_at, news, ready_told, told: Mutex::new(None) }
+        View { driver, clock, config, builds, in_sync_at, news, ready_told, told: Mutex::new(None) }
     }
 
     /// Waits until clients are served, here or through the active instance.
@@ -83,7 +87,7 @@ impl View {
     }
 
     pub(crate) fn clock(&self) -> Clock {
-        self.driver.clock()
+        self.clock
     }
 
     /// Tells the others what this instance, which is active, knows of all.
@@ -192,7 +196,7 @@ impl View {
         let held =
             if leads { self.driver.retention().bytes(peer, self.driver.log()) } else { None };
         let condition = match peer == this {
-            true => condition::own(&self.driver),
+            true => disk_watch::own(&self.driver),
             false => self.driver.conditions().of(peer).unwrap_or_default(),
         };
         let DiskCondition { log_full, sync_overdue_ms } = condition;
@@ -302,7 +306,7 @@ impl GroupView for View {
         if stood_still {
             knows_nothing(&mut progress);
         }
-        let now_ms = self.driver.clock().now().as_millis();
+        let now_ms = self.driver.now().as_millis();
         let mut instances: Vec<InstanceStatus> = (0..self.config.member.len())
             .map(|peer| self.instance(peer, &progress, now_ms))
             .collect();
@@ -313,7 +317,7 @@ impl GroupView for View {
         // Between losing leadership and beginning again there is a door still, and nobody is
         // served.
         let overdue = self.driver.overdue();
-        let here = self.driver.door().is_some() && progress.role == Role::Leader;
+        let here = self.driver.active().is_some() && progress.role == Role::Leader;
         let is_led = progress.leader.is_some() && progress.role != Role::Leader;
         let follows = is_led && !stood_still;
         GroupStatus {
@@ -331,7 +335,7 @@ impl GroupView for View {
             active: active.map(|member| member.name.clone()).unwrap_or_default(),
             term: progress.term,
             serving: here || follows,
-            sync_overdue_ms: condition::own(&self.driver).sync_overdue_ms,
+            sync_overdue_ms: disk_watch::own(&self.driver).sync_overdue_ms,
             sync_overdue_file: overdue.map(|overdue| overdue.file).unwrap_or_default(),
             repaired_batches: self.driver.repairs().repaired(),
             unrepaired_batches: self.driver.repairs().lacking(),

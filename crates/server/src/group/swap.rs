@@ -21,11 +21,10 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use towline_group::HardState;
-use towline_log::LinuxDisk;
+use towline_log::{LinuxDisk, LogError};
 
 use super::hard_state_file::HardStateFile;
 use super::incarnation;
-use crate::start::{REBUILD_MARKER, StartError};
 
 const LOG: &str = "log";
 const NEW: &str = "log.new";
@@ -33,32 +32,45 @@ const OLD: &str = "log.replaced";
 /// Where a copy is made.
 pub(super) const COPY: &str = "copy";
 
+/// Why a copy does not take the place of the log.
+#[derive(Debug)]
+pub(crate) enum SwapError {
+    /// Another process has the log.
+    Log(LogError),
+    /// What the system said of the data folder.
+    Folder(std::io::Error),
+}
+
 /// A copy is whole in `made/log`: the next start takes it, with `hard_state`, which says whether it
-/// votes.
+/// votes. `drawn` is a random number, from which the copy gets its incarnation.
 ///
 /// # Errors
 /// What the system said: the log is as it was.
-pub(super) fn hand_in(data: &Path, made: &Path, hard_state: &HardState) -> std::io::Result<()> {
+pub(super) fn hand_in(
+    data: &Path,
+    made: &Path,
+    hard_state: &HardState,
+    drawn: u64,
+) -> std::io::Result<()> {
     let log = made.join(LOG);
-    let drawn = u64::from_le_bytes(crate::random::bytes());
     incarnation::expect_copy(&log, &HardStateFile::of(data), hard_state, drawn)?;
     std::fs::rename(log, data.join(NEW))?;
     File::open(data)?.sync_all()
 }
 
 /// Takes the copy that was handed in, if there is one, and goes on with what an earlier start
-/// began.
+/// began. The file `of_old_log` goes with the old log.
 ///
 /// # Errors
-/// [`StartError::Log`] when another process has the log; [`StartError::Folder`].
-pub(super) fn settle(data: &Path) -> Result<(), StartError> {
+/// [`SwapError`]: the next start tries again.
+pub(crate) fn settle(data: &Path, of_old_log: &str) -> Result<(), SwapError> {
     let (log, new, old) = (data.join(LOG), data.join(NEW), data.join(OLD));
     if !new.is_dir() && (log.is_dir() || !old.is_dir()) {
         return Ok(());
     }
     // Two processes that start at once: the second one finds everything done.
-    let folder = File::open(data).map_err(StartError::Folder)?;
-    folder.lock().map_err(StartError::Folder)?;
+    let folder = File::open(data).map_err(SwapError::Folder)?;
+    folder.lock().map_err(SwapError::Folder)?;
     let in_place = || -> std::io::Result<()> {
         if !new.is_dir() {
             // A version before this one ended between its two renames.
@@ -66,18 +78,18 @@ pub(super) fn settle(data: &Path) -> Result<(), StartError> {
         }
         // It lacks a name only when `log` got its own.
         rename_if_there(&new, &log)?;
-        remove_file_if_there(&data.join(REBUILD_MARKER))
+        remove_file_if_there(&data.join(of_old_log))
     };
     if log.is_dir() && new.is_dir() {
-        let _held = LinuxDisk::open(&log).map_err(StartError::Log)?;
+        let _held = LinuxDisk::open(&log).map_err(SwapError::Log)?;
         let set_aside = || -> std::io::Result<()> {
             remove_folder_if_there(&old)?;
             std::fs::rename(&log, &old)
         };
-        set_aside().map_err(StartError::Folder)?;
+        set_aside().map_err(SwapError::Folder)?;
     }
     if !log.is_dir() {
-        in_place().and_then(|()| folder.sync_all()).map_err(StartError::Folder)?;
+        in_place().and_then(|()| folder.sync_all()).map_err(SwapError::Folder)?;
     }
     Ok(())
 }
@@ -128,13 +140,16 @@ mod tests {
 
     use super::*;
 
+    /// A file of the old log.
+    const MARKER: &str = "rebuild-queues";
+
     /// A data folder with an old log and a copy that is whole.
     fn with_copy() -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path();
         fs::create_dir(data.join(LOG)).unwrap();
         fs::write(data.join(LOG).join("which"), "old").unwrap();
-        fs::write(data.join(REBUILD_MARKER), "").unwrap();
+        fs::write(data.join(MARKER), "").unwrap();
         let hard_state =
             HardState { term: 4, may_vote: true, committed: 9, ..HardState::default() };
         HardStateFile::of(data).write(&hard_state).unwrap();
@@ -155,7 +170,7 @@ mod tests {
     fn come(data: &Path, with_vote: bool) {
         let hard_state = HardStateFile::of(data).read().unwrap();
         let hard_state = if with_vote { hard_state } else { hard_state.without_vote() };
-        hand_in(data, &data.join(COPY), &hard_state).unwrap();
+        hand_in(data, &data.join(COPY), &hard_state, 4_711).unwrap();
     }
 
     #[test]
@@ -168,7 +183,7 @@ mod tests {
         let is_own = || incarnation::is_own(data, HardStateFile::of(data).mark()).unwrap();
         come(data, true);
         assert_eq!((which(data).as_str(), votes(data), is_own()), ("old", true, true));
-        settle(data).unwrap();
+        settle(data, MARKER).unwrap();
         assert_eq!((which(data).as_str(), votes(data), is_own()), ("new", true, true));
         fs::remove_dir_all(data.join(LOG)).unwrap();
         fs::create_dir(data.join(LOG)).unwrap();
@@ -184,9 +199,9 @@ mod tests {
         let hard_state = HardStateFile::of(data).read().unwrap();
         assert_eq!((hard_state.term, hard_state.committed), (4, 9), "votes and what is owed stay");
         assert!(hard_state.knows_term, "a copy takes no promise with it");
-        settle(data).unwrap();
+        settle(data, MARKER).unwrap();
         assert_eq!((which(data).as_str(), votes(data)), ("new", false));
-        assert!(!data.join(REBUILD_MARKER).exists(), "it was of the old log");
+        assert!(!data.join(MARKER).exists(), "it was of the old log");
         assert!(data.join(OLD).exists(), "until the new one was opened well");
         clear_up(data);
         let left: Vec<_> =
@@ -243,7 +258,7 @@ mod tests {
             let data = folder.path();
             state(data);
             for _ in 0..2 {
-                settle(data).unwrap();
+                settle(data, MARKER).unwrap();
                 assert_eq!((which(data).as_str(), votes(data)), (log, vote), "{name}");
             }
             clear_up(data);
@@ -258,18 +273,18 @@ mod tests {
         let data = folder.path();
         come(data, false);
         let held = LinuxDisk::open(&data.join(LOG)).unwrap();
-        assert!(matches!(settle(data), Err(StartError::Log(_))));
+        assert!(matches!(settle(data, MARKER), Err(SwapError::Log(_))));
         assert_eq!(which(data), "old");
         drop(held);
-        settle(data).unwrap();
+        settle(data, MARKER).unwrap();
         assert_eq!(which(data), "new");
     }
 
     #[test]
     fn a_folder_without_a_log_stays_without_one() {
         let folder = tempfile::tempdir().unwrap();
-        settle(folder.path()).unwrap();
+        settle(folder.path(), MARKER).unwrap();
         assert!(!folder.path().join(LOG).exists());
-        settle(&folder.path().join("none")).unwrap();
+        settle(&folder.path().join("none"), MARKER).unwrap();
     }
 }

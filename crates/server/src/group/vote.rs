@@ -67,11 +67,11 @@ const FORGOTTEN_TERMS: u64 = 1 << 16;
 /// beyond it is given up. Its term stays, or becomes `term` if that is newer; it is taken for the
 /// newest one, so that the next start asks no other instance for it. When it may have forgotten
 /// terms that none of those that answered knows, it goes on behind all of them: in one of them it
-/// may have voted, and there may be a leader that cannot be asked.
+/// may have voted, and there may be a leader that cannot be asked. `drawn` is a random number.
 ///
 /// # Errors
 /// What the disk said.
-pub fn force_vote(data: &Path, term: u64) -> std::io::Result<()> {
+pub(super) fn force_vote(data: &Path, term: u64, drawn: u64) -> std::io::Result<()> {
     let hard_state_file = HardStateFile::of(data);
     let hard_state = hard_state_file.read().unwrap_or_default();
     // The note would take the vote away again.
@@ -94,7 +94,6 @@ pub fn force_vote(data: &Path, term: u64) -> std::io::Result<()> {
     hard_state_file.prepare()?;
     std::fs::File::open(data)?.sync_all()?;
     // The vote is of use only once the last step made the number of the log its own.
-    let drawn = u64::from_le_bytes(crate::random::bytes());
     incarnation::adopt(data, &hard_state_file, &hard_state, drawn)
 }
 
@@ -137,12 +136,12 @@ mod tests {
         std::fs::remove_file(data.join("log/incarnation")).unwrap();
         let state = hard_state(data).unwrap().unwrap();
         assert_eq!((state.may_vote, state.is_of_this_log, state.committed), (false, false, 12));
-        force_vote(data, 8).unwrap();
+        force_vote(data, 8, 71).unwrap();
         let state = hard_state(data).unwrap().unwrap();
         let term = 8 + FORGOTTEN_TERMS;
         let forced = HardStateReport { term, may_vote: true, is_of_this_log: true, committed: 0 };
         assert_eq!(state, forced);
-        force_vote(data, 3).unwrap();
+        force_vote(data, 3, 72).unwrap();
         assert_eq!(hard_state(data).unwrap().unwrap(), forced, "a term never goes down");
     }
 
@@ -153,11 +152,11 @@ mod tests {
         let folder = with_state(&promised.forgotten());
         // The one that answers knows term 6; in 7 this one may have voted for the one that does
         // not.
-        force_vote(folder.path(), 6).unwrap();
+        force_vote(folder.path(), 6, 73).unwrap();
         assert!(hard_state(folder.path()).unwrap().unwrap().term > 6 + 1_000);
         // It took a copy, and its hard state is the newest.
         let folder = with_state(&promised.without_vote());
-        force_vote(folder.path(), 6).unwrap();
+        force_vote(folder.path(), 6, 73).unwrap();
         assert_eq!(hard_state(folder.path()).unwrap().unwrap().term, 6);
     }
 }

@@ -17,7 +17,7 @@ use towline_group::{MemberId, Message};
 use towline_types::Time;
 
 use super::Driver;
-use crate::group::{member_of, peer_of};
+use crate::group::frames::{member_of, peer_of};
 use crate::link::Peer;
 
 /// See the module.
@@ -83,21 +83,21 @@ impl Driver {
 
     /// Time passes for this process.
     pub(super) fn ticks(&self) {
-        self.alive.seen.lock().ticks(self.clock.now(), self.heartbeat().1);
+        self.alive.seen.lock().ticks(self.now(), self.heartbeat().1);
     }
 
     /// A peer is heard, by an instance that is led by `leader`, or leads itself.
     pub(super) fn notes_heard(&self, message: &Message, leader: Option<MemberId>) {
         let from = message.from();
         let leads = leader == Some(from) || leader == Some(member_of(self.this()));
-        let now = self.clock.now();
+        let now = self.now();
         self.alive.seen.lock().hears(peer_of(from), leads, now, self.heartbeat());
     }
 
     /// Whether this process stood still for HeartbeatTimeout, and has not heard how the group is
     /// since.
     pub(crate) fn stood_still(&self) -> bool {
-        self.alive.seen.lock().stood_still(self.clock.now(), self.heartbeat().1)
+        self.alive.seen.lock().stood_still(self.now(), self.heartbeat().1)
     }
 
     /// Those that were heard after `since`.

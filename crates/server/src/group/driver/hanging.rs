@@ -18,8 +18,9 @@ use towline_admin::catalogue::{GROUP_DISK_ANSWERS, GROUP_DISK_OVERDUE};
 use towline_group::{Input, Message, Progress, Role};
 use towline_log::Overdue;
 
-use super::{Core, Driver, EndReason, Lifecycle};
-use crate::group::Where;
+use super::{Core, Driver};
+use crate::group::lifecycle::{EndReason, Lifecycle};
+use crate::link::relay::Where;
 use towline_logging::log as say;
 
 /// How long somebody who only looks waits for the driver's lock.
@@ -59,7 +60,7 @@ impl Driver {
 
     /// Whether this instance leads, and is not about to re-execute itself.
     pub(crate) fn leads(&self) -> bool {
-        self.door.get().is_some() && self.picture().role == Role::Leader
+        self.active.get().is_some() && self.picture().role == Role::Leader
     }
 
     /// Whether this instance gets a copy; not, while the lock is not to be had.

@@ -1,8 +1,9 @@
 //! What a step wants kept is on the disk before any message of that step leaves: a vote that is
 //! sent and then forgotten is a second vote.
 //!
-//! The order is a matter of types: to send takes a [`HardStateDurable`], which only [`Driver::settle`]
-//! makes. Not here: how it is written (`hard_state_file`), what is watched meanwhile (`hanging`).
+//! The order is a matter of types: to send takes a [`HardStateDurable`], which only
+//! [`Driver::settle`] makes. Not here: how it is written (`hard_state_file`), what is watched
+//! meanwhile (`hanging`).
 
 use towline_group::HardState;
 use towline_log::{Listener, LogError};

@@ -11,9 +11,10 @@ use towline_admin::catalogue::{GROUP_CLONED, GROUP_PUT_BACK};
 use towline_group::{Start, Starts};
 use towline_log::{Listener, LogError};
 
-use super::{Driver, EndReason, Lifecycle, Peer, member_of};
-use crate::group::KIND_KNOWN;
-use crate::link::{FrameBody, Greeting, Known};
+use super::Driver;
+use crate::group::frames::{KIND_KNOWN, member_of};
+use crate::group::lifecycle::{EndReason, Lifecycle};
+use crate::link::{FrameBody, Greeting, Known, Peer};
 use towline_logging::log as say;
 
 /// What this process knows of starts.
@@ -230,9 +231,5 @@ impl Driver {
     /// Whether its data folder was put back, and it has not caught up since.
     pub(crate) fn is_put_back(&self) -> bool {
         self.starts.inner.lock().starts.is_put_back()
-    }
-
-    fn name(&self, peer: Peer) -> &str {
-        self.names.get(peer).map_or("", String::as_str)
     }
 }

@@ -1,4 +1,5 @@
 use std::sync::mpsc::{Receiver, channel};
+use std::time::Instant;
 
 use towline_group::{Held, Options, Role, Start, Witness};
 use towline_log::{Disk, EXTENT_BYTES_MIN, LogId, MemoryDisk, Recovery, Urgency};
@@ -81,12 +82,14 @@ fn one_of(
         meets_first: false,
         lacks_batches: false,
     };
-    let clock = Clock::start();
-    let member = Member::new(options, hard_state, Held { base, places, applied: 0 }, clock.now());
+    let began = Instant::now();
+    let now = move || Time(1_000_000) + began.elapsed();
+    let member = Member::new(options, hard_state, Held { base, places, applied: 0 }, now());
     let (orders, _) = channel();
+    let surroundings = Surroundings { now: Box::new(now), log_failed_status: 70 };
     let hard_state_file = HardStateFile::of(folder);
     let names = names.iter().map(|name| (*name).to_owned()).collect();
-    let driver = Arc::new(Driver::new(member, hard_state_file, clock, names, orders));
+    let driver = Arc::new(Driver::new(member, hard_state_file, surroundings, names, orders));
     let log = recovery.start_following(driver.clone(), driver.clone()).unwrap();
     driver.set_log(log);
     let (tell, told) = channel();

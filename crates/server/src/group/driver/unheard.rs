@@ -10,7 +10,8 @@ use towline_admin::catalogue::{GROUP_TERM_KNOWN, GROUP_TERM_UNKNOWN};
 use towline_group::MemberId;
 use towline_types::Time;
 
-use super::{Driver, peer_of};
+use super::Driver;
+use crate::group::frames::peer_of;
 use towline_logging::log as say;
 
 /// Longer than connections to instances that are up take.
@@ -58,7 +59,7 @@ impl Driver {
         let mut core = self.core.lock();
         let (unheard, term) = (core.member.unheard(), core.member.hard_state().term);
         let waits = !core.member.knows_term();
-        let news = core.unheard.news(waits, self.clock.now());
+        let news = core.unheard.news(waits, self.now());
         drop(core);
         self.after();
         match news {

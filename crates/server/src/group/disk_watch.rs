@@ -10,19 +10,18 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
 use towline_admin::catalogue::{GROUP_ALL_FULL, GROUP_FULL_HANDS_OVER, GROUP_SWITCH_FAILED};
 use towline_log::Space;
 
+use super::disk_condition::DiskCondition;
 use super::driver::Driver;
-use super::{KIND_CONDITION, peer_of, switch};
+use super::frames::{KIND_CONDITION, peer_of};
+use super::hand_over;
 use crate::link::{FrameBody, Peer};
 use towline_logging::log as say;
 
-/// How often it is reported, and how long it counts.
+/// How often the condition is reported.
 const TELL_INTERVAL: Duration = Duration::from_millis(500);
-const TOLD_MAX: Duration = Duration::from_secs(3);
 /// The log must be full for so long: one that is only short of an image has room a moment later.
 const FULL_FOR: Duration = Duration::from_secs(2);
 /// Before the next attempt, when handing over failed.
@@ -30,43 +29,6 @@ const PAUSE: Duration = Duration::from_secs(10);
 /// How often the disk is looked at, of the time that it may take, and the bounds of that.
 const LOOKS: u32 = 20;
 const LOOK_INTERVAL: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(100));
-
-/// See the module. What a later version tells besides is passed over.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct DiskCondition {
-    /// Puts are refused for want of room.
-    pub(crate) log_full: bool,
-    /// For so long the disk has not answered; 0: it does.
-    pub(crate) sync_overdue_ms: u64,
-}
-
-/// What the others told last, and when.
-#[derive(Default)]
-pub(crate) struct DiskConditions {
-    told: Mutex<Vec<(Peer, Instant, DiskCondition)>>,
-}
-
-impl DiskConditions {
-    /// A peer tells its condition.
-    pub(crate) fn told(&self, peer: Peer, body: &[u8]) {
-        match serde_json::from_slice(body) {
-            Ok(condition) => {
-                let mut told = self.told.lock();
-                told.retain(|(of, ..)| *of != peer);
-                told.push((peer, Instant::now(), condition));
-            }
-            Err(error) => tracing::warn!(%error, peer, "the condition of another instance"),
-        }
-    }
-
-    /// What a peer told, unless that is too long ago or it never did.
-    pub(crate) fn of(&self, peer: Peer) -> Option<DiskCondition> {
-        let told = self.told.lock();
-        let found = told.iter().find(|(of, when, _)| *of == peer && when.elapsed() < TOLD_MAX);
-        found.map(|(.., condition)| *condition)
-    }
-}
 
 /// The condition of this instance.
 pub(crate) fn own(driver: &Driver) -> DiskCondition {
@@ -164,9 +126,9 @@ impl Fullness {
             Verdict::Nothing => {}
             Verdict::AllFull => say(&GROUP_ALL_FULL, &[]),
             Verdict::HandOver(heir) => {
-                let name = driver.names().get(heir).cloned().unwrap_or_default();
+                let name = driver.name(heir).to_owned();
                 say(&GROUP_FULL_HANDS_OVER, &[&name]);
-                if let Err(why) = switch::hand_over(driver, Some(&name)) {
+                if let Err(why) = hand_over::hand_over(driver, Some(&name)) {
                     say(&GROUP_SWITCH_FAILED, &[&why]);
                     self.tried = Some(now.checked_add(PAUSE));
                 }
@@ -233,17 +195,5 @@ mod tests {
         assert_eq!(fullness.judge(None, late), Verdict::AllFull);
         assert_eq!(fullness.judge(None, late + PAUSE), Verdict::Nothing);
         assert_eq!(fullness.judge(Some(0), late + PAUSE), Verdict::HandOver(0), "one has room");
-    }
-
-    #[test]
-    fn what_a_peer_tells_replaces_what_it_told_and_words_of_a_later_version_are_passed_over() {
-        let conditions = DiskConditions::default();
-        assert_eq!(conditions.of(1), None);
-        conditions.told(1, b"{\"log_full\":true,\"colour\":\"red\"}");
-        assert_eq!(conditions.of(1), Some(DiskCondition { log_full: true, sync_overdue_ms: 0 }));
-        conditions.told(1, b"nonsense");
-        conditions.told(1, b"{\"sync_overdue_ms\":7}");
-        assert_eq!(conditions.of(1), Some(DiskCondition { log_full: false, sync_overdue_ms: 7 }));
-        assert_eq!(conditions.of(2), None);
     }
 }
