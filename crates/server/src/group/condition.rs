@@ -17,7 +17,7 @@ use towline_log::Space;
 
 use super::driver::Driver;
 use super::{KIND_CONDITION, peer_of, switch};
-use crate::link::{FrameBody, Peer};
+use towline_link::{FrameBody, Peer};
 use towline_logging::log as say;
 
 /// How often it is reported, and how long it counts.

@@ -29,7 +29,7 @@ use super::driver::Driver;
 use super::start::Opened;
 use super::{repair, swap};
 use crate::backup::{pages_of, patiently};
-use crate::link::{LinkStream, Peer, StreamPurpose};
+use towline_link::{LinkStream, Peer, StreamPurpose};
 use towline_logging::log as say;
 
 /// A stream that stands still for so long is given up. An image is taken before the first byte

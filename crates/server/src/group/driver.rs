@@ -28,8 +28,8 @@ use super::repair::Repairs;
 use super::{KIND_CONSENSUS, Where, member_of, peer_of};
 use crate::clock::Clock;
 use crate::door::Door;
-use crate::link::{FrameBody, Links, Peer, Standing};
 use keeping::Settled;
+use towline_link::{FrameBody, Links, Peer, Standing};
 use towline_logging::log as say;
 
 /// See the module.

@@ -23,7 +23,7 @@ use super::driver::Driver;
 use super::peer_of;
 use super::start::Opened;
 use crate::housekeeping::percent_full;
-use crate::link::Peer;
+use towline_link::Peer;
 use towline_logging::log as say;
 
 /// An instance whose connection is away for so long is not waited for: a restart takes less.

@@ -11,7 +11,7 @@ use super::start::Opened;
 use super::status::View;
 use super::switch::Wish;
 use super::{KIND_CONDITION, KIND_CONSENSUS, KIND_KNOWN, KIND_ROWS, KIND_WISH, member_of};
-use crate::link::{Greeting, Inbox, Known, LinkStream, Peer, Standing, StreamPurpose};
+use towline_link::{Greeting, Inbox, Known, LinkStream, Peer, Standing, StreamPurpose};
 use towline_logging::log as say;
 
 /// Takes relayed clients.

@@ -13,7 +13,7 @@ use towline_admin::catalogue::{GROUP_ACTIVE_AGAIN, GROUP_NO_ACTIVE};
 
 use super::driver::Driver;
 use super::{Where, peer_of};
-use crate::link::Peer;
+use towline_link::Peer;
 use towline_logging::log as say;
 
 /// Longer than an election takes.

@@ -50,8 +50,8 @@ pub use vote::{HardState, force_vote, give_up_vote, hard_state};
 
 use towline_group::MemberId;
 
-use crate::link::Peer;
-pub(crate) use crate::link::relay::Where;
+use towline_link::Peer;
+pub(crate) use towline_link::Where;
 
 /// Frames that carry a message of the group.
 const KIND_CONSENSUS: u8 = 1;

@@ -18,8 +18,8 @@ use towline_group::Role;
 use super::driver::Driver;
 use super::switch::{self, Wish};
 use super::{member_of, peer_of};
-use crate::link::Peer;
 use towline_config::GroupConfig;
+use towline_link::Peer;
 use towline_logging::log as say;
 
 /// So long the preferred instance must be active for what happens then to be no failure of it. Also

@@ -30,7 +30,7 @@ use towline_types::{Batch, BatchPlace, BodyLocation, Lsn};
 
 use super::batch::{self, Answer};
 use super::driver::Driver;
-use crate::link::{Peer, StreamPurpose};
+use towline_link::{Peer, StreamPurpose};
 use towline_logging::log as say;
 
 /// Before a batch that no instance had is asked for again.

@@ -20,9 +20,9 @@ use towline_log::{Damage, Finding, LogError, LogId};
 use towline_types::BodyLocation;
 
 use super::batch::{self, Answer};
-use crate::link::{Asker, Peer, StreamPurpose};
 use crate::start::StartError;
 use towline_config::GroupConfig;
+use towline_link::{Asker, Peer, StreamPurpose};
 use towline_logging::log as say;
 
 /// A group whose instances are started together needs so long until the others answer.

@@ -17,9 +17,9 @@ use towline_admin::status::GroupStatus;
 use super::driver::Driver;
 use super::switch;
 use crate::door::GroupView;
-use crate::link::Peer;
 use crate::reload::Reload;
 use crate::run::LocalEvent;
+use towline_link::Peer;
 
 const NAME: &str = "towline-group.sock";
 /// Connections at once.

@@ -23,10 +23,10 @@ use super::replica::Replica;
 use super::swap;
 use crate::clock::Clock;
 use crate::images::Images;
-use crate::link::Peer;
 use crate::shared_folder::Home;
 use crate::start::{self, Found, StartError, Wishes};
 use towline_config::{Config, GroupConfig};
+use towline_link::Peer;
 use towline_logging::log as say;
 
 /// A replica, and what its threads need.

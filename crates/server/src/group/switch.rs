@@ -16,7 +16,7 @@ use towline_node::Farewell;
 use super::driver::Driver;
 use super::{KIND_WISH, Where, peer_of};
 use crate::door::GroupView;
-use crate::link::{FrameBody, Peer};
+use towline_link::{FrameBody, Peer};
 use towline_logging::log as say;
 
 /// What an administrator asked another instance for.

@@ -13,7 +13,7 @@ use towline_log::{Listener, LogError};
 
 use super::{Driver, Life, Over, Peer, member_of};
 use crate::group::KIND_KNOWN;
-use crate::link::{FrameBody, Greeting, Known};
+use towline_link::{FrameBody, Greeting, Known};
 use towline_logging::log as say;
 
 /// What this process knows of starts.
