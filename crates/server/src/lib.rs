@@ -1,12 +1,11 @@
 //! The daemon: one instance of a queue manager with real sockets, threads, disks and clocks.
 //!
 //! Reading order: [`run`] (start to end), `group` (an instance of a group, from replica to active),
-//! `link` (connections between instances), `door` (the one lock around the node), `net` (listeners
-//! and connections), `journal` and `bodies` (the log as node and connections see it), `pager`
-//! (pages of deep queues), `images`, `housekeeping` (when images are due, reclaim, time), `link`
-//! (to the other instances of a group), `clerk` (what administrators ask for), `check` (whether a
-//! start would be refused), `backup` (copies, and the way back), `shared_folder` (several
-//! processes, one of them active), `identity`, `users`, `attempts` (who comes in).
+//! `door` (the one lock around the node), `net` (listeners and connections), `journal` and `bodies`
+//! (the log as node and connections see it), `pager` (pages of deep queues), `images`,
+//! `housekeeping` (when images are due, reclaim, time), `clerk` (what administrators ask for),
+//! `check` (whether a start would be refused), `backup` (copies, and the way back), `shared_folder`
+//! (several processes, one of them active), `identity`, `users`, `attempts` (who comes in).
 //!
 //! It knows no queue rules and no protocol: it moves bytes and time between rooms that know them.
 
@@ -29,7 +28,6 @@ mod identity;
 mod images;
 mod journal;
 pub mod lacking;
-mod link;
 mod name;
 mod net;
 mod outbox;
@@ -49,10 +47,10 @@ pub use check::{Checked, Verdict, check, check_listeners};
 pub use group::{
     Answer, HardStateReport, Report, Stand, ask_group, force_vote, give_up_vote, hard_state,
 };
-pub use link::check as check_group;
 pub use refused::RunError;
 pub use run::{RunArgs, run};
 pub use shared_folder::log_folder;
+pub use towline_link::check as check_group;
 
 /// Exit status when the recovery log failed: what is acknowledged is safe, a restart will tell.
 pub const EXIT_LOG_FAILED: i32 = 70;

@@ -12,9 +12,11 @@ mod lsn;
 mod page;
 mod payload;
 mod time;
+mod version;
 
 pub use batch::{BATCH_HEADER_BYTES, Batch, BatchPlace};
 pub use lsn::{BodyLocation, Lsn};
 pub use page::{PAGE_UNIT_BYTES, PageRef};
 pub use payload::Payload;
 pub use time::Time;
+pub use version::program_version;

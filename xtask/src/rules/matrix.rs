@@ -46,10 +46,15 @@ const MATRIX: &[Room] = &[
         tests_may_use: &[],
     },
     Room {
+        folder: "crates/link",
+        may_use: &["types", "group", "admin", "logging", "config"],
+        tests_may_use: &[],
+    },
+    Room {
         folder: "crates/server",
         may_use: &[
             "types", "core", "amqp", "log", "group", "admin", "node", "logging", "config",
-            "floating",
+            "floating", "link",
         ],
         tests_may_use: &["client"],
     },

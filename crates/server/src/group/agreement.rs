@@ -6,8 +6,8 @@
 
 use towline_group::{HardState, MemberId};
 
-use crate::link::{INTERVAL, TIMEOUT, Terms};
 use towline_config::{Config, GroupConfig};
+use towline_link::{INTERVAL, TIMEOUT, Terms};
 
 /// The terms of this instance, whose log has extents of so many bytes, and records of this version.
 pub(crate) fn terms(

@@ -30,7 +30,7 @@ use towline_log::{LogError, LogId};
 use towline_types::{BodyLocation, Lsn};
 
 use super::driver::Driver;
-use crate::link::{LinkStream, Peer};
+use towline_link::{LinkStream, Peer};
 use towline_logging::log as say;
 
 /// From the first dial to the last byte. A batch takes milliseconds; a disk that is busy with other

@@ -29,7 +29,7 @@ use towline_types::{BatchPlace, PageRef};
 
 use super::driver::Driver;
 use super::{repair, swap};
-use crate::link::{LinkStream, Peer, StreamPurpose};
+use towline_link::{LinkStream, Peer, StreamPurpose};
 use towline_logging::log as say;
 
 /// A stream that stands still for so long is given up. An image is taken before the first byte

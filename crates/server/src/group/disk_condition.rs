@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use crate::link::Peer;
+use towline_link::Peer;
 
 /// How long a report counts.
 const REPORT_AGE_MAX: Duration = Duration::from_secs(3);

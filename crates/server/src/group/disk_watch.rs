@@ -17,7 +17,7 @@ use super::disk_condition::DiskCondition;
 use super::driver::Driver;
 use super::frames::{KIND_CONDITION, peer_of};
 use super::hand_over;
-use crate::link::{FrameBody, Peer};
+use towline_link::{FrameBody, Peer};
 use towline_logging::log as say;
 
 /// How often the condition is reported.

@@ -27,9 +27,8 @@ use super::hard_state_file::HardStateFile;
 use super::lifecycle::{EndReason, Lifecycle};
 use super::repair_queue::Repairs;
 use super::retention::Retention;
-use crate::link::relay::Where;
-use crate::link::{FrameBody, Links, Peer, Standing};
 use keeping::HardStateDurable;
+use towline_link::{FrameBody, Links, Peer, Standing, Where};
 use towline_logging::log as say;
 
 /// See the module.

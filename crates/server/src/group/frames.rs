@@ -5,7 +5,7 @@
 
 use towline_group::MemberId;
 
-use crate::link::Peer;
+use towline_link::Peer;
 
 /// A message of consensus.
 pub(crate) const KIND_CONSENSUS: u8 = 1;

@@ -12,8 +12,7 @@ use towline_admin::catalogue::{GROUP_SWITCH_FAILED, GROUP_SWITCHED};
 
 use super::driver::Driver;
 use super::frames::{KIND_WISH, peer_of};
-use crate::link::relay::Where;
-use crate::link::{FrameBody, Peer};
+use towline_link::{FrameBody, Peer, Where};
 use towline_logging::log as say;
 
 /// What an administrator asks the active instance for through another instance.

@@ -10,7 +10,7 @@ use super::inbox::Host;
 use super::report;
 use super::start::Opened;
 use super::status::View;
-use crate::link::{LinkStream, Peer, StreamPurpose};
+use towline_link::{LinkStream, Peer, StreamPurpose};
 
 /// Takes relayed clients.
 pub(crate) type TakeClient = dyn Fn(Peer, StreamPurpose, LinkStream) + Send + Sync;

@@ -11,7 +11,7 @@ use super::copy::{self, CopySource};
 use super::driver::Driver;
 use super::frames::{KIND_CONDITION, KIND_CONSENSUS, KIND_KNOWN, KIND_ROWS, KIND_WISH, member_of};
 use super::hand_over::{self, AdminRequest};
-use crate::link::{Greeting, Inbox, Known, LinkStream, Peer, Standing, StreamPurpose};
+use towline_link::{Greeting, Inbox, Known, LinkStream, Peer, Standing, StreamPurpose};
 use towline_logging::log as say;
 
 /// The rest of the instance, which takes what is neither for the member nor for its log. Calls come

@@ -6,7 +6,7 @@
 
 use towline_group::{Input, Output, Role};
 
-use crate::link::Peer;
+use towline_link::Peer;
 
 /// Why this process cannot go on as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

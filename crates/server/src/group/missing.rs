@@ -13,8 +13,7 @@ use towline_admin::catalogue::{GROUP_ACTIVE_AGAIN, GROUP_NO_ACTIVE};
 
 use super::driver::Driver;
 use super::frames::peer_of;
-use crate::link::Peer;
-use crate::link::relay::Where;
+use towline_link::{Peer, Where};
 use towline_logging::log as say;
 
 /// Longer than an election takes.

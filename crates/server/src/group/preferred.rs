@@ -18,8 +18,8 @@ use towline_group::Role;
 use super::driver::Driver;
 use super::frames::{member_of, peer_of};
 use super::hand_over::{self, AdminRequest};
-use crate::link::Peer;
 use towline_config::GroupConfig;
+use towline_link::Peer;
 use towline_logging::log as say;
 
 /// So long the preferred instance must be active for what happens then to be no failure of it. Also

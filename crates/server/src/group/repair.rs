@@ -28,7 +28,7 @@ use towline_types::{Batch, BatchPlace, BodyLocation, Lsn};
 use super::batch::{self, BatchAnswer};
 use super::driver::Driver;
 use super::repair_queue::Job;
-use crate::link::{Peer, StreamPurpose};
+use towline_link::{Peer, StreamPurpose};
 use towline_logging::log as say;
 
 /// Before a batch that no instance had is asked for again.

@@ -20,8 +20,8 @@ use towline_log::{Damage, Finding, LogId};
 use towline_types::BodyLocation;
 
 use super::batch::{self, BatchAnswer};
-use crate::link::{Asker, Peer, StreamPurpose};
 use towline_config::GroupConfig;
+use towline_link::{Asker, Peer, StreamPurpose};
 use towline_logging::log as say;
 
 /// A group whose instances are started together needs so long until the others answer.

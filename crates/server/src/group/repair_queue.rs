@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, SendError, Sender, channel};
 use parking_lot::Mutex;
 use towline_types::BodyLocation;
 
-use crate::link::Peer;
+use towline_link::Peer;
 
 /// What is done when the others were asked: it hears whether anything was repaired.
 pub(crate) type Then = Box<dyn FnOnce(bool) + Send>;

@@ -20,7 +20,7 @@ use towline_log::{Hold, Log, Space, Stats};
 use towline_types::{Lsn, limits};
 
 use super::frames::peer_of;
-use crate::link::Peer;
+use towline_link::Peer;
 use towline_logging::log as say;
 
 /// An instance whose connection is away for so long is not waited for: a restart takes less.

@@ -10,7 +10,7 @@ use towline_log::{LogError, Stats};
 
 use super::driver::Driver;
 use super::retention::RetentionInputs;
-use crate::link::Peer;
+use towline_link::Peer;
 use towline_logging::log as say;
 
 /// How often holds are looked at: a fast disk fills a small log in a second.

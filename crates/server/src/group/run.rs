@@ -34,8 +34,7 @@ use crate::attempts::Attempts;
 use crate::clock::Clock;
 use crate::door::{Door, GroupView};
 use crate::housekeeping;
-use crate::link::relay::Reception;
-use crate::link::{self, LinkSettings, Links, Peer, StreamPurpose};
+use crate::net::Reception;
 use crate::net::{Admission, ListenerKind, Listening, drain};
 use crate::refused::RunError;
 use crate::reload::{self, Reload};
@@ -45,6 +44,7 @@ use crate::run::{
 use crate::signals::Signals;
 use towline_config::{Config, GroupConfig};
 use towline_floating::Floating;
+use towline_link::{self as link, LinkSettings, Links, Peer, StreamPurpose};
 use towline_logging::log as say;
 
 /// A start that takes longer refuses those that come to the sockets of the program before it.

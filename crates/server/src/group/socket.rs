@@ -18,9 +18,9 @@ use super::driver::Driver;
 use super::start::Opened;
 use super::switch;
 use crate::door::GroupView;
-use crate::link::Peer;
 use crate::reload::Reload;
 use crate::run::LocalEvent;
+use towline_link::Peer;
 
 const NAME: &str = "towline-group.sock";
 /// Connections at once.

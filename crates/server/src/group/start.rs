@@ -24,10 +24,10 @@ use super::swap::{self, SwapError};
 use crate::clock::Clock;
 use crate::door::Door;
 use crate::images::Images;
-use crate::link::Peer;
 use crate::shared_folder::Home;
 use crate::start::{self, Found, REBUILD_MARKER, StartError, Wishes};
 use towline_config::{Config, GroupConfig};
+use towline_link::Peer;
 use towline_logging::log as say;
 
 /// A replica, and what its threads need.

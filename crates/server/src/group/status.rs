@@ -16,9 +16,8 @@ use super::frames::{KIND_ROWS, member_of, peer_of};
 use super::report::Stand;
 use crate::clock::Clock;
 use crate::door::GroupView;
-use crate::link::relay::Where;
-use crate::link::{FrameBody, LinkState, Peer};
 use towline_config::GroupConfig;
+use towline_link::{FrameBody, LinkState, Peer, Where};
 
 /// Makes the status; remembers when each instance was last seen in sync.
 pub(crate) struct View {
@@ -229,7 +228,7 @@ impl View {
             sync_time,
             round_trip_us: link.round_trip_us.unwrap_or(0),
             version: match row {
-                None => crate::identity::build().to_owned(),
+                None => towline_types::program_version().to_owned(),
                 Some(_) => self.builds.lock().get(peer).cloned().unwrap_or_default(),
             },
             sent_bytes: bytes_sent(&link),

@@ -11,7 +11,7 @@ use towline_admin::status::{GroupStatus, InstanceState, InstanceStatus};
 use super::driver::Driver;
 use super::hand_over::{TRANSFER_MAX, ask, hand_over, position};
 use crate::door::GroupView;
-use crate::link::Peer;
+use towline_link::Peer;
 
 /// Twice as long as an instance waits for news of how the others are.
 const NEWS_MAX: Duration = Duration::from_secs(1);

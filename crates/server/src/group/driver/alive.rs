@@ -18,7 +18,7 @@ use towline_types::Time;
 
 use super::Driver;
 use crate::group::frames::{member_of, peer_of};
-use crate::link::Peer;
+use towline_link::Peer;
 
 /// See the module.
 #[derive(Default)]

@@ -20,7 +20,7 @@ use towline_log::Overdue;
 
 use super::{Core, Driver};
 use crate::group::lifecycle::{EndReason, Lifecycle};
-use crate::link::relay::Where;
+use towline_link::Where;
 use towline_logging::log as say;
 
 /// How long somebody who only looks waits for the driver's lock.

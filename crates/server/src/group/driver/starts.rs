@@ -14,7 +14,7 @@ use towline_log::{Listener, LogError};
 use super::Driver;
 use crate::group::frames::{KIND_KNOWN, member_of};
 use crate::group::lifecycle::{EndReason, Lifecycle};
-use crate::link::{FrameBody, Greeting, Known, Peer};
+use towline_link::{FrameBody, Greeting, Known, Peer};
 use towline_logging::log as say;
 
 /// What this process knows of starts.

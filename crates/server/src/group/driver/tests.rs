@@ -5,7 +5,7 @@ use towline_group::{Held, Options, Role, Start, Witness};
 use towline_log::{Disk, EXTENT_BYTES_MIN, LogId, MemoryDisk, Recovery, Urgency};
 
 use super::*;
-use crate::link::{Greeting, Known};
+use towline_link::{Greeting, Known};
 
 /// Longer than any of this takes on a busy machine.
 const LONG: Duration = Duration::from_secs(60);

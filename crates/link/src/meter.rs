@@ -5,33 +5,33 @@ use std::time::Duration;
 
 /// The link to one peer, as status and metrics want it. Counts are since the start of this process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct LinkState {
+pub struct LinkState {
     /// Our connection to it stands: frames can be sent.
-    pub(crate) connected_out: bool,
+    pub connected_out: bool,
     /// Its connection to us stands: frames can arrive.
-    pub(crate) connected_in: bool,
+    pub connected_in: bool,
     /// Bytes of frames that wait to be written.
-    pub(crate) queued_bytes: usize,
+    pub queued_bytes: usize,
     /// The last ping's way there and back; `None` when there was none since it connected.
-    pub(crate) round_trip_us: Option<u64>,
+    pub round_trip_us: Option<u64>,
     /// Times that we connected.
-    pub(crate) connects: u64,
+    pub connects: u64,
     /// Frames written.
-    pub(crate) sent_frames: u64,
+    pub sent_frames: u64,
     /// Bytes of those frames before compression.
-    pub(crate) sent_bytes: u64,
+    pub sent_bytes: u64,
     /// Bytes of those frames as they went out, without what TLS adds.
-    pub(crate) sent_wire_bytes: u64,
+    pub sent_wire_bytes: u64,
     /// Time spent on compression.
-    pub(crate) compression_us: u64,
+    pub compression_us: u64,
     /// Frames that were not taken because too much waited, or nobody was connected.
-    pub(crate) dropped_frames: u64,
+    pub dropped_frames: u64,
     /// Frames read.
-    pub(crate) received_frames: u64,
+    pub received_frames: u64,
     /// Bytes of those frames, unpacked.
-    pub(crate) received_bytes: u64,
+    pub received_bytes: u64,
     /// Bytes of those frames as they came in, without what TLS adds.
-    pub(crate) received_wire_bytes: u64,
+    pub received_wire_bytes: u64,
 }
 
 /// The counters behind it.

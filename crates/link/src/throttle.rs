@@ -15,7 +15,7 @@ const TOLD_MAX: usize = 256;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Throttle {
+pub struct Throttle {
     told: Mutex<HashMap<String, Told>>,
 }
 
@@ -27,7 +27,7 @@ struct Told {
 
 impl Throttle {
     /// Whether to tell it now; if so, how often it was not told since the last time.
-    pub(crate) fn passes(&self, what: &str, now: Instant) -> Option<u64> {
+    pub fn passes(&self, what: &str, now: Instant) -> Option<u64> {
         let mut told = self.told.lock();
         if let Some(last) = told.get_mut(what)
             && now.saturating_duration_since(last.at) < PAUSE

@@ -31,10 +31,12 @@ const DAY_S: u64 = 86_400;
 
 /// What is to be told about a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Expiry {
+pub enum Expiry {
+    /// Later than 30 days from now.
     Far,
     /// In so many days.
     Near(u64),
+    /// It has expired.
     Over,
 }
 
@@ -108,7 +110,7 @@ pub(super) fn tell_expiry(papers: &Papers, before: Option<Told>) -> Told {
 }
 
 /// What is to be told of a certificate that expires at `at` (seconds since 1970).
-pub(crate) fn expiry(at: i64) -> Expiry {
+pub fn expiry(at: i64) -> Expiry {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     expiry_at(at, now)
 }

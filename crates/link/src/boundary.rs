@@ -5,10 +5,6 @@
 //! and is not given to it. Not here: what the frames mean. Invariant: when in doubt there is no
 //! boundary.
 
-use bytes::BytesMut;
-use towline_amqp::frame::{FrameKind, encode};
-use towline_amqp::types::{Close, Error, Performative, condition};
-
 /// Bytes by which a frame is distinguished from a protocol header, and its size is known.
 const SIZE_BYTES: usize = 4;
 const HEADER: &[u8; SIZE_BYTES] = b"AMQP";
@@ -76,16 +72,6 @@ impl Boundary {
     }
 }
 
-/// A close frame that says why a client is let go; libraries connect anew at this condition.
-pub(super) fn close(why: &str) -> BytesMut {
-    let error = Some(Box::new(Error::new(condition::CONNECTION_FORCED, why)));
-    let mut frame = BytesMut::new();
-    encode(&mut frame, FrameKind::Amqp, 0, 0, |body| {
-        Performative::Close(Close { error }).encode(body)
-    });
-    frame
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -119,15 +105,5 @@ mod tests {
         let mut boundary = Boundary::default();
         boundary.passed(&[AMQP, &frame(20), &[0, 0, 0, 7, 0, 0, 0, 0], &frame(20)].concat());
         assert!(!boundary.takes_a_frame());
-    }
-
-    #[test]
-    fn the_close_frame_is_whole_and_says_why() {
-        let bytes = close("because");
-        let mut boundary = Boundary::default();
-        boundary.passed(&[AMQP, &bytes].concat());
-        assert!(boundary.takes_a_frame());
-        let text = String::from_utf8_lossy(&bytes);
-        assert!(text.contains("amqp:connection:forced") && text.contains("because"), "{text}");
     }
 }

@@ -12,16 +12,17 @@ use std::time::Duration;
 
 use bytes::{Buf, BufMut};
 
-/// Names of the terms from which the times of both ends are read.
-pub(crate) const INTERVAL: &str = "group.heartbeat_interval_ms";
-pub(crate) const TIMEOUT: &str = "group.heartbeat_timeout_ms";
+/// Name of the term with the interval between heartbeats.
+pub const INTERVAL: &str = "group.heartbeat_interval_ms";
+/// Name of the term with the time without heartbeats after which an instance is taken for lost.
+pub const TIMEOUT: &str = "group.heartbeat_timeout_ms";
 /// Signs of life that must fit into the time after which their absence counts: with fewer, one that
 /// is late makes an election.
 const SIGNS_MIN: u32 = 2;
 
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Terms {
+pub struct Terms {
     terms: Vec<Term>,
 }
 
@@ -34,12 +35,12 @@ struct Term {
 
 impl Terms {
     /// One that must be equal.
-    pub(crate) fn bind(&mut self, name: &str, value: impl ToString) {
+    pub fn bind(&mut self, name: &str, value: impl ToString) {
         self.add(name, value.to_string(), true);
     }
 
     /// One that should be.
-    pub(crate) fn mention(&mut self, name: &str, value: impl ToString) {
+    pub fn mention(&mut self, name: &str, value: impl ToString) {
         self.add(name, value.to_string(), false);
     }
 

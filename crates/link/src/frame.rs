@@ -24,9 +24,9 @@ use std::time::{Duration, Instant};
 use bytes::{Buf, Bytes, BytesMut};
 
 /// Longest body: a batch of the log, and what consensus says about it.
-pub(crate) const BODY_BYTES_MAX: usize = 4 * 1024 * 1024 + 64 * 1024;
+pub const BODY_BYTES_MAX: usize = 4 * 1024 * 1024 + 64 * 1024;
 /// Kinds that only the links themselves use.
-pub(crate) const OWN_KINDS: RangeInclusive<u8> = 0xF0..=0xFF;
+pub const OWN_KINDS: RangeInclusive<u8> = 0xF0..=0xFF;
 
 pub(super) const PING: u8 = 0xF0;
 pub(super) const PONG: u8 = 0xF1;
@@ -47,17 +47,22 @@ const SKIPPED: u32 = 64;
 
 /// A body in pieces, so that large ones need not be copied together.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct FrameBody {
+pub struct FrameBody {
     /// The beginning, which the sender made for this frame.
-    pub(crate) head: Vec<u8>,
+    pub head: Vec<u8>,
     /// What follows it.
-    pub(crate) parts: Vec<Bytes>,
+    pub parts: Vec<Bytes>,
 }
 
 impl FrameBody {
     /// Bytes in all.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.head.len() + self.parts.iter().map(Bytes::len).sum::<usize>()
+    }
+
+    /// Whether it has no byte.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     fn gather(&self, into: &mut Vec<u8>) {

@@ -37,14 +37,14 @@ pub(super) const ALPN_STREAM: &[u8] = b"towline-stream";
 
 /// Where the PEM files are.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PaperFiles {
-    pub(crate) certificate: PathBuf,
-    pub(crate) private_key: PathBuf,
-    pub(crate) authorities: PathBuf,
+pub struct PaperFiles {
+    pub certificate: PathBuf,
+    pub private_key: PathBuf,
+    pub authorities: PathBuf,
 }
 
 impl PaperFiles {
-    pub(crate) fn of(config: &GroupConfig) -> PaperFiles {
+    pub fn of(config: &GroupConfig) -> PaperFiles {
         PaperFiles {
             certificate: config.certificate.clone(),
             private_key: config.private_key.clone(),
@@ -178,7 +178,7 @@ pub fn check(queue_manager: &str, config: &GroupConfig, name: &str) -> Result<St
 ///
 /// # Errors
 /// Why a start refuses the files.
-pub(crate) fn expires(
+pub fn expires(
     queue_manager: &str,
     config: &GroupConfig,
     name: &str,

@@ -1,18 +1,23 @@
 //! Clients that come to an instance that is not active.
 
-use std::net::IpAddr;
+use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::sync::{mpsc, watch};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio_rustls::TlsConnector;
+use towline_config::{LimitsConfig, ListenerConfig};
+use towline_link::testing::{Bench, Recorder, Told, run};
 
 use super::*;
 use crate::attempts::Attempts;
 use crate::identity::Doorman;
-use crate::link::relay::{Here, Reception, Where};
-use crate::net::{self, Accepted, Admission, ClientSocket, ListenerKind, Listening, LocalAccess};
+use crate::net::{self, LocalAccess};
 use crate::users::Users;
-use towline_config::{LimitsConfig, ListenerConfig};
 
 /// Hands clients to the test; those that are turned away too.
 struct Counter {
@@ -91,7 +96,7 @@ impl Desk {
     /// Listens; clients may come to the address.
     fn listen(&self) -> String {
         let (listening, address) =
-            Listening::tcp(TcpListener::bind("127.0.0.1:0").unwrap(), kind()).unwrap();
+            Listening::tcp(std::net::TcpListener::bind("127.0.0.1:0").unwrap(), kind()).unwrap();
         tokio::spawn(Arc::clone(&self.reception).serve(Some(0), listening));
         address.to_string()
     }
@@ -279,7 +284,7 @@ fn the_local_socket_is_relayed_too() {
             Listening::local(&path, kind(), LocalAccess::of_process(None).unwrap()).unwrap();
         tokio::spawn(Arc::clone(&replica.reception).serve(None, listening));
         replica.active.send(Where::At(1)).unwrap();
-        let mut client = tokio::net::UnixStream::connect(&path).await.unwrap();
+        let mut client = UnixStream::connect(&path).await.unwrap();
         client.write_all(b"x").await.unwrap();
         active.take_stream(0).await;
         let (mut stream, accepted) = active.relayed_client().await;
@@ -436,4 +441,13 @@ fn a_client_of_a_group_without_a_leader_is_turned_away_and_keeps_its_place_until
         assert_eq!(replica.admission.connections(), 0);
         assert!(replica.clients.try_recv().is_err());
     });
+}
+
+#[test]
+fn the_close_frame_is_whole_and_says_why() {
+    let bytes = close("because");
+    let size = u32::from_be_bytes(bytes[..4].try_into().unwrap());
+    assert_eq!(usize::try_from(size).unwrap(), bytes.len());
+    let text = String::from_utf8_lossy(&bytes);
+    assert!(text.contains("amqp:connection:forced") && text.contains("because"), "{text}");
 }

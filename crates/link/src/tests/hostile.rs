@@ -3,8 +3,8 @@
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
-use crate::link::FrameBody;
-use crate::link::frame::{Encoder, HEADER_BYTES};
+use crate::FrameBody;
+use crate::frame::{Encoder, HEADER_BYTES};
 
 #[test]
 fn a_hello_that_comes_byte_by_byte_is_heard() {

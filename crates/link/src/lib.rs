@@ -14,6 +14,8 @@
 //! nothing past `hello`; a wrong frame ends its connection, never the process; frames of one peer
 //! and one urgency arrive in order and without gaps while a connection lasts.
 
+#![forbid(unsafe_code)]
+
 mod ask;
 mod boundary;
 mod dial;
@@ -28,11 +30,16 @@ mod outgoing;
 mod papers;
 mod patience;
 mod queue;
-pub(crate) mod relay;
+mod relay;
 mod rotation;
+pub mod scratch;
 mod settings;
+mod socket;
 mod stream;
 mod terms;
+#[cfg(any(test, feature = "testing"))]
+#[expect(clippy::unwrap_used, clippy::expect_used, missing_docs, reason = "only tests use it")]
+pub mod testing;
 #[cfg(test)]
 mod tests;
 mod throttle;
@@ -51,18 +58,21 @@ use tokio::sync::{Notify, watch};
 use towline_admin::catalogue::LINK_REFUSED;
 use towline_group::Start;
 
-pub(crate) use ask::{Answered, Asker, ask};
-pub(crate) use frame::{BODY_BYTES_MAX, FrameBody, OWN_KINDS};
-pub(crate) use hello::{Greeting, Standing, StreamPurpose};
-pub(crate) use known::Known;
-pub(crate) use meter::LinkState;
+pub use ask::{Answered, Asker, ask};
+pub use frame::{BODY_BYTES_MAX, FrameBody, OWN_KINDS};
+pub use hello::{Greeting, LOCAL_LISTENER, Standing, StreamPurpose};
+pub use incoming::part;
+pub use known::Known;
+pub use meter::LinkState;
 pub use papers::check;
-pub(crate) use papers::expires;
-pub(crate) use rotation::{Expiry, expiry};
-pub(crate) use settings::{LinkSettings, bind};
-pub(crate) use stream::LinkStream;
-pub(crate) use terms::{INTERVAL, TIMEOUT, Terms};
-pub(crate) use throttle::Throttle;
+pub use papers::expires;
+pub use relay::{Relay, Route, Where};
+pub use rotation::{Expiry, expiry};
+pub use settings::{LinkSettings, bind};
+pub use socket::{BACKLOG, listen_widely};
+pub use stream::LinkStream;
+pub use terms::{INTERVAL, TIMEOUT, Terms};
+pub use throttle::Throttle;
 
 use meter::Meter;
 use papers::Papers;
@@ -74,11 +84,11 @@ use towline_logging::log;
 const EVENT_INTERVAL: u32 = 7;
 
 /// Position in the list of members, which is ordered by name.
-pub(crate) type Peer = usize;
+pub type Peer = usize;
 
 /// Who takes what comes over the links. All but `standing` are called on a thread of the links, so
 /// they must be quick and must not wait.
-pub(crate) trait Inbox: Send + Sync + 'static {
+pub trait Inbox: Send + Sync + 'static {
     /// Where this instance is in the log; told to a peer with each hello. Called on any thread.
     fn standing(&self) -> Standing;
 
@@ -127,7 +137,7 @@ pub(crate) trait Inbox: Send + Sync + 'static {
 
 /// Why the links cannot start.
 #[derive(Debug)]
-pub(crate) enum LinkError {
+pub enum LinkError {
     /// Certificate, key or authorities cannot be used.
     Papers(String),
     /// The operating system refused a thread or a socket.
@@ -179,7 +189,7 @@ struct IncomingTurn {
 }
 
 /// The links of this instance. They end when it is dropped, or with [`Links::stop`].
-pub(crate) struct Links {
+pub struct Links {
     shared: Arc<Shared>,
     stop: watch::Sender<bool>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -191,10 +201,7 @@ impl Links {
     ///
     /// # Errors
     /// When the certificates cannot be used, or there is no thread.
-    pub(crate) fn start(
-        mut settings: LinkSettings,
-        inbox: Arc<dyn Inbox>,
-    ) -> Result<Links, LinkError> {
+    pub fn start(mut settings: LinkSettings, inbox: Arc<dyn Inbox>) -> Result<Links, LinkError> {
         let papers = Papers::read(&settings.papers).map_err(LinkError::Papers)?;
         names::belongs(papers.own(), &settings.names(settings.this)).map_err(|why| {
             let file = settings.papers.certificate.display();
@@ -235,7 +242,7 @@ impl Links {
     ///
     /// # Panics
     /// When the body is longer than [`BODY_BYTES_MAX`], or `kind` is one of [`OWN_KINDS`].
-    pub(crate) fn send(&self, peer: Peer, kind: u8, urgent: bool, body: FrameBody) -> bool {
+    pub fn send(&self, peer: Peer, kind: u8, urgent: bool, body: FrameBody) -> bool {
         assert!(body.len() <= BODY_BYTES_MAX, "a frame of {} bytes", body.len());
         assert!(!OWN_KINDS.contains(&kind), "kind {kind} is the links' own");
         let Some(lane) = self.shared.lanes.get(peer) else { return false };
@@ -251,7 +258,7 @@ impl Links {
     ///
     /// # Errors
     /// When the peer cannot be reached, is not trusted, or does not take it.
-    pub(crate) fn open_stream(
+    pub fn open_stream(
         &self,
         peer: Peer,
         purpose: StreamPurpose,
@@ -261,30 +268,30 @@ impl Links {
     }
 
     /// What there is to tell of the link to `peer`.
-    pub(crate) fn state(&self, peer: Peer) -> LinkState {
+    pub fn state(&self, peer: Peer) -> LinkState {
         let Some(lane) = self.shared.lanes.get(peer) else { return LinkState::default() };
         lane.meter.state(lane.queue.bytes())
     }
 
     /// Why there is no connection to `peer` on which frames can be sent; empty: there is one, or it
     /// was not dialled yet.
-    pub(crate) fn trouble(&self, peer: Peer) -> String {
+    pub fn trouble(&self, peer: Peer) -> String {
         self.shared.lanes.get(peer).map(|lane| lane.trouble.lock().clone()).unwrap_or_default()
     }
 
     /// The runtime of the thread that serves streams.
-    pub(crate) fn streams(&self) -> &Handle {
+    pub fn streams(&self) -> &Handle {
         &self.shared.streams
     }
 
     /// Name of a member.
-    pub(crate) fn name(&self, peer: Peer) -> &str {
+    pub fn name(&self, peer: Peer) -> &str {
         self.shared.settings.name(peer)
     }
 
     /// Ends all connections and waits for the threads; nothing is told to the inbox any more.
     /// Called on a thread of the links, it does not wait.
-    pub(crate) fn stop(&self) {
+    pub fn stop(&self) {
         self.stop.send_replace(true);
         if self.thread_ids.contains(&std::thread::current().id()) {
             return;

@@ -17,7 +17,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::time::sleep;
 
 use super::boundary::Boundary;
-use crate::net::scratch;
+use crate::scratch;
 
 /// How long the second way may go on after the first has ended.
 const HALF_CLOSED_MAX: Duration = Duration::from_secs(30);

@@ -33,7 +33,7 @@ use super::papers::{ALPN_STREAM, in_date, reason};
 use super::patience::{Patience, broken};
 use super::stream::LinkStream;
 use super::{Peer, Shared, names};
-use crate::attempts::network;
+use towline_config::client_network;
 use towline_logging::log;
 
 /// Handshakes under way at once. For one more, the oldest of the address that has most is given up:
@@ -88,7 +88,7 @@ impl Unfinished {
             begun.pushed_out.notify_one();
         }
         let permit = Arc::clone(&self.places).acquire_owned().await.ok()?;
-        let (pushed_out, network) = (Arc::<Notify>::default(), network(address.ip()));
+        let (pushed_out, network) = (Arc::<Notify>::default(), client_network(address.ip()));
         self.begun.push_back(Begun { network, pushed_out: Arc::clone(&pushed_out) });
         let deadline = Instant::now() + HANDSHAKE_MAX;
         Some(Place { _permit: permit, pushed_out, address, deadline })
@@ -283,7 +283,7 @@ async fn part_within(place: &Place, stream: impl AsyncRead + AsyncWrite + Unpin)
 
 /// Ends a connection so that the peer can read why: a socket that is closed with unread bytes in it
 /// is reset, which may take back what the peer has not read.
-pub(super) async fn part(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
+pub async fn part(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
     let parting = async {
         stream.shutdown().await?;
         let mut left = PARTING_BYTES_MAX;

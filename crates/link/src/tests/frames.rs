@@ -1,7 +1,10 @@
 //! Frames between two and three instances: order, bounds, ends.
 
+use towline_group::Start;
+
 use super::*;
-use crate::link::{BODY_BYTES_MAX, FrameBody, LinkState};
+use crate::settings::Member;
+use crate::{BODY_BYTES_MAX, FrameBody, LinkState};
 
 fn is_frame(told: &Told) -> bool {
     matches!(told, Told::Frame(..))

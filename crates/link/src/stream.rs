@@ -13,7 +13,7 @@ use tokio_rustls::TlsStream;
 
 /// Bytes both ways, in order, encrypted.
 #[derive(Debug)]
-pub(crate) struct LinkStream {
+pub struct LinkStream {
     /// In a box: it is more than a kilobyte, and is handed around.
     tls: Box<TlsStream<TcpStream>>,
 }
@@ -35,7 +35,7 @@ impl LinkStream {
     ///
     /// # Errors
     /// When there is no descriptor left.
-    pub(crate) fn settle(&mut self) -> io::Result<()> {
+    pub fn settle(&mut self) -> io::Result<()> {
         let (socket, _) = self.tls.get_mut();
         // A second descriptor of the same socket: the first one goes away with the old watch.
         let socket_again = std::net::TcpStream::from(socket.as_fd().try_clone_to_owned()?);

@@ -4,10 +4,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, UnixTime};
 
 use super::*;
-use crate::Verdict;
-use crate::link::LinkError;
-use crate::link::papers::{ChainVerifier, in_date};
-use crate::run::RunArgs;
+use crate::LinkError;
+use crate::papers::{ChainVerifier, in_date};
 
 /// Why a stream from one member to another does not come about.
 fn refusal(links: &Links, to: Peer) -> String {
@@ -33,41 +31,6 @@ fn an_expired_certificate_is_refused_and_both_sides_say_so() {
     });
     assert!(as_server.contains("the certificate has expired"), "{as_server}");
     assert!(as_client.contains("says that our certificate has expired"), "{as_client}");
-}
-
-// The files may be replaced while the instance runs, so a look ahead refuses no more than a start
-// does.
-#[test]
-fn a_start_and_its_check_take_an_expired_certificate_and_the_check_warns_of_it() {
-    let bench = Bench::new(3);
-    let verdict = |days: i64| {
-        let files = bench.authority.issue(bench.folder.path(), "a", days);
-        let member = |name: &str| {
-            format!("[[group.member]]\nname = \"{name}\"\naddress = \"{name}.example:1\"\n")
-        };
-        let text = format!(
-            "[group]\nname = \"G\"\ninstance = \"a\"\ncertificate = {:?}\nprivate_key = {:?}\n\
-             authorities = {:?}\n{}",
-            files.certificate,
-            files.private_key,
-            files.authorities,
-            NAMES.map(member).concat()
-        );
-        let (config, data) = (bench.folder.path().join("towline.toml"), bench.folder.path());
-        fs::write(&config, text).unwrap();
-        let args = RunArgs {
-            name: "QM1".into(),
-            config: Some(config),
-            data: data.join("none"),
-            ..RunArgs::of_nothing()
-        };
-        let all = crate::check(&args);
-        all.into_iter().find(|one| one.what == "group").unwrap().verdict
-    };
-    assert!(matches!(verdict(100), Verdict::Fine(_)));
-    assert!(matches!(verdict(3), Verdict::Warning(text) if text.starts_with("TWL4106W")));
-    assert!(matches!(verdict(-1), Verdict::Warning(text) if text.starts_with("TWL4107E")));
-    bench.start(0);
 }
 
 #[test]
@@ -159,7 +122,7 @@ fn who_shows_no_certificate_is_refused() {
         hello::say(&mut stream, &bench.hello(1, Matter::Frames)).await?;
         hello::hear(&mut stream, true).await
     });
-    let why = crate::link::papers::reason(&result.unwrap_err());
+    let why = crate::papers::reason(&result.unwrap_err());
     assert!(why.contains("CertificateRequired"), "{why}");
     assert!(of_a.told.lock().is_empty(), "somebody was let in");
 }

@@ -13,7 +13,7 @@ thread_local! {
 
 /// Runs `read` with this thread's buffer, empty and with room for at least one full read.
 /// `read` must split off what it filled.
-pub(crate) fn with<R>(read: impl FnOnce(&mut BytesMut) -> R) -> R {
+pub fn with<R>(read: impl FnOnce(&mut BytesMut) -> R) -> R {
     BUFFER.with_borrow_mut(|buffer| {
         buffer.reserve(READ_BYTES);
         let result = read(buffer);

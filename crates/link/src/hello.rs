@@ -58,40 +58,40 @@ const REFUSAL_BYTES_MAX: usize = 1_024;
 /// Longest reason of a refusal that is sent.
 const REASON_BYTES_MAX: usize = 400;
 /// Listener number of the local socket.
-pub(super) const LOCAL_LISTENER: u16 = u16::MAX;
+pub const LOCAL_LISTENER: u16 = u16::MAX;
 
 /// Where an instance is in its log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Standing {
+pub struct Standing {
     /// It has no log yet.
-    pub(crate) blank: bool,
+    pub blank: bool,
     /// Index of its last batch.
-    pub(crate) last_index: u64,
+    pub last_index: u64,
     /// Term of that batch.
-    pub(crate) last_term: u64,
+    pub last_term: u64,
     /// The newest term that it took part in, which was on its disk when it said so; not said in a
     /// refusal.
-    pub(crate) term: u64,
+    pub term: u64,
 }
 
 /// What a peer said of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Greeting {
+pub struct Greeting {
     /// Protocol version that both speak.
-    pub(crate) version: u16,
+    pub version: u16,
     /// Version of its program.
-    pub(crate) build: Arc<str>,
+    pub build: Arc<str>,
     /// Where it was in its log when it said so.
-    pub(crate) standing: Standing,
+    pub standing: Standing,
     /// What in its configuration is not as ours and could be so; empty: nothing.
-    pub(crate) differs: Arc<str>,
+    pub differs: Arc<str>,
     /// What it knows of starts; nothing of a version that says nothing of them.
-    pub(crate) known: Known,
+    pub known: Known,
 }
 
 /// What a stream is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum StreamPurpose {
+pub enum StreamPurpose {
     /// A client that came to another instance.
     Relay {
         /// Which `[[listener]]` it came to, counted from 0; `u16::MAX`: the local socket.
@@ -146,7 +146,7 @@ impl Hello {
             queue_manager: settings.queue_manager.to_string(),
             group: settings.group.to_string(),
             instance: settings.name(settings.this).to_owned(),
-            build: crate::identity::build().to_owned(),
+            build: towline_types::program_version().to_owned(),
             standing,
             terms: settings.terms.clone(),
             known,

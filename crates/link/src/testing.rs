@@ -1,16 +1,8 @@
-//! Links over loopback, with real TLS: what tests in `tests/` stand on.
-//!
-//! Nobody sleeps: a test waits for what an inbox was told, with a deadline that is far beyond what
-//! a loaded machine needs.
+//! Links over loopback, with real TLS: a group's addresses and certificates, and an inbox that
+//! records. For the tests of this crate, and with the feature `testing` for those of others.
 
-mod frames;
-mod hostile;
-mod relayed;
-mod trust;
-
-use std::collections::VecDeque;
 use std::fs;
-use std::io;
+use std::future::Future;
 use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
@@ -22,30 +14,23 @@ use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose,
 };
-use rustls::ClientConfig;
-use rustls::pki_types::ServerName;
 use tempfile::TempDir;
-use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
 use towline_group::Start;
 
-use super::frame::{Encoder, FrameBody, START};
-use super::hello::{self, Hello, Matter};
-use super::papers::{PaperFiles, Papers};
-use super::settings::{LinkSettings, Member};
-use super::{Greeting, Inbox, Known, LinkStream, Links, Peer, Standing, StreamPurpose};
+use crate::papers::PaperFiles;
+use crate::settings::{LinkSettings, Member};
+use crate::{Greeting, Inbox, Known, LinkStream, Links, Peer, Standing, StreamPurpose};
 
 /// Far beyond what anything here takes.
-const LONG: Duration = Duration::from_secs(60);
-const NAMES: [&str; 3] = ["a", "b", "c"];
+pub const LONG: Duration = Duration::from_secs(60);
+/// Of the members.
+pub const NAMES: [&str; 3] = ["a", "b", "c"];
 /// A frame that the inbox does not believe.
-const FORGED: &[u8] = b"forged";
+pub const FORGED: &[u8] = b"forged";
 
 /// What an inbox was told.
 #[derive(Clone, Debug, PartialEq)]
-enum Told {
+pub enum Told {
     Opened(Peer, bool, Greeting),
     Closed(Peer, bool),
     Declared(Peer, Start),
@@ -54,22 +39,22 @@ enum Told {
 }
 
 /// An inbox that keeps what it was told.
-struct Recorder {
-    standing: Standing,
-    told: Mutex<Vec<Told>>,
-    streams: Mutex<Vec<LinkStream>>,
-    changed: Condvar,
+pub struct Recorder {
+    pub standing: Standing,
+    pub told: Mutex<Vec<Told>>,
+    pub streams: Mutex<Vec<LinkStream>>,
+    pub changed: Condvar,
     /// While it is set, frames are not taken.
-    stopped: Mutex<bool>,
-    go_on: Condvar,
+    pub stopped: Mutex<bool>,
+    pub go_on: Condvar,
     /// Why streams are not taken.
-    refusal: Mutex<Option<String>>,
+    pub refusal: Mutex<Option<String>>,
     /// Why no connection for frames may stand.
-    no_greeting: Mutex<Option<String>>,
+    pub no_greeting: Mutex<Option<String>>,
 }
 
 impl Recorder {
-    fn new(last_index: u64) -> Arc<Recorder> {
+    pub fn new(last_index: u64) -> Arc<Recorder> {
         Arc::new(Recorder {
             standing: Standing { blank: last_index == 0, last_index, last_term: 1, term: 4 },
             told: Mutex::default(),
@@ -82,18 +67,18 @@ impl Recorder {
         })
     }
 
-    fn tell(&self, what: Told) {
+    pub fn tell(&self, what: Told) {
         self.told.lock().push(what);
         self.changed.notify_all();
     }
 
-    fn stop(&self, stopped: bool) {
+    pub fn stop(&self, stopped: bool) {
         *self.stopped.lock() = stopped;
         self.go_on.notify_all();
     }
 
     /// Waits until `found` gives something for what was told so far.
-    fn until<T>(&self, what: &str, mut found: impl FnMut(&[Told]) -> Option<T>) -> T {
+    pub fn until<T>(&self, what: &str, mut found: impl FnMut(&[Told]) -> Option<T>) -> T {
         let deadline = Instant::now() + LONG;
         let mut told = self.told.lock();
         loop {
@@ -106,14 +91,14 @@ impl Recorder {
     }
 
     /// Waits until something was told so many times.
-    fn count(&self, what: &str, times: usize, fits: impl Fn(&Told) -> bool) {
+    pub fn count(&self, what: &str, times: usize, fits: impl Fn(&Told) -> bool) {
         self.until(what, |told| {
             (told.iter().filter(|told| fits(told)).count() >= times).then_some(())
         });
     }
 
     /// Waits for connections both ways with a peer, the `times`th.
-    fn linked(&self, peer: Peer, times: usize) {
+    pub fn linked(&self, peer: Peer, times: usize) {
         for incoming in [false, true] {
             let fits =
                 |told: &Told| matches!(told, Told::Opened(p, i, _) if (*p, *i) == (peer, incoming));
@@ -122,7 +107,7 @@ impl Recorder {
     }
 
     /// Kinds of the frames that came from a peer.
-    fn kinds(&self, peer: Peer) -> Vec<u8> {
+    pub fn kinds(&self, peer: Peer) -> Vec<u8> {
         let told = self.told.lock();
         let kinds = told.iter().filter_map(|told| match told {
             Told::Frame(from, kind, _) if *from == peer => Some(*kind),
@@ -182,13 +167,14 @@ impl Inbox for Recorder {
 }
 
 /// Who signs certificates.
-struct Authority {
-    issuer: Issuer<'static, KeyPair>,
-    pem: String,
+pub struct Authority {
+    pub issuer: Issuer<'static, KeyPair>,
+    pub pem: String,
 }
 
 impl Authority {
-    fn new() -> Authority {
+    #[expect(clippy::new_without_default, reason = "only tests use it")]
+    pub fn new() -> Authority {
         let mut params = CertificateParams::new(vec![]).unwrap();
         params.distinguished_name.push(DnType::CommonName, "Authority of a test");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -199,7 +185,7 @@ impl Authority {
     }
 
     /// Writes the papers of the instance `name` of group G of QM1, valid for so many days.
-    fn issue(&self, folder: &Path, name: &str, days: i64) -> PaperFiles {
+    pub fn issue(&self, folder: &Path, name: &str, days: i64) -> PaperFiles {
         let mut params = CertificateParams::new(vec![]).unwrap();
         params.distinguished_name.push(DnType::CommonName, format!("QM1.G.{name}"));
         params.extended_key_usages =
@@ -231,15 +217,15 @@ impl Authority {
 }
 
 /// A group's addresses and papers; its instances are started one by one.
-struct Bench {
-    folder: TempDir,
-    authority: Authority,
-    listeners: Vec<TcpListener>,
-    members: Vec<Member>,
+pub struct Bench {
+    pub folder: TempDir,
+    pub authority: Authority,
+    pub listeners: Vec<TcpListener>,
+    pub members: Vec<Member>,
 }
 
 impl Bench {
-    fn new(count: usize) -> Bench {
+    pub fn new(count: usize) -> Bench {
         let folder = tempfile::tempdir().unwrap();
         let authority = Authority::new();
         let mut listeners = Vec::new();
@@ -254,7 +240,7 @@ impl Bench {
         Bench { folder, authority, listeners, members }
     }
 
-    fn files(&self, name: &str) -> PaperFiles {
+    pub fn files(&self, name: &str) -> PaperFiles {
         let folder = self.folder.path();
         PaperFiles {
             certificate: folder.join(format!("{name}.pem")),
@@ -263,7 +249,7 @@ impl Bench {
         }
     }
 
-    fn settings(&self, this: Peer) -> LinkSettings {
+    pub fn settings(&self, this: Peer) -> LinkSettings {
         LinkSettings {
             queue_manager: "QM1".into(),
             group: "G".into(),
@@ -280,70 +266,53 @@ impl Bench {
         }
     }
 
-    fn start(&self, this: Peer) -> (Links, Arc<Recorder>) {
+    pub fn start(&self, this: Peer) -> (Links, Arc<Recorder>) {
         self.start_with(this, self.settings(this))
     }
 
-    fn start_with(&self, this: Peer, settings: LinkSettings) -> (Links, Arc<Recorder>) {
+    pub fn start_with(&self, this: Peer, settings: LinkSettings) -> (Links, Arc<Recorder>) {
         let recorder = Recorder::new(this as u64);
         let links = Links::start(settings, recorder.clone()).unwrap();
         (links, recorder)
     }
 
     /// Two instances that are linked.
-    fn pair() -> (Bench, [(Links, Arc<Recorder>); 2]) {
+    pub fn pair() -> (Bench, [(Links, Arc<Recorder>); 2]) {
         let bench = Bench::new(2);
         let pair = [bench.start(0), bench.start(1)];
         pair[0].1.linked(1, 1);
         pair[1].1.linked(0, 1);
         (bench, pair)
     }
-
-    /// A hello as the member `from` says it.
-    fn hello(&self, from: Peer, matter: Matter) -> Hello {
-        Hello::of(&self.settings(from), Standing::default(), Known::default(), matter)
-    }
-
-    /// TLS to a member, with these settings and no word said.
-    async fn shake_hands(
-        &self,
-        to: Peer,
-        config: &Arc<ClientConfig>,
-    ) -> io::Result<TlsStream<TcpStream>> {
-        let socket = TcpStream::connect(&*self.members[to].address).await?;
-        let name = ServerName::try_from("towline.invalid").unwrap();
-        TlsConnector::from(Arc::clone(config)).connect(name, socket).await
-    }
-
-    /// A connection for frames, by hand, from the member `from`.
-    async fn dial(&self, from: Peer, to: Peer) -> TlsStream<TcpStream> {
-        let mut stream = self.dial_undeclared(from, to).await;
-        stream.write_all(&framed(START, &[9; 16])).await.unwrap();
-        stream.flush().await.unwrap();
-        stream
-    }
-
-    /// The same, on which no start was declared.
-    async fn dial_undeclared(&self, from: Peer, to: Peer) -> TlsStream<TcpStream> {
-        let papers = Papers::read(&self.files(NAMES[from])).unwrap();
-        let mut stream = self.shake_hands(to, &papers.client_frames).await.unwrap();
-        hello::say(&mut stream, &self.hello(from, Matter::Frames)).await.unwrap();
-        let answer = hello::hear(&mut stream, true).await.unwrap();
-        assert_eq!(answer.matter, Matter::Frames);
-        stream
-    }
 }
 
-/// A frame as it is sent.
-fn framed(kind: u8, body: &[u8]) -> Vec<u8> {
-    let mut pieces = VecDeque::new();
-    Encoder::new(0).encode(kind, FrameBody::from(body.to_vec()), &mut pieces);
-    pieces.into_iter().flatten().collect()
-}
-
-fn run<T>(test: impl Future<Output = T>) -> T {
+/// Runs a test that must not take for ever.
+pub fn run<T>(test: impl Future<Output = T>) -> T {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_all().build().unwrap();
     let whole = async { tokio::time::timeout(LONG, test).await };
     runtime.block_on(whole).expect("it took too long")
+}
+
+/// A burst of clients that nothing accepts.
+pub mod burst {
+    use std::net::{SocketAddr, TcpStream};
+    use std::time::Duration;
+
+    /// More than the 128 for which the standard library asks.
+    const CLIENTS: usize = 300;
+    /// Shorter than the second after which a client asks again that found no space.
+    const PATIENCE: Duration = Duration::from_millis(700);
+
+    /// How many of a burst of clients are connected at once, though nothing accepts them; and how
+    /// many came.
+    pub fn connected(address: SocketAddr) -> (usize, usize) {
+        let allowed = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap_or_default();
+        let allowed: usize = allowed.trim().parse().unwrap_or(CLIENTS);
+        let clients = CLIENTS.min(allowed);
+        let connect = |_| TcpStream::connect_timeout(&address, PATIENCE).ok();
+        // The first one that is not connected would be followed by others that wait as long.
+        let streams: Vec<TcpStream> = (0..clients).map_while(connect).collect();
+        (streams.len(), clients)
+    }
 }

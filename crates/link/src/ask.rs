@@ -34,22 +34,18 @@ const ANSWER_MAX: Duration = Duration::from_secs(5);
 const ANSWER_BYTES_MAX: u64 = 1 << 20;
 
 /// The answer of one member.
-pub(crate) struct Answered {
+pub struct Answered {
     /// Its name.
-    pub(crate) name: String,
+    pub name: String,
     /// What it said, or why it did not.
-    pub(crate) said: Result<Vec<u8>, String>,
+    pub said: Result<Vec<u8>, String>,
 }
 
 /// Asks all members but `this`.
 ///
 /// # Errors
 /// When the certificates of `this` cannot be used.
-pub(crate) fn ask(
-    queue_manager: &str,
-    config: &GroupConfig,
-    this: Peer,
-) -> Result<Vec<Answered>, String> {
+pub fn ask(queue_manager: &str, config: &GroupConfig, this: Peer) -> Result<Vec<Answered>, String> {
     let asker = Asker::new(queue_manager, config, this)?;
     let others = (0..config.member.len()).filter(|peer| *peer != this);
     let answers = others.map(|peer| {
@@ -64,7 +60,7 @@ pub(crate) fn ask(
 }
 
 /// What opens streams in the name of an instance that does not run.
-pub(crate) struct Asker {
+pub struct Asker {
     shared: Shared,
     runtime: Runtime,
 }
@@ -74,11 +70,7 @@ impl Asker {
     ///
     /// # Errors
     /// When its certificates cannot be used.
-    pub(crate) fn new(
-        queue_manager: &str,
-        config: &GroupConfig,
-        this: Peer,
-    ) -> Result<Asker, String> {
+    pub fn new(queue_manager: &str, config: &GroupConfig, this: Peer) -> Result<Asker, String> {
         let runtime = runtime().map_err(|error| error.to_string())?;
         let asking = Asking { gives: None };
         let shared = shared((queue_manager, config, this), asking, &runtime)?;
@@ -90,7 +82,7 @@ impl Asker {
     ///
     /// # Errors
     /// When the address is taken, or certificates cannot be used.
-    pub(crate) fn listen(
+    pub fn listen(
         &self,
         (queue_manager, config, this): (&str, &GroupConfig, Peer),
         give: Give,
@@ -107,16 +99,12 @@ impl Asker {
     ///
     /// # Errors
     /// When the peer cannot be reached, is not trusted, or does not take it.
-    pub(crate) async fn stream(
-        &self,
-        peer: Peer,
-        purpose: &StreamPurpose,
-    ) -> io::Result<LinkStream> {
+    pub async fn stream(&self, peer: Peer, purpose: &StreamPurpose) -> io::Result<LinkStream> {
         dial::stream(&self.shared, peer, purpose).await
     }
 
     /// Where it is to be polled.
-    pub(crate) fn runtime(&self) -> &Runtime {
+    pub fn runtime(&self) -> &Runtime {
         &self.runtime
     }
 }

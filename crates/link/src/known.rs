@@ -16,17 +16,18 @@ use towline_group::{MemberId, Start, Starts, Witness};
 
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Known {
+pub struct Known {
     /// Of the process that says it; none when it takes no part, or says nothing of starts.
-    pub(crate) start: Start,
+    pub start: Start,
     /// Starts of other members, the receiver among them, that it has noted.
-    pub(crate) noted: Vec<(MemberId, Start)>,
+    pub noted: Vec<(MemberId, Start)>,
     /// What it heard the receiver promise.
-    pub(crate) witness: Witness,
+    pub witness: Witness,
 }
 
 impl Known {
-    pub(crate) fn encode(&self, body: &mut Vec<u8>) {
+    /// Appends its bytes.
+    pub fn encode(&self, body: &mut Vec<u8>) {
         put_start(body, self.start);
         let noted = self.noted.iter().take(Starts::SAID_MAX);
         body.put_u8(u8::try_from(noted.len()).unwrap_or(0));
@@ -38,7 +39,9 @@ impl Known {
         [term, index, index_term].iter().for_each(|number| body.put_u64_le(*number));
     }
 
-    pub(crate) fn decode(body: &mut &[u8]) -> Option<Known> {
+    /// Takes it from the front of `body`; `None` when that is not one.
+    #[must_use]
+    pub fn decode(body: &mut &[u8]) -> Option<Known> {
         let start = start(body)?;
         let count = usize::from(body.try_get_u8().ok()?);
         if count > Starts::SAID_MAX {

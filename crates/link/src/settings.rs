@@ -10,48 +10,48 @@ use std::time::Duration;
 use super::Peer;
 use super::names::Names;
 use super::papers::PaperFiles;
+use super::socket::listen_widely;
 use super::terms::Terms;
-use crate::net::listen_widely;
 use towline_config::GroupConfig;
 
 /// What [`super::Links::start`] needs.
-pub(crate) struct LinkSettings {
+pub struct LinkSettings {
     /// Name of the queue manager.
-    pub(crate) queue_manager: Arc<str>,
+    pub queue_manager: Arc<str>,
     /// Name of the group.
-    pub(crate) group: Arc<str>,
+    pub group: Arc<str>,
     /// All members, by name.
-    pub(crate) members: Vec<Member>,
+    pub members: Vec<Member>,
     /// What the others must or should have as well.
-    pub(crate) terms: Terms,
+    pub terms: Terms,
     /// Which of them we are.
-    pub(crate) this: Peer,
+    pub this: Peer,
     /// Certificate, key, authorities.
-    pub(crate) papers: PaperFiles,
+    pub papers: PaperFiles,
     /// Where links come in; `None`: only dialled ones.
-    pub(crate) listener: Option<TcpListener>,
+    pub listener: Option<TcpListener>,
     /// Between two pings of a link.
-    pub(crate) heartbeat_interval: Duration,
+    pub heartbeat_interval: Duration,
     /// Silence after which a connection counts as dead.
-    pub(crate) heartbeat_timeout: Duration,
+    pub heartbeat_timeout: Duration,
     /// The first pause before a peer is dialled again; doubles up to a second.
-    pub(crate) retry_interval: Duration,
+    pub retry_interval: Duration,
     /// Bytes from which on a body is compressed; 0: never.
-    pub(crate) compression_threshold: usize,
+    pub compression_threshold: usize,
 }
 
 /// One instance.
 #[derive(Clone, Debug)]
-pub(crate) struct Member {
+pub struct Member {
     /// Its name.
-    pub(crate) name: Arc<str>,
+    pub name: Arc<str>,
     /// Host and port.
-    pub(crate) address: Arc<str>,
+    pub address: Arc<str>,
 }
 
 impl LinkSettings {
     /// The settings of the instance `this` of a checked configuration.
-    pub(crate) fn of(
+    pub fn of(
         queue_manager: &str,
         (config, terms): (&GroupConfig, Terms),
         this: Peer,
@@ -103,7 +103,7 @@ impl LinkSettings {
 ///
 /// # Errors
 /// When the host is not known or the port is taken.
-pub(crate) fn bind(
+pub fn bind(
     address: &str,
     came: impl FnOnce(&[SocketAddr]) -> Option<TcpListener>,
 ) -> io::Result<TcpListener> {
@@ -120,7 +120,7 @@ pub(crate) fn bind(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::net::burst;
+    use crate::testing::burst;
 
     #[test]
     fn relayed_clients_come_in_bursts_to_the_port_of_the_links() {
