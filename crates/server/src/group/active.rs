@@ -9,9 +9,6 @@ use towline_log::{Listener, Space};
 use towline_node::{Farewell, Restart};
 use towline_types::{BatchPlace, Lsn};
 
-use super::active_instance::ActiveInstance;
-use super::driver::Driver;
-use super::missing;
 use super::start::Opened;
 use crate::clock::Clock;
 use crate::door::{Door, GroupView};
@@ -21,6 +18,9 @@ use crate::start::Made;
 use crate::{clerk, fetcher, pager};
 use towline_config::Config;
 use towline_logging::log as say;
+use towline_replication::active_instance::ActiveInstance;
+use towline_replication::driver::Driver;
+use towline_replication::missing;
 
 /// The threads that serve clients, once there are any, and the one that turns them away.
 pub(crate) struct Serving {

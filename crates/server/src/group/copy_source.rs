@@ -9,9 +9,9 @@ use towline_log::times::Row;
 use towline_log::{Log, Pages};
 use towline_types::PageRef;
 
-use super::copy::CopySource;
 use super::start::Opened;
 use crate::backup::{pages_of, patiently};
+use towline_replication::copy::CopySource;
 
 impl CopySource for Opened {
     fn source(&self, log: &Log) -> Result<Source, String> {

@@ -5,12 +5,12 @@
 
 use std::sync::{Arc, OnceLock};
 
-use super::copy::CopySource;
-use super::inbox::Host;
 use super::report;
 use super::start::Opened;
 use super::status::View;
 use towline_link::{LinkStream, Peer, StreamPurpose};
+use towline_replication::copy::CopySource;
+use towline_replication::inbox::Host;
 
 /// Takes relayed clients.
 pub(crate) type TakeClient = dyn Fn(Peer, StreamPurpose, LinkStream) + Send + Sync;

@@ -16,9 +16,6 @@ use towline_log::{Log, LogError, Pages, RunStream};
 use towline_node::{Instance, Restart};
 use towline_types::{Batch, BatchPlace, Lsn, Time};
 
-use super::applicable::Applicable;
-use super::driver::{ApplyProgress, Driver};
-use super::repair;
 use crate::clock::Clock;
 use crate::door::Door;
 use crate::housekeeping::{self, Complaint, Policy};
@@ -26,6 +23,9 @@ use crate::images::{Images, Stand, Taken};
 use crate::lacking::Doubt;
 use crate::start::make_room;
 use towline_logging::log as say;
+use towline_replication::applicable::Applicable;
+use towline_replication::driver::{ApplyProgress, Driver};
+use towline_replication::repair;
 
 /// Bytes of log applied at once, between looks at what else there is to do.
 const APPLIED_AT_ONCE_BYTES: usize = 4 * 1024 * 1024;

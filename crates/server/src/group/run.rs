@@ -15,21 +15,12 @@ use towline_log::Stats;
 use towline_node::{Elsewhere, Farewell};
 
 use super::active::{self, Serving};
-use super::driver::Driver;
 use super::host::GroupHost;
-use super::inbox::GroupInbox;
-use super::lifecycle::EndReason;
 use super::listener_handover::InheritedSockets;
-use super::redirect::Redirect;
-use super::reexec::ReexecContext;
 use super::replica::forget_old_places;
 use super::socket::{self, GroupSocket};
 use super::start::{self, Opened};
 use super::status::View;
-use super::{
-    agreement, copy, disk_watch, hand_over, hanging, missing, preferred, redirect, reexec, repair,
-    retention_watch, ticker,
-};
 use crate::attempts::Attempts;
 use crate::clock::Clock;
 use crate::door::{Door, GroupView};
@@ -46,6 +37,15 @@ use towline_config::{Config, GroupConfig};
 use towline_floating::Floating;
 use towline_link::{self as link, LinkSettings, Links, Peer, StreamPurpose};
 use towline_logging::log as say;
+use towline_replication::driver::Driver;
+use towline_replication::inbox::GroupInbox;
+use towline_replication::lifecycle::EndReason;
+use towline_replication::redirect::Redirect;
+use towline_replication::reexec::ReexecContext;
+use towline_replication::{
+    agreement, copy, disk_watch, hand_over, hanging, missing, preferred, redirect, reexec, repair,
+    retention_watch, ticker,
+};
 
 /// A start that takes longer refuses those that come to the sockets of the program before it.
 const START_MAX: Duration = Duration::from_secs(5);

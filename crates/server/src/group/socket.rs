@@ -14,13 +14,13 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedSender;
 use towline_admin::status::GroupStatus;
 
-use super::driver::Driver;
 use super::start::Opened;
 use super::switch;
 use crate::door::GroupView;
 use crate::reload::Reload;
 use crate::run::LocalEvent;
 use towline_link::Peer;
+use towline_replication::driver::Driver;
 
 const NAME: &str = "towline-group.sock";
 /// Connections at once.

@@ -11,16 +11,7 @@ use towline_admin::status::RestartStatus;
 use towline_group::{FetchOrder, HardState, Held, Member, MemberId, Options};
 use towline_log::{Finding, Listener, LogError, LogId, Pages, Replicator};
 
-use super::agreement::of_process_before;
-use super::driver::{Driver, Surroundings};
-use super::frames::member_of;
-use super::hard_state_file::HardStateFile;
-use super::incarnation;
-use super::reexec;
-use super::repair;
-use super::repair_at_start::{self, About};
 use super::replica::Replica;
-use super::swap::{self, SwapError};
 use crate::clock::Clock;
 use crate::door::Door;
 use crate::images::Images;
@@ -29,6 +20,15 @@ use crate::start::{self, Found, REBUILD_MARKER, StartError, Wishes};
 use towline_config::{Config, GroupConfig};
 use towline_link::Peer;
 use towline_logging::log as say;
+use towline_replication::agreement::of_process_before;
+use towline_replication::driver::{Driver, Surroundings};
+use towline_replication::frames::member_of;
+use towline_replication::hard_state_file::HardStateFile;
+use towline_replication::incarnation;
+use towline_replication::reexec;
+use towline_replication::repair;
+use towline_replication::repair_at_start::{self, About};
+use towline_replication::swap::{self, SwapError};
 
 /// A replica, and what its threads need.
 pub(crate) struct Opened {

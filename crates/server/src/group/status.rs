@@ -9,15 +9,15 @@ use tokio::sync::Notify;
 use towline_admin::status::{GroupRole, GroupStatus, InstanceState, InstanceStatus};
 use towline_group::{PeerProgress, Progress, Role};
 
-use super::disk_condition::DiskCondition;
-use super::disk_watch;
-use super::driver::Driver;
-use super::frames::{KIND_ROWS, member_of, peer_of};
 use super::report::Stand;
 use crate::clock::Clock;
 use crate::door::GroupView;
 use towline_config::GroupConfig;
 use towline_link::{FrameBody, LinkState, Peer, Where};
+use towline_replication::disk_condition::DiskCondition;
+use towline_replication::disk_watch;
+use towline_replication::driver::Driver;
+use towline_replication::frames::{KIND_ROWS, member_of, peer_of};
 
 /// Makes the status; remembers when each instance was last seen in sync.
 pub(crate) struct View {

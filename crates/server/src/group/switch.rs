@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use towline_admin::status::{GroupStatus, InstanceState, InstanceStatus};
 
-use super::driver::Driver;
-use super::hand_over::{TRANSFER_MAX, ask, hand_over, position};
 use crate::door::GroupView;
 use towline_link::Peer;
+use towline_replication::driver::Driver;
+use towline_replication::hand_over::{TRANSFER_MAX, ask, hand_over, position};
 
 /// Twice as long as an instance waits for news of how the others are.
 const NEWS_MAX: Duration = Duration::from_secs(1);

@@ -1,0 +1,47 @@
+//! One instance's part in a group, with a real log, real files and real links: it steps the member
+//! of the group, keeps its hard state, and sees to it that the log is whole.
+//!
+//! Reading order: [`frames`] (what instances send each other), [`hard_state_file`] and
+//! [`incarnation`] (what outlives the process beside the log, and for which log), [`lifecycle`],
+//! [`driver`] (the member, stepped), [`ticker`], [`inbox`] (what the links bring); [`hand_over`]
+//! and [`preferred`] (leadership changes on purpose); [`disk_condition`], [`disk_watch`] and
+//! [`hanging`] (disks that are full or do not answer); [`retention`], [`retention_watch`], [`copy`]
+//! and [`swap`] (a replica that lags); [`repair_queue`], [`repair`], [`repair_at_start`] and
+//! [`batch`] (a damaged batch); [`missing`], [`agreement`], [`redirect`], [`vote`], [`reexec`].
+//!
+//! Not here: consensus (`towline_group`), connections (`towline_link`), the bytes of the log
+//! (`towline_log`); clients, queues, what a record means: whoever opens an instance provides
+//! [`active_instance::ActiveInstance`], [`inbox::Host`] and [`copy::CopySource`].
+//!
+//! Invariants: what must be kept is durable before a message leaves; a log that led takes nothing
+//! from others; the log that is replaced stays until the copy is whole.
+
+#![forbid(unsafe_code)]
+
+pub mod active_instance;
+pub mod agreement;
+pub mod applicable;
+mod batch;
+pub mod copy;
+pub mod disk_condition;
+pub mod disk_watch;
+pub mod driver;
+pub mod frames;
+pub mod hand_over;
+pub mod hanging;
+pub mod hard_state_file;
+pub mod inbox;
+pub mod incarnation;
+pub mod lifecycle;
+pub mod missing;
+pub mod preferred;
+pub mod redirect;
+pub mod reexec;
+pub mod repair;
+pub mod repair_at_start;
+pub mod repair_queue;
+pub mod retention;
+pub mod retention_watch;
+pub mod swap;
+pub mod ticker;
+pub mod vote;
