@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   0   8  magic "TOWLINEG"
-//!   8   2  format version (this place and the checksum's never move)
+//!   8   2  format version: 2 (this offset and the checksum's never move)
 //!   10  1  1: may vote
 //!   11  1  1: the term is the newest that it took part in; also when it may vote
 //!   12  4  zero
@@ -11,15 +11,19 @@
 //!   32  8  committed: index of a batch known to be committed
 //!   40  8  position of that batch's end
 //!   48 12  zero
-//!   60  4  FNV-1a (32 bits) of bytes 0..60
+//!   60  4  CRC-32C of bytes 0..60
 //! ```
+//!
+//! Version 1 had the same fields, and FNV-1a (32 bits) in place of the CRC-32C. It is read.
 
 use towline_types::{BatchPlace, Lsn};
 
 use crate::MemberId;
 
 const MAGIC: &[u8; 8] = b"TOWLINEG";
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
+/// With another checksum.
+const VERSION_WITH_FNV: u16 = 1;
 const SUMMED_BYTES: usize = 60;
 
 /// What a member must not forget.
@@ -77,7 +81,8 @@ impl HardState {
         for (at, field) in fields {
             put(&mut bytes, at, field);
         }
-        let sum = sum(&bytes);
+        let (summed, _) = bytes.split_at(SUMMED_BYTES);
+        let sum = crc32c::crc32c(summed);
         put(&mut bytes, SUMMED_BYTES, &sum.to_le_bytes());
         bytes
     }
@@ -88,9 +93,13 @@ impl HardState {
         if bytes.len() != HardState::BYTES || take::<8>(bytes, 0)? != *MAGIC {
             return None;
         }
-        if u32::from_le_bytes(take(bytes, SUMMED_BYTES)?) != sum(bytes)
-            || u16::from_le_bytes(take(bytes, 8)?) != VERSION
-        {
+        let (summed, _) = bytes.split_at(SUMMED_BYTES);
+        let sum = match u16::from_le_bytes(take(bytes, 8)?) {
+            VERSION => crc32c::crc32c(summed),
+            VERSION_WITH_FNV => fnv(summed),
+            _ => return None,
+        };
+        if u32::from_le_bytes(take(bytes, SUMMED_BYTES)?) != sum {
             return None;
         }
         let vote = u64::from_le_bytes(take(bytes, 24)?);
@@ -115,8 +124,8 @@ fn put(bytes: &mut [u8], at: usize, field: &[u8]) {
     }
 }
 
-fn sum(bytes: &[u8]) -> u32 {
-    let summed = bytes.get(..SUMMED_BYTES).unwrap_or(&[]);
+/// FNV-1a.
+fn fnv(summed: &[u8]) -> u32 {
     summed
         .iter()
         .fold(0x811c_9dc5, |sum: u32, byte| (sum ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
@@ -126,16 +135,42 @@ fn sum(bytes: &[u8]) -> u32 {
 mod tests {
     use super::*;
 
-    #[test]
-    fn what_is_kept_comes_back_and_any_flipped_bit_is_noticed() {
-        let hard_state = HardState {
+    fn state() -> HardState {
+        HardState {
             term: 7,
-            vote: Some(MemberId(3)),
+            vote: Some(MemberId(2)),
             may_vote: true,
             knows_term: true,
             committed: 12,
             committed_end: Lsn(8_300),
-        };
+        }
+    }
+
+    /// As a program of version 1 wrote `state()`.
+    const OF_VERSION_1: [u8; HardState::BYTES] = *b"TOWLINEG\x01\0\x01\x01\0\0\0\0\
+        \x07\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\
+        \x0c\0\0\0\0\0\0\0\x6c\x20\0\0\0\0\0\0\
+        \0\0\0\0\0\0\0\0\0\0\0\0\x42\x57\xbc\x0a";
+
+    #[test]
+    fn version_1_is_read_and_not_written() {
+        assert_eq!(HardState::decode(&OF_VERSION_1), Some(state()));
+        let bytes = state().encode();
+        assert_eq!((&bytes[..8], bytes[8]), (&OF_VERSION_1[..8], 2));
+        assert_eq!(bytes[9..60], OF_VERSION_1[9..60], "the fields stay where they are");
+        for bit in 0..HardState::BYTES * 8 {
+            let mut damaged = OF_VERSION_1;
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(HardState::decode(&damaged), None, "bit {bit}");
+        }
+        let mut later = bytes;
+        later[8] = 3;
+        assert_eq!(HardState::decode(&later), None, "a version that this one does not know");
+    }
+
+    #[test]
+    fn what_is_kept_comes_back_and_any_flipped_bit_is_noticed() {
+        let hard_state = state();
         let bytes = hard_state.encode();
         assert_eq!(HardState::decode(&bytes), Some(hard_state));
         for bit in 0..HardState::BYTES * 8 {

@@ -13,10 +13,10 @@
 //! group-state, group-committed: 16,384 bytes, a slot at 0 and one at 4,096, both again 8,192 behind
 //! (no two in one sector)
 //!   0    8  magic "TOWLINES"
-//!   8    2  format version: 4
+//!   8    2  format version: 5
 //!   10   6  zero
 //!   16   8  sequence, from 1: the slot with the higher one is the newer
-//!   24  64  Kept
+//!   24  64  `HardState`, of its version 2
 //!   88   8  incarnation of the log that this was promised for; 0: it has none
 //!   96   8  the incarnation that the log is about to get; 0: none (see `incarnation`)
 //!   104  8  how often a process took part with this hard state
@@ -26,20 +26,22 @@
 //!   1260 4  CRC-32C of bytes 0..1260
 //! ```
 //!
-//! Version 3 ended behind the zeros at 112 with the checksum of bytes 0..124; it is read as one
-//! that knows no start. Version 2 ended behind `HardState` with 4 zero bytes and the checksum of
-//! bytes 0..92 at 92; it is read as one without an incarnation. Version 1 of these files was a
-//! `HardState` alone, at 0. It counts while no slot is whole, and the first slot that is written
-//! beside it is the one at 4,096.
+//! Version 4 is the same with a `HardState` of version 1. Version 3 ended behind the zeros at 112
+//! with the checksum of bytes 0..124; it is read as one that knows no start. Version 2 ended behind
+//! `HardState` with 4 zero bytes and the checksum of bytes 0..92 at 92; it is read as one without
+//! an incarnation. Version 1 of these files was a `HardState` alone, at 0. It counts while no slot
+//! is whole, and the first slot that is written beside it is the one at 4,096.
 //!
 //! Invariants: what `write` was given is what the next start reads, or what was there before; never
 //! a mixture. Who writes a `HardState` alone leaves the incarnation and the starts as they are.
 //! Several threads write (votes under the driver's lock, starts beside it): the file's lock is held
 //! from the reading of what is there until the new slot is synced, and the newer slot is on the
 //! disk before the older one is written over. So each moment leaves one whole slot, with all that
-//! was kept by a call that returned.
+//! was kept by a call that returned. Nothing is kept in a file in which an earlier version could
+//! still read a slot.
 
 use std::fs::File;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -54,7 +56,9 @@ const NAME: &str = "group-state";
 const NOTE: &str = "group-committed";
 
 const MAGIC: &[u8; 8] = b"TOWLINES";
-const VERSION: u16 = 4;
+const VERSION: u16 = 5;
+/// With a hard state of version 1.
+const VERSION_BEFORE: u16 = 4;
 /// Without starts, and shorter.
 const VERSION_WITHOUT_STARTS: u16 = 3;
 /// Without an incarnation, and shorter still.
@@ -131,6 +135,25 @@ impl HardStateFile {
         self.newest(NAME)?.whose
     }
 
+    /// Refuses a hard state that a later version of Towline wrote: this one cannot read what was
+    /// promised in it, and must not take an older slot beside it for the newest.
+    ///
+    /// # Errors
+    /// Which version wrote it.
+    pub fn refuse_later_version(&self) -> std::io::Result<()> {
+        let Ok(bytes) = std::fs::read(self.folder.join(NAME)) else { return Ok(()) };
+        match SLOTS.into_iter().find_map(|at| later_version(&bytes, at)) {
+            None => Ok(()),
+            Some(version) => Err(std::io::Error::new(
+                ErrorKind::Unsupported,
+                format!(
+                    "{NAME} has format version {version}, and this version of Towline reads up to \
+                     {VERSION}: start the version that wrote it"
+                ),
+            )),
+        }
+    }
+
     /// What counts of one of the files.
     fn newest(&self, name: &str) -> Option<Slot> {
         decode(&std::fs::read(self.folder.join(name)).ok()?)
@@ -150,6 +173,7 @@ impl HardStateFile {
             // Also when the sync of the process before failed: what is read then passes for synced.
             self.synced.store(0, Ordering::SeqCst);
             self.settle(&file, &bytes, &slots(&bytes))?;
+            self.take_over(&file, bytes)?;
             file.sync_all()
         })?;
         if let Err(error) = self.whole(NOTE) {
@@ -232,11 +256,11 @@ impl HardStateFile {
     fn put_in(&self, file: &impl Medium, change: impl FnOnce(&mut Slot)) -> std::io::Result<()> {
         locked(file, || {
             let bytes = file.content()?;
-            let slots = slots(&bytes);
-            self.settle(file, &bytes, &slots)?;
+            self.settle(file, &bytes, &slots(&bytes))?;
+            let bytes = self.take_over(file, bytes)?;
             // Until all of it is done, it is not known.
             self.synced.store(0, Ordering::SeqCst);
-            let sequence = put(file, &bytes, slots, change)?;
+            let sequence = put(file, &bytes, slots(&bytes), change)?;
             file.sync()?;
             self.synced.store(sequence, Ordering::SeqCst);
             Ok(())
@@ -266,6 +290,25 @@ impl HardStateFile {
             self.synced.store(newest.sequence, Ordering::SeqCst);
         }
         Ok(())
+    }
+
+    /// Writes the newest slot anew, twice, when anything in the file is of an earlier version: so a
+    /// program of that version finds nothing that it can read, and not a slot that is out of date.
+    /// A crash in between leaves both with the same content. Yields what the file holds then.
+    fn take_over(&self, file: &impl Medium, mut bytes: Vec<u8>) -> std::io::Result<Vec<u8>> {
+        for _ in SLOTS {
+            let there = slots(&bytes);
+            let is_known = there.iter().any(Option::is_some) || of_version_1(&bytes).is_some();
+            if !is_known || !holds_earlier_version(&bytes) {
+                break;
+            }
+            self.synced.store(0, Ordering::SeqCst);
+            let sequence = put(file, &bytes, there, |_| {})?;
+            file.sync()?;
+            self.synced.store(sequence, Ordering::SeqCst);
+            bytes = file.content()?;
+        }
+        Ok(bytes)
     }
 
     /// Writes down how far the log is known to be committed, in a file of its own and without
@@ -356,6 +399,27 @@ fn of_version_1(bytes: &[u8]) -> Option<Slot> {
     Some(Slot { hard_state: HardState::decode(bytes.get(..HardState::BYTES)?)?, ..Slot::default() })
 }
 
+/// The format version that stands at an offset; `None` where there is no slot.
+fn version_at(bytes: &[u8], at: u64) -> Option<u16> {
+    let slot = bytes.get(usize::try_from(at).ok()?..)?;
+    let version = slot.strip_prefix(MAGIC)?.get(..2)?.try_into().ok()?;
+    Some(u16::from_le_bytes(version))
+}
+
+/// The version of a slot that a later version of Towline wrote. Both its places say it: one alone
+/// may be damaged, or torn.
+fn later_version(bytes: &[u8], at: u64) -> Option<u16> {
+    let version = version_at(bytes, at).filter(|version| *version > VERSION)?;
+    (version_at(bytes, at + AGAIN) == Some(version)).then_some(version)
+}
+
+/// Whether an earlier version of Towline could read anything here.
+fn holds_earlier_version(bytes: &[u8]) -> bool {
+    let mut places = SLOTS.into_iter().flat_map(|at| [at, at + AGAIN]);
+    places.any(|at| version_at(bytes, at).is_some_and(|version| version < VERSION))
+        || of_version_1(bytes).is_some()
+}
+
 fn newer(first: Option<Slot>, second: Option<Slot>) -> Option<Slot> {
     [first, second].into_iter().flatten().max_by_key(|slot| slot.sequence)
 }
@@ -414,7 +478,7 @@ impl Slot {
     fn decode(bytes: &[u8]) -> Option<Slot> {
         let version = u16::from_le_bytes(bytes.get(8..10)?.try_into().ok()?);
         let summed_bytes = match version {
-            VERSION => SUMMED_BYTES,
+            VERSION | VERSION_BEFORE => SUMMED_BYTES,
             VERSION_WITHOUT_STARTS => SUMMED_BYTES_WITHOUT_STARTS,
             VERSION_UNMARKED => SUMMED_BYTES_UNMARKED,
             _ => return None,
@@ -437,7 +501,7 @@ impl Slot {
             },
         };
         let starts = match version {
-            VERSION => Starts::decode(summed.get(STARTS_AT..)?)?,
+            VERSION | VERSION_BEFORE => Starts::decode(summed.get(STARTS_AT..)?)?,
             // Nothing was said of it, so that nothing was noted of it either.
             _ => Starts::default(),
         };

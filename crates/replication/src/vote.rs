@@ -31,9 +31,10 @@ pub struct HardStateReport {
 /// vote.
 ///
 /// # Errors
-/// What the disk said.
+/// What the disk said, or that a later version of Towline wrote the hard state.
 pub fn hard_state(data: &Path) -> std::io::Result<Option<HardStateReport>> {
     let hard_state_file = HardStateFile::of(data);
+    hard_state_file.refuse_later_version()?;
     let is_of_this_log = incarnation::is_own(data, hard_state_file.mark())?;
     let state = |HardState { term, may_vote, committed, .. }| HardStateReport {
         term,
@@ -49,9 +50,10 @@ pub fn hard_state(data: &Path) -> std::io::Result<Option<HardStateReport>> {
 /// others.
 ///
 /// # Errors
-/// What the disk said.
+/// What the disk said, or that a later version of Towline wrote the hard state.
 pub fn give_up_vote(data: &Path) -> std::io::Result<()> {
     let hard_state_file = HardStateFile::of(data);
+    hard_state_file.refuse_later_version()?;
     // Without a hard state that can be read there is no vote either.
     let Some(hard_state) = hard_state_file.read() else { return Ok(()) };
     // Also its term is not trusted: the operator may have put the whole folder back from a
@@ -70,9 +72,10 @@ const FORGOTTEN_TERMS: u64 = 1 << 16;
 /// may have voted, and there may be a leader that cannot be asked. `drawn` is a random number.
 ///
 /// # Errors
-/// What the disk said.
+/// What the disk said, or that a later version of Towline wrote the hard state.
 pub fn force_vote(data: &Path, term: u64, drawn: u64) -> std::io::Result<()> {
     let hard_state_file = HardStateFile::of(data);
+    hard_state_file.refuse_later_version()?;
     let hard_state = hard_state_file.read().unwrap_or_default();
     // The note would take the vote away again.
     match std::fs::remove_file(hard_state_file.note_path()) {

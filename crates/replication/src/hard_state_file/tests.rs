@@ -9,6 +9,17 @@ fn hard_state(term: u64) -> HardState {
     HardState { term, vote: Some(MemberId(term % 3 + 1)), may_vote: true, ..HardState::default() }
 }
 
+/// A hard state as version 1 encoded it: a file of its own, or a part of a slot up to version 4.
+fn of_version_1(hard_state: &HardState) -> [u8; HardState::BYTES] {
+    let mut bytes = hard_state.encode();
+    bytes[8] = 1;
+    let fnv = |sum: u32, byte: &u8| (sum ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
+    let sum = bytes[..60].iter().fold(0x811c_9dc5, fnv);
+    bytes[60..].copy_from_slice(&sum.to_le_bytes());
+    assert_eq!(HardState::decode(&bytes), Some(*hard_state));
+    bytes
+}
+
 /// Each state that a write of `new` over `old` can leave when it is torn at one byte, either end
 /// first, is read as what was there before, or as what was written.
 fn torn(before: Option<HardState>, old: &[u8], new: &[u8], after: HardState) {
@@ -49,7 +60,7 @@ fn what_was_written_last_is_read_whatever_a_torn_write_left_beside_it() {
 fn a_file_of_the_version_before_is_read_and_counts_until_a_slot_is_whole() {
     let folder = tempfile::tempdir().unwrap();
     let (file, path) = (HardStateFile::of(folder.path()), folder.path().join(NAME));
-    std::fs::write(&path, hard_state(7).encode()).unwrap();
+    std::fs::write(&path, of_version_1(&hard_state(7))).unwrap();
     assert_eq!(file.read(), Some(hard_state(7)));
     file.prepare().unwrap();
     assert_eq!(file.read(), Some(hard_state(7)));
@@ -61,15 +72,17 @@ fn a_file_of_the_version_before_is_read_and_counts_until_a_slot_is_whole() {
         before = Some(hard_state(term));
     }
     // Also without anybody who prepared it.
-    std::fs::write(&path, hard_state(7).encode()).unwrap();
+    std::fs::write(&path, of_version_1(&hard_state(7))).unwrap();
     file.write(&hard_state(8)).unwrap();
     assert_eq!(file.read(), Some(hard_state(8)));
 }
 
 /// A file of an earlier version, of which a slot has so many bytes before its checksum.
 fn of_version(version: u8, summed_bytes: usize, slot: &Slot) -> Vec<u8> {
+    let hard_state = of_version_1(&slot.hard_state);
     let mut slot = slot.encode()[..summed_bytes].to_vec();
     slot[8] = version;
+    slot[HARD_STATE_AT..MARK_AT].copy_from_slice(&hard_state);
     let sum = crc32c::crc32c(&slot).to_le_bytes();
     slot.extend_from_slice(&sum);
     let mut file = vec![0; FILE_BYTES];
@@ -111,6 +124,9 @@ fn the_version_without_an_incarnation_is_read_and_who_writes_votes_leaves_the_ma
     let before = of_version(2, SUMMED_BYTES_UNMARKED, &slot);
     std::fs::write(&path, &before).unwrap();
     assert_eq!((file.read(), file.mark()), (Some(hard_state(4)), Mark::default()));
+    file.prepare().unwrap();
+    assert_eq!((file.read(), file.mark()), (Some(hard_state(4)), Mark::default()));
+    let before = std::fs::read(&path).unwrap();
     let mark = Mark { incarnation: 7, next: u64::MAX, starts: 3 };
     file.write_marked(&hard_state(5), mark).unwrap();
     torn(Some(hard_state(4)), &before, &std::fs::read(&path).unwrap(), hard_state(5));
@@ -164,7 +180,7 @@ fn a_note_says_how_far_and_nothing_of_votes() {
         Some(HardState { term: 3, may_vote: true, vote: hard_state(3).vote, ..noted(index) })
     };
     // Of the version before.
-    std::fs::write(&path, noted(6).encode()).unwrap();
+    std::fs::write(&path, of_version_1(&noted(6))).unwrap();
     assert_eq!(file.read(), both(6));
     for index in 7..10 {
         file.note(&noted(index)).unwrap();
@@ -197,6 +213,8 @@ struct Tears {
     fails: Cell<bool>,
     /// One of these is read after a crash, at any moment.
     allowed: RefCell<Vec<Option<Slot>>>,
+    /// The same for a program of version 4, where that is looked at.
+    allowed_to_version_4: RefCell<Option<Vec<Option<Slot>>>>,
 }
 
 impl Tears {
@@ -228,6 +246,10 @@ impl Tears {
             let read = decode(state);
             let allowed = self.allowed.borrow();
             assert!(allowed.contains(&read), "{read:?} is read, and none of {allowed:?}");
+            if let Some(allowed) = &*self.allowed_to_version_4.borrow() {
+                let read = as_version_4_reads(state);
+                assert!(allowed.contains(&read), "version 4 reads {read:?}, none of {allowed:?}");
+            }
         }
     }
 
@@ -363,4 +385,129 @@ fn a_folder_says_whose_it_is_and_one_of_another_member_brings_no_starts() {
     assert_eq!(file.whose(), Some(MemberId(2)), "who writes votes leaves it");
     file.write_forced(&hard_state(5), Mark::default()).unwrap();
     assert_eq!(file.whose(), None);
+}
+
+/// The front of a slot of version 4, as a program of that version wrote it, in hexadecimal; all
+/// behind it up to the checksum is zero.
+const OF_VERSION_4: &str = "\
+    544f574c494e455304000000000000000200000000000000 \
+    544f574c494e45470100010100000000 \
+    08000000000000000200000000000000 \
+    0c000000000000006c20000000000000 \
+    000000000000000000000000ddfb6add \
+    221100000000000044330000000000000500000000000000 \
+    030000000000000000000000 \
+    010000000000000000000000000000000100000000000000efcdab";
+/// Its checksum.
+const SUM_OF_VERSION_4: [u8; 4] = [0xdd, 0x36, 0x73, 0x49];
+
+/// What that slot says.
+fn slot_of_version_4() -> Slot {
+    let hard_state = HardState {
+        term: 8,
+        vote: Some(MemberId(2)),
+        may_vote: true,
+        knows_term: true,
+        committed: 12,
+        committed_end: Lsn(8_300),
+    };
+    let mark = Mark { incarnation: 0x1122, next: 0x3344, starts: 5 };
+    let mut starts = Starts::default();
+    starts.begin(0xab_cdef);
+    Slot { sequence: 2, hard_state, mark, whose: Some(MemberId(3)), starts }
+}
+
+/// A file of version 4: the slot above, and the one before it, which was kept in another term.
+fn file_of_version_4() -> Vec<u8> {
+    let digits: String = OF_VERSION_4.split_whitespace().collect();
+    let mut slot: Vec<u8> = (0..digits.len() / 2)
+        .map(|at| u8::from_str_radix(&digits[2 * at..2 * at + 2], 16).unwrap())
+        .collect();
+    slot.resize(SUMMED_BYTES, 0);
+    assert_eq!(crc32c::crc32c(&slot).to_le_bytes(), SUM_OF_VERSION_4);
+    slot.extend_from_slice(&SUM_OF_VERSION_4);
+    let mut older = slot.clone();
+    // Sequence 1, and a hard state of `towline_group`'s golden test.
+    older[16] = 1;
+    older[HARD_STATE_AT + 16] = 7;
+    older[MARK_AT - 4..MARK_AT].copy_from_slice(&[0x42, 0x57, 0xbc, 0x0a]);
+    let sum = crc32c::crc32c(&older[..SUMMED_BYTES]).to_le_bytes();
+    older[SUMMED_BYTES..].copy_from_slice(&sum);
+    let mut file = vec![0; FILE_BYTES];
+    for (at, bytes) in [(0, &slot), (8_192, &slot), (4_096, &older), (12_288, &older)] {
+        file[at..at + SLOT_BYTES].copy_from_slice(bytes);
+    }
+    file
+}
+
+/// What a program of version 4 reads: to it no other version is a slot.
+fn as_version_4_reads(bytes: &[u8]) -> Option<Slot> {
+    let mut bytes = bytes.to_vec();
+    for at in [0, 4_096, 8_192, 12_288] {
+        if bytes[at + 8] != 4 {
+            bytes[at] = 0;
+        }
+    }
+    decode(&bytes)
+}
+
+#[test]
+fn a_file_of_version_4_is_read_and_taken_over_whole_before_anything_is_kept_in_it() {
+    let before = file_of_version_4();
+    assert_eq!(decode(&before), Some(slot_of_version_4()));
+    assert_eq!(as_version_4_reads(&before), Some(slot_of_version_4()));
+    for act in [(|file| file.prepare()) as fn(&HardStateFile) -> std::io::Result<()>, |file| {
+        file.write(&hard_state(9))
+    }] {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, path) = (HardStateFile::of(folder.path()), folder.path().join(NAME));
+        std::fs::write(&path, &before).unwrap();
+        act(&file).unwrap();
+        let bytes = std::fs::read(&path).unwrap();
+        assert_eq!(as_version_4_reads(&bytes), None, "not even the slot before");
+        let read = decode(&bytes).unwrap();
+        let Slot { mark, whose, starts, .. } = slot_of_version_4();
+        assert_eq!((read.mark, read.whose, read.starts), (mark, whose, starts));
+        assert!([slot_of_version_4().hard_state, hard_state(9)].contains(&read.hard_state));
+    }
+}
+
+#[test]
+fn a_crash_while_a_file_is_taken_over_leaves_to_each_version_what_was_kept_or_nothing() {
+    let file = HardStateFile::of(Path::new(""));
+    let tears = Tears::new();
+    *tears.now.borrow_mut() = file_of_version_4();
+    *tears.durable.borrow_mut() = file_of_version_4();
+    let allowed = |sequence| Some(Slot { sequence, ..slot_of_version_4() });
+    *tears.allowed.borrow_mut() = vec![allowed(2), allowed(3), allowed(4)];
+    *tears.allowed_to_version_4.borrow_mut() = Some(vec![None, allowed(2)]);
+    locked(&tears, || {
+        let bytes = tears.content()?;
+        file.settle(&tears, &bytes, &slots(&bytes))?;
+        file.take_over(&tears, bytes).map(drop)
+    })
+    .unwrap();
+    assert_eq!(decode(&tears.now.borrow()), allowed(4));
+    assert_eq!(as_version_4_reads(&tears.now.borrow()), None);
+    assert!(!holds_earlier_version(&tears.now.borrow()));
+}
+
+#[test]
+fn a_hard_state_of_a_later_version_is_refused_and_a_damaged_version_is_not_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, path) = (HardStateFile::of(folder.path()), folder.path().join(NAME));
+    file.refuse_later_version().unwrap();
+    file.write(&hard_state(4)).unwrap();
+    file.write(&hard_state(5)).unwrap();
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[8] = 6;
+    std::fs::write(&path, &bytes).unwrap();
+    file.refuse_later_version().unwrap();
+    bytes[8_192 + 8] = 6;
+    std::fs::write(&path, &bytes).unwrap();
+    let why = file.refuse_later_version().unwrap_err().to_string();
+    assert!(
+        why.starts_with("group-state has format version 6") && why.contains("up to 5"),
+        "{why}"
+    );
 }

@@ -176,6 +176,7 @@ fn promised(
     hard_state_file: &HardStateFile,
     read_back: impl Fn(u64) -> Result<Found, StartError>,
 ) -> Result<Promised, StartError> {
+    hard_state_file.refuse_later_version().map_err(StartError::Folder)?;
     // Without any hard state that can be read, it is not known what was promised, nor in which
     // term.
     let hard_state = of_process_before(hard_state_file.read().unwrap_or_default());
