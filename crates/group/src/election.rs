@@ -9,9 +9,7 @@
 
 use std::time::Duration;
 
-use towline_types::Time;
-
-use crate::dice::Dice;
+use towline_types::{SeededRandom, Time};
 
 /// The longest pause before the first try: two members seldom ask at once.
 const FIRST_PAUSE_MAX: Duration = Duration::from_millis(15);
@@ -28,7 +26,7 @@ const FAVOUR_PAUSE_MORE: Duration = Duration::from_millis(250);
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Election {
-    dice: Dice,
+    random: SeededRandom,
     at: Option<Time>,
     /// Newest term in which this member gave its vote to another.
     favoured_in: Option<u64>,
@@ -36,7 +34,12 @@ pub(crate) struct Election {
 
 impl Election {
     pub(crate) fn new(seed: u64) -> Election {
-        Election { dice: Dice::new(seed), at: None, favoured_in: None }
+        Election { random: SeededRandom::mixed(seed), at: None, favoured_in: None }
+    }
+
+    fn pause_below(&mut self, most: Duration) -> Duration {
+        let most = u64::try_from(most.as_micros()).unwrap_or(u64::MAX);
+        Duration::from_micros(self.random.below(most))
     }
 
     /// When the next try is; `None` while there is a leader.
@@ -54,17 +57,18 @@ impl Election {
     pub(crate) fn is_due(&mut self, now: Time, favoured_in: Option<u64>) -> bool {
         if favoured_in > self.favoured_in {
             self.favoured_in = favoured_in;
-            self.at = Some(now + FAVOUR_PAUSE + self.dice.below(FAVOUR_PAUSE_MORE));
+            self.at = Some(now + FAVOUR_PAUSE + self.pause_below(FAVOUR_PAUSE_MORE));
             return false;
         }
         let at = match self.at {
             Some(at) => at,
-            None => *self.at.insert(now + self.dice.below(FIRST_PAUSE_MAX)),
+            None => now + self.pause_below(FIRST_PAUSE_MAX),
         };
         if now < at {
+            self.at = Some(at);
             return false;
         }
-        self.at = Some(now + FURTHER_PAUSE + self.dice.below(FURTHER_PAUSE_MORE));
+        self.at = Some(now + FURTHER_PAUSE + self.pause_below(FURTHER_PAUSE_MORE));
         true
     }
 }

@@ -11,7 +11,6 @@
 
 #![forbid(unsafe_code)]
 
-mod dice;
 mod election;
 mod hard_state;
 mod member;

@@ -206,7 +206,10 @@ impl Starts {
     /// As it is kept.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let count = |count: usize| u8::try_from(count).unwrap_or(u8::MAX);
+        let count = |count: usize| match u8::try_from(count) {
+            Ok(count) => count,
+            Err(_) => unreachable!("{count} starts are more than the table holds"),
+        };
         let counts = [count(self.own.len()), count(self.noted.len())];
         let mut bytes = [counts[0], counts[1], u8::from(self.is_put_back)].to_vec();
         bytes.resize(FLOOR_AT, 0);

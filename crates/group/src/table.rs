@@ -69,8 +69,9 @@ impl Table {
     /// Drops the batches from `index` on.
     pub(crate) fn cut(&mut self, index: u64) {
         assert!(index > self.base.index, "what is needed by an image is never cut off");
-        let kept = usize::try_from(index - self.base.index - 1).unwrap_or(usize::MAX);
-        self.places.truncate(kept);
+        while self.places.back().is_some_and(|last| last.index >= index) {
+            self.places.pop_back();
+        }
     }
 
     /// Forgets batches that end at or before `lsn`, but for the last of them, which becomes the

@@ -11,9 +11,9 @@ use towline_core::{ConsumerId, MessageSequence, NewMessage, Outcome, UnitId};
 use towline_node::{LinkToken, ProducerId, PutTo, Request, Terminus};
 use towline_types::Payload;
 
-use crate::dice::Dice;
 use crate::history::{Fate, History, Put};
 use crate::plan::Plan;
+use towline_types::SeededRandom;
 
 /// Puts and settlements that a client has open at most before it waits.
 const WAITING_MAX: u32 = 8;
@@ -91,15 +91,15 @@ impl Connection {
     pub(crate) fn new(
         id: u64,
         (node, process): (usize, u64),
-        dice: &mut Dice,
+        dice: &mut SeededRandom,
         plan: &Plan,
     ) -> Self {
         Connection {
             id,
             node,
             process,
-            put_to: dice.position(plan.queues),
-            get_from: dice.position(plan.queues),
+            put_to: dice.index(plan.queues),
+            get_from: dice.index(plan.queues),
             producer: None,
             consumer: None,
             held: Vec::new(),
@@ -126,7 +126,7 @@ pub(crate) fn queue_name(queue: usize) -> String {
 }
 
 impl Client {
-    pub(crate) fn new(number: usize, dice: &mut Dice) -> Client {
+    pub(crate) fn new(number: usize, dice: &mut SeededRandom) -> Client {
         let habits = Habits {
             put: dice.between(1, 6),
             begin: dice.below(4),
@@ -188,7 +188,7 @@ impl Client {
         &mut self,
         now: u64,
         plan: &Plan,
-        dice: &mut Dice,
+        dice: &mut SeededRandom,
         history: &mut History,
     ) -> Vec<Request> {
         let habits = self.habits.clone();
@@ -232,7 +232,7 @@ impl Client {
         &mut self,
         now: u64,
         answer: Answer,
-        dice: &mut Dice,
+        dice: &mut SeededRandom,
         history: &mut History,
     ) -> Vec<Request> {
         let credit = self.habits.credit;
@@ -274,7 +274,7 @@ struct Act<'a> {
     number: usize,
     now: u64,
     plan: &'a Plan,
-    dice: &'a mut Dice,
+    dice: &'a mut SeededRandom,
     history: &'a mut History,
     habits: Habits,
     connection: &'a mut Connection,

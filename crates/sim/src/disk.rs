@@ -14,7 +14,7 @@ use bytes::Bytes;
 use towline_group::{HardState, Held, Starts};
 use towline_types::{Batch, BatchPlace, BodyLocation, Lsn, PageRef};
 
-use crate::dice::Dice;
+use towline_types::SeededRandom;
 
 /// An image that is durable.
 #[derive(Debug)]
@@ -117,7 +117,7 @@ impl Disk {
 
     /// The process ended, or its machine: of what was not synced, some of the beginning is there.
     /// It is not synced for that.
-    pub(crate) fn lose_unsynced(&mut self, keep_per_mille: u64, dice: &mut Dice) -> u64 {
+    pub(crate) fn lose_unsynced(&mut self, keep_per_mille: u64, dice: &mut SeededRandom) -> u64 {
         let mut remaining = self.synced;
         while remaining < self.last() && dice.chance(keep_per_mille) {
             remaining += 1;
@@ -273,7 +273,7 @@ mod tests {
         for seed in 0..50 {
             let mut disk = disk(10);
             disk.synced = 4;
-            let lost = disk.lose_unsynced(500, &mut Dice::new(seed));
+            let lost = disk.lose_unsynced(500, &mut SeededRandom::mixed(seed));
             assert!((4..=10).contains(&disk.last()), "seed {seed}");
             assert_eq!((disk.last() + lost, disk.synced), (10, 4), "seed {seed}");
         }
@@ -283,13 +283,13 @@ mod tests {
     fn what_a_killed_process_wrote_is_lost_with_the_power_unless_recovery_synced_it() {
         let mut killed = disk(10);
         killed.synced = 4;
-        killed.lose_unsynced(1_000, &mut Dice::new(1));
+        killed.lose_unsynced(1_000, &mut SeededRandom::mixed(1));
         assert_eq!((killed.last(), killed.synced), (10, 4));
         let mut started = killed.clone();
-        killed.lose_unsynced(0, &mut Dice::new(1));
+        killed.lose_unsynced(0, &mut SeededRandom::mixed(1));
         assert_eq!(killed.last(), 4);
         started.recover(0, 1);
-        started.lose_unsynced(0, &mut Dice::new(1));
+        started.lose_unsynced(0, &mut SeededRandom::mixed(1));
         assert_eq!(started.last(), 10);
     }
 

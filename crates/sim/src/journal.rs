@@ -86,7 +86,8 @@ impl SimulatedJournal {
 
 /// Where a batch behind one that ends at `end` begins.
 pub(crate) fn next_lsn(end: Lsn, block_bytes: u64) -> Lsn {
-    Lsn(end.0.next_multiple_of(block_bytes))
+    // The first batch stands behind the header of its extent, so no position is 0.
+    Lsn(end.0.max(1).next_multiple_of(block_bytes))
 }
 
 impl Open {

@@ -11,7 +11,6 @@
 #![forbid(unsafe_code)]
 
 mod client;
-mod dice;
 mod disk;
 mod history;
 mod journal;

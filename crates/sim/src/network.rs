@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use towline_group::{MemberId, Message, Start, Witness};
 
-use crate::dice::Dice;
 use crate::plan::NetworkPlan;
+use towline_types::SeededRandom;
 
 /// One direction of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +81,7 @@ impl Network {
     }
 
     /// All cuts end. What arrives now, and when.
-    pub(crate) fn heal(&mut self, now: u64, dice: &mut Dice) -> Vec<(u64, Link, Parcel)> {
+    pub(crate) fn heal(&mut self, now: u64, dice: &mut SeededRandom) -> Vec<(u64, Link, Parcel)> {
         let mut arrivals = Vec::new();
         for (from, to) in pairs() {
             let lane = &mut self.lanes[from][to];
@@ -107,7 +107,7 @@ impl Network {
         };
     }
 
-    fn arrival(&mut self, now: u64, link: Link, dice: &mut Dice) -> u64 {
+    fn arrival(&mut self, now: u64, link: Link, dice: &mut SeededRandom) -> u64 {
         let mut delay = self.plan.delay_us + dice.below(self.plan.delay_more_us);
         if dice.chance(self.plan.slow_per_mille) {
             delay *= 1 + dice.below(100);
@@ -125,7 +125,7 @@ impl Network {
         now: u64,
         (from, to): (usize, usize),
         message: Message,
-        dice: &mut Dice,
+        dice: &mut SeededRandom,
     ) -> Vec<(u64, Link, Parcel)> {
         let Some(number) = self.open[from][to] else { return Vec::new() };
         let link = Link { from, to, number };
@@ -165,7 +165,7 @@ impl Network {
         now: u64,
         link: Link,
         parcel: Parcel,
-        dice: &mut Dice,
+        dice: &mut SeededRandom,
     ) -> Option<(u64, Link, Parcel)> {
         if self.is_cut(link.from, link.to) {
             if self.plan.cuts_hold {

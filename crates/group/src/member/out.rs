@@ -1,6 +1,7 @@
 //! From what the library wants to what the driver is to do.
 
 use bytes::Bytes;
+use towline_types::Lsn;
 
 use super::{
     Awaiting, Batch, BatchPlace, FETCH_BATCHES_MAX, FETCH_BYTES_MAX, FetchOrder, Member, MemberId,
@@ -129,7 +130,7 @@ impl Member {
             out.receive.retain(|batch| batch.index < first);
         }
         for entry in entries {
-            let lsn = lsn_of(&entry).unwrap_or_default();
+            let lsn = lsn_of(&entry);
             // What came is a slice of what was read with it, and this stays for a while: a small
             // one is copied so that it does not keep alive more than itself.
             let payload = match entry.data.len() {
@@ -155,8 +156,9 @@ impl Member {
         if let Some(number) = number {
             self.raw.on_persist_ready(number);
         }
-        if self.held.is_some() && self.last().end.0 > 0 {
-            let held = self.held.take().unwrap_or_default();
+        if self.last().end > Lsn::ZERO
+            && let Some(held) = self.held.take()
+        {
             self.send(held, out);
         }
     }
@@ -174,7 +176,11 @@ impl Member {
                 self.agrees(message.term, message.index);
             }
             for entry in message.entries.iter_mut() {
-                let lsn = self.raw.store().lsn(entry.index).unwrap_or_default();
+                // One that is not known yet is held back, one that is forgotten is not sent.
+                let lsn = self.raw.store().lsn(entry.index).filter(|lsn| *lsn > Lsn::ZERO);
+                let Some(lsn) = lsn else {
+                    unreachable!("the position of batch {} is not known", entry.index)
+                };
                 entry.context = Bytes::copy_from_slice(&lsn.0.to_le_bytes());
             }
             out.send.push((MemberId(message.to), Message { inner: message }));

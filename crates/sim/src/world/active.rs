@@ -199,7 +199,7 @@ impl World {
             2 => format!("CLEAR QLOCAL('{SCRATCH}')"),
             3 => format!("ALTER QLOCAL('{SCRATCH}') DEFPRTY({})", self.dice.below(10)),
             _ => {
-                let content = Bytes::from(vec![7; self.dice.position(200)]);
+                let content = Bytes::from(vec![7; self.dice.index(200)]);
                 let content = Payload::from(content);
                 let message = NewMessage { content, ..NewMessage::default() };
                 let put = Request::Put {

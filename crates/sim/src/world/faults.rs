@@ -20,9 +20,9 @@ impl World {
         }
         let after = 1 + self.dice.below(2 * self.plan.fault_every_us);
         self.plan_in(after, Event::Fault);
-        let fault = self.plan.faults[self.dice.position(self.plan.faults.len())];
-        let node = self.dice.position(3);
-        let other = (node + 1 + self.dice.position(2)) % 3;
+        let fault = self.plan.faults[self.dice.index(self.plan.faults.len())];
+        let node = self.dice.index(3);
+        let other = (node + 1 + self.dice.index(2)) % 3;
         tell!(self, "FAULT {fault:?} {node} {other}");
         self.counts.faults += 1;
         match fault {

@@ -38,7 +38,7 @@ impl World {
         if actives.is_empty() {
             return;
         }
-        let (node, process) = actives[self.dice.position(actives.len())];
+        let (node, process) = actives[self.dice.index(actives.len())];
         self.connections += 1;
         let (id, place) = (self.connections, (node, process));
         let connection = Connection::new(id, place, &mut self.dice, &self.plan);
