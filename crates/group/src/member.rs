@@ -262,7 +262,8 @@ impl Member {
     pub fn new(options: Options, hard_state: HardState, held: Held, now: Time) -> Member {
         let hard_state = hard_state.at_start(&options, &held);
         let table = Table::new(held.base, held.places);
-        let (base, last) = (table.base(), table.last());
+        let base = table.base();
+        let last = table.last();
         let committed = held.applied.min(last.index).max(base.index);
         let ticks = |time: Duration| {
             let ticks = time.as_micros() / options.tick.as_micros().max(1);

@@ -244,7 +244,8 @@ impl Starts {
             Some((MemberId(number(at)?), start(at + 8)?))
         });
         let floor = number(FLOOR_AT)?;
-        let (own, noted) = (own.collect::<Option<_>>()?, noted.collect::<Option<_>>()?);
+        let own = own.collect::<Option<_>>()?;
+        let noted = noted.collect::<Option<_>>()?;
         Some(Starts { own, noted, is_put_back: bytes.get(2) == Some(&1), floor })
     }
 }
@@ -284,7 +285,8 @@ mod tests {
 
     #[test]
     fn a_folder_of_an_earlier_start_is_recognised_also_after_as_many_starts_as_were_forgotten() {
-        let (mut b, mut a) = (begun(&[11, 12]), begun(&[1]));
+        let mut b = begun(&[11, 12]);
+        let mut a = begun(&[1]);
         assert!(meets(B, &mut b, A, &mut a));
         let older = b.clone();
         b.begin(13);
@@ -309,7 +311,8 @@ mod tests {
     #[test]
     fn an_old_folder_of_a_peer_raises_no_alarm_about_starts_of_before_a_disk_was_lost() {
         // What the simulator found: two of three took themselves for put back, and one was.
-        let (mut a, mut b) = (begun(&[1]), begun(&[11, 12, 13]));
+        let mut a = begun(&[1]);
+        let mut b = begun(&[11, 12, 13]);
         assert!(meets(B, &mut b, A, &mut a));
         let old_a = a.clone();
         b.begin(14);
@@ -334,7 +337,8 @@ mod tests {
 
     #[test]
     fn a_peer_that_was_away_for_more_starts_than_are_kept_raises_no_alarm() {
-        let (mut a, mut b) = (begun(&[1]), begun(&[100]));
+        let mut a = begun(&[1]);
+        let mut b = begun(&[100]);
         assert!(meets(B, &mut b, A, &mut a));
         let copied = b.clone();
         (101..300).for_each(|nonce| b.begin(nonce));
@@ -349,7 +353,8 @@ mod tests {
 
     #[test]
     fn a_peer_that_comes_back_takes_no_vote_that_an_operator_gave() {
-        let (mut a, mut b) = (begun(&[1]), begun(&[100, 101, 102]));
+        let mut a = begun(&[1]);
+        let mut b = begun(&[100, 101, 102]);
         assert!(meets(B, &mut b, A, &mut a));
         // Its hard state was lost, and an operator forced its vote while the other one was away.
         let mut b = begun(&[200]);
@@ -364,7 +369,9 @@ mod tests {
 
     #[test]
     fn what_one_peer_noted_is_known_by_the_third_member_too() {
-        let (mut a, mut b, mut c) = (begun(&[1]), begun(&[11]), begun(&[21]));
+        let mut a = begun(&[1]);
+        let mut b = begun(&[11]);
+        let mut c = begun(&[21]);
         let older = b.clone();
         b.begin(12);
         assert!(meets(B, &mut b, A, &mut a));
@@ -387,7 +394,8 @@ mod tests {
 
     #[test]
     fn two_processes_of_one_folder_are_recognised_whichever_comes_last() {
-        let (mut a, mut original) = (begun(&[1]), begun(&[11]));
+        let mut a = begun(&[1]);
+        let mut original = begun(&[11]);
         let mut clone = original.clone();
         original.begin(12);
         clone.begin(13);
@@ -417,7 +425,8 @@ mod tests {
     /// Seed 1882618438311148 of the tree e0b06f6: a batch that was committed became another one.
     #[test]
     fn starts_of_long_ago_that_a_third_member_says_do_not_push_out_the_one_that_was_declared() {
-        let (mut a, mut b) = (begun(&[1]), begun(&[11]));
+        let mut a = begun(&[1]);
+        let mut b = begun(&[11]);
         let older = b.clone();
         b.begin(12);
         assert!(meets(B, &mut b, A, &mut a));

@@ -142,7 +142,8 @@ impl Message {
             reject_hint: number()?,
             ..RaftMessage::default()
         };
-        let (copy_index, copy_term) = (number()?, number()?);
+        let copy_index = number()?;
+        let copy_term = number()?;
         if copy_index > 0 {
             let metadata = message.mut_snapshot().mut_metadata();
             (metadata.index, metadata.term) = (copy_index, copy_term);

@@ -18,7 +18,8 @@ pub enum Applicable {
 
 impl Applicable {
     pub(crate) fn of(member: &Member, index: u64, bytes_max: usize) -> Applicable {
-        let (mut batches, mut bytes) = (Vec::new(), 0);
+        let mut batches = Vec::new();
+        let mut bytes = 0;
         for next in index + 1..=member.committed() {
             let Some(batch) = member.batch(next) else { break };
             bytes += batch.payload.len() + 64;

@@ -129,7 +129,7 @@ pub(crate) fn give(driver: Arc<Driver>, peer: Peer, stream: LinkStream) {
 
 async fn give_one(driver: &Driver, stream: LinkStream, peer: Peer) -> Result<()> {
     let name = driver.name(peer);
-    answer(stream, name, |log, part| look(driver, (log, part), peer)).await
+    answer(stream, name, |log, part| look(driver, log, part, peer)).await
 }
 
 /// Answers a peer from the log in `folder`, which this process holds and which does not run.
@@ -173,7 +173,7 @@ async fn hear(stream: &mut (impl AsyncRead + Unpin)) -> Result<(LogId, BodyLocat
 }
 
 /// Reads it, on the thread of this stream.
-fn look(driver: &Driver, (log, part): (LogId, BodyLocation), peer: Peer) -> BatchAnswer {
+fn look(driver: &Driver, log: LogId, part: BodyLocation, peer: Peer) -> BatchAnswer {
     if driver.log().id() != log {
         return BatchAnswer::Refused("this is another log".to_owned());
     }

@@ -43,11 +43,13 @@ pub fn own(driver: &Driver) -> DiskCondition {
 /// may take.
 pub fn watch(driver: &Arc<Driver>, longest: Duration) {
     let interval = (longest / LOOKS).clamp(LOOK_INTERVAL.0, LOOK_INTERVAL.1);
-    let (mut last, mut fullness) = (None, Fullness::default());
+    let mut last = None;
+    let mut fullness = Fullness::default();
     let mut running = Running { since: Instant::now(), gap: longest / 4 };
     while !driver.is_ending() {
         driver.look_at_disk(longest, running.since.elapsed());
-        let (now, condition) = (Instant::now(), own(driver));
+        let now = Instant::now();
+        let condition = own(driver);
         let is_due = last.is_none_or(|(when, told): (Instant, DiskCondition)| {
             told.log_full != condition.log_full || now.duration_since(when) >= TELL_INTERVAL
         });
@@ -166,7 +168,8 @@ mod tests {
 
     #[test]
     fn a_process_that_stood_still_begins_to_count_anew_and_a_busy_machine_does_not() {
-        let (began, ms) = (Instant::now(), Duration::from_millis);
+        let began = Instant::now();
+        let ms = Duration::from_millis;
         let mut running = Running { since: began, gap: ms(500) };
         running.paused(began, began + ms(550));
         assert_eq!(running.since, began);
@@ -176,7 +179,8 @@ mod tests {
 
     #[test]
     fn a_full_log_hands_over_once_and_not_before_it_was_full_for_a_while() {
-        let (mut fullness, began) = (Fullness::default(), Instant::now());
+        let mut fullness = Fullness::default();
+        let began = Instant::now();
         assert_eq!(fullness.judge(Some(1), began), Verdict::Nothing);
         let late = began + FULL_FOR;
         assert_eq!(fullness.judge(Some(1), late), Verdict::HandOver(1));
@@ -189,7 +193,8 @@ mod tests {
 
     #[test]
     fn while_all_are_full_nothing_is_handed_over_and_that_is_told_once() {
-        let (mut fullness, began) = (Fullness::default(), Instant::now());
+        let mut fullness = Fullness::default();
+        let began = Instant::now();
         fullness.judge(None, began);
         let late = began + FULL_FOR;
         assert_eq!(fullness.judge(None, late), Verdict::AllFull);

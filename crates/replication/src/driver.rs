@@ -28,6 +28,7 @@ use crate::lifecycle::{EndReason, Lifecycle};
 use crate::repair_queue::Repairs;
 use crate::retention::Retention;
 use keeping::HardStateDurable;
+pub use surroundings::{Heartbeat, Surroundings};
 use towline_link::{FrameBody, Links, Peer, Standing, Where};
 use towline_logging::log as say;
 
@@ -62,14 +63,6 @@ pub struct Driver {
     alive: alive::Alive,
     /// The group as it was last seen, for a status while the lock is not to be had.
     pictured: Mutex<Progress>,
-}
-
-/// What a driver takes from its process.
-pub struct Surroundings {
-    /// The time now; it never jumps.
-    pub now: Box<dyn Fn() -> Time + Send + Sync>,
-    /// Exit status of a process whose log failed.
-    pub log_failed_status: i32,
 }
 
 /// What the applying thread looks at.
@@ -123,7 +116,8 @@ impl Driver {
             heard_term: 0,
             unheard: unheard::Wait::default(),
         };
-        let (this, pictured) = (peer_of(core.member.id()), Mutex::new(core.member.progress()));
+        let this = peer_of(core.member.id());
+        let pictured = Mutex::new(core.member.progress());
         Driver {
             core: Mutex::new(core),
             surroundings,
@@ -284,9 +278,7 @@ impl Driver {
     /// A connection with a peer stands.
     pub fn opened(&self, peer: Peer, standing: Standing) {
         let mut core = self.core.lock();
-        if let Some(place) = core.standings.get_mut(peer) {
-            *place = Some(standing);
-        }
+        core.standings[peer] = Some(standing);
         self.tell_opened(&mut core, peer, standing);
         if self.nobody_has_a_log(&core) {
             self.run(&mut core, Input::Form);
@@ -591,6 +583,7 @@ mod alive;
 mod hanging;
 mod keeping;
 mod starts;
+mod surroundings;
 mod unheard;
 mod waiting;
 

@@ -222,7 +222,8 @@ impl HardStateFile {
         &self,
         hard_state: &HardState,
         mark: Mark,
-        (member, nonce): (MemberId, u64),
+        member: MemberId,
+        nonce: u64,
     ) -> std::io::Result<()> {
         self.put_durably(|slot| {
             (slot.hard_state, slot.mark) = (*hard_state, mark);

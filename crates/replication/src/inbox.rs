@@ -55,7 +55,8 @@ pub struct GroupInbox<H> {
 /// is believed from no other peer, whatever the numbers in the message say.
 fn message_of(peer: Peer, body: &Bytes) -> Result<Message, String> {
     let message = Message::decode(body).map_err(|error| error.to_string())?;
-    let (said, known) = (message.from(), member_of(peer));
+    let said = message.from();
+    let known = member_of(peer);
     if said != known {
         return Err(format!("it sent a message of member {}, and is member {}", said.0, known.0));
     }

@@ -88,18 +88,15 @@ pub fn renew(
     data: &Path,
     hard_state_file: &HardStateFile,
     hard_state: &HardState,
-    (member, drawn): (MemberId, u64),
+    member: MemberId,
+    drawn: u64,
 ) -> std::io::Result<()> {
     let next = drawn.clamp(1, UNNUMBERED - 1);
     let before = hard_state_file.mark();
     // After a crash behind the second step it is the next one of that start.
     let has = read(data)?.filter(|number| knows(before, *number));
     let incarnation = has.unwrap_or(before.incarnation);
-    hard_state_file.write_start(
-        hard_state,
-        Mark { incarnation, next, ..before },
-        (member, next),
-    )?;
+    hard_state_file.write_start(hard_state, Mark { incarnation, next, ..before }, member, next)?;
     write(&data.join(LOG), next)?;
     let starts = before.starts.saturating_add(1);
     hard_state_file.write_marked(hard_state, Mark { incarnation: next, next: 0, starts })
@@ -236,19 +233,19 @@ mod tests {
         let own = || is_own(data, file.mark()).unwrap();
         let hard_state = HardState { term: 3, may_vote: true, ..HardState::default() };
         assert!(own(), "neither has a number: both are of a version before this one");
-        renew(data, &file, &hard_state, (ME, 11)).unwrap();
+        renew(data, &file, &hard_state, ME, 11).unwrap();
         assert_eq!((own(), file.read()), (true, Some(hard_state)));
         let number = data.join(LOG).join(NAME);
         let (older, state) = (data.join("older"), data.join("older-state"));
         copy(&number, &older);
         copy(&data.join("group-state"), &state);
-        renew(data, &file, &hard_state, (ME, 12)).unwrap();
+        renew(data, &file, &hard_state, ME, 12).unwrap();
         assert_eq!((own(), file.mark().starts), (true, 2));
         copy(&older, &number);
         assert!(!own(), "an older log");
         std::fs::remove_file(&number).unwrap();
         assert!(!own(), "a blank log, or one of before the first number");
-        renew(data, &file, &hard_state, (ME, 13)).unwrap();
+        renew(data, &file, &hard_state, ME, 13).unwrap();
         copy(&state, &data.join("group-state"));
         assert!(!own(), "an older hard state");
         std::fs::remove_file(data.join("group-state")).unwrap();
@@ -261,10 +258,11 @@ mod tests {
         let data = folder.path();
         let own = || is_own(data, file.mark()).unwrap();
         let hard_state = HardState { term: 3, may_vote: true, ..HardState::default() };
-        renew(data, &file, &hard_state, (ME, 31)).unwrap();
-        let (number, older) = (data.join(LOG).join(NAME), data.join("older"));
+        renew(data, &file, &hard_state, ME, 31).unwrap();
+        let number = data.join(LOG).join(NAME);
+        let older = data.join("older");
         copy(&number, &older);
-        renew(data, &file, &hard_state, (ME, 32)).unwrap();
+        renew(data, &file, &hard_state, ME, 32).unwrap();
         expect_copy(&data.join("copy"), &file, &hard_state.without_vote(), 0).unwrap();
         assert_eq!(file.read(), Some(hard_state.without_vote()));
         assert!(hard_state.without_vote().has_newest_term());
@@ -274,13 +272,13 @@ mod tests {
         assert!(!own(), "an older log");
         std::fs::remove_file(&number).unwrap();
         assert!(own(), "the copy, which has no number");
-        renew(data, &file, &hard_state, (ME, 33)).unwrap();
+        renew(data, &file, &hard_state, ME, 33).unwrap();
         std::fs::remove_file(&number).unwrap();
         assert!(!own(), "a log that was emptied by hand, one start later");
         std::fs::write(&number, newest).unwrap();
         assert!(!own());
         assert_eq!(file.mark().incarnation, 33);
-        renew(data, &file, &hard_state, (ME, UNNUMBERED)).unwrap();
+        renew(data, &file, &hard_state, ME, UNNUMBERED).unwrap();
         assert_ne!(file.mark().incarnation, UNNUMBERED, "it is never drawn");
     }
 
@@ -290,7 +288,7 @@ mod tests {
         let data = folder.path();
         let own = || is_own(data, file.mark()).unwrap();
         let hard_state = HardState { term: 3, may_vote: true, ..HardState::default() };
-        renew(data, &file, &hard_state, (ME, 41)).unwrap();
+        renew(data, &file, &hard_state, ME, 41).unwrap();
         let copied = data.join("copied");
         std::fs::create_dir(&copied).unwrap();
         expect_copy(&copied, &file, &hard_state, 42).unwrap();
@@ -304,7 +302,7 @@ mod tests {
         assert!(!own(), "an empty log");
         copy(&copied.join(NAME), &number);
         assert!(own(), "the copy");
-        renew(data, &file, &hard_state, (ME, 43)).unwrap();
+        renew(data, &file, &hard_state, ME, 43).unwrap();
         copy(&copied.join(NAME), &number);
         assert!(!own(), "the same copy, put back one start later");
     }
@@ -315,7 +313,7 @@ mod tests {
         let data = folder.path();
         let own = || is_own(data, file.mark()).unwrap();
         let hard_state = HardState { may_vote: true, ..HardState::default() };
-        renew(data, &file, &hard_state, (ME, 21)).unwrap();
+        renew(data, &file, &hard_state, ME, 21).unwrap();
         let mark = file.mark();
         file.write_marked(&hard_state, Mark { next: 22, ..mark }).unwrap();
         assert!(own(), "after the first step");
@@ -325,10 +323,10 @@ mod tests {
         assert!(own(), "after the second one");
         // The next start ends in the same way, behind its first step.
         std::fs::create_dir(data.join(LOG).join(NEW_NAME)).unwrap();
-        renew(data, &file, &hard_state, (ME, 24)).unwrap_err();
+        renew(data, &file, &hard_state, ME, 24).unwrap_err();
         assert!(own(), "after the first step of another start");
         std::fs::remove_dir(data.join(LOG).join(NEW_NAME)).unwrap();
-        renew(data, &file, &hard_state, (ME, 23)).unwrap();
+        renew(data, &file, &hard_state, ME, 23).unwrap();
         assert!(own());
         write(&data.join(LOG), 22).unwrap();
         assert!(!own(), "that start was never taken part with, and is over");
@@ -337,7 +335,8 @@ mod tests {
     #[test]
     fn on_a_full_disk_the_number_is_written_over_and_a_first_one_is_refused_for_that() {
         let (folder, file) = folder();
-        let (data, log) = (folder.path(), folder.path().join(LOG));
+        let data = folder.path();
+        let log = folder.path().join(LOG);
         let full = |log: &Path, _: &[u8]| {
             std::fs::write(log.join(NEW_NAME), b"").unwrap();
             Err(ErrorKind::StorageFull.into())
@@ -345,14 +344,14 @@ mod tests {
         let refused = write_by(&log, 50, full).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::StorageFull, "there is none to write over");
         let hard_state = HardState { may_vote: true, ..HardState::default() };
-        renew(data, &file, &hard_state, (ME, 51)).unwrap();
+        renew(data, &file, &hard_state, ME, 51).unwrap();
         let older = std::fs::read(log.join(NAME)).unwrap();
         file.write_marked(&hard_state, Mark { next: 52, ..file.mark() }).unwrap();
         write_by(&log, 52, full).unwrap();
         assert_eq!(read(data).unwrap(), Some(52));
         assert!(is_own(data, file.mark()).unwrap());
         assert!(!log.join(NEW_NAME).exists(), "what was begun takes no room");
-        renew(data, &file, &hard_state, (ME, 53)).unwrap();
+        renew(data, &file, &hard_state, ME, 53).unwrap();
         std::fs::write(log.join(NAME), older).unwrap();
         assert!(!is_own(data, file.mark()).unwrap(), "an older log");
         let denied = |_: &Path, _: &[u8]| Err(ErrorKind::PermissionDenied.into());

@@ -232,7 +232,8 @@ mod tests {
         for message in said {
             assert_eq!(message.is_heartbeat(), lifecycle.takes(&Input::Message(message)));
         }
-        let (mut replaced, mut put_back) = (lifecycle, lifecycle);
+        let mut replaced = lifecycle;
+        let mut put_back = lifecycle;
         assert!(replaced.is_replaced() && replaced == Lifecycle::Ended);
         assert!(!replaced.ends(EndReason::LogFull), "it is not heard again");
         assert!(

@@ -31,13 +31,14 @@ const FILE: &str = "preferred-held-off";
 
 /// Watches until it is dropped.
 pub async fn watch(driver: Arc<Driver>, group: GroupConfig, data: PathBuf) {
-    let (this, delay) = (driver.this(), group.preferred_delay());
+    let this = driver.this();
+    let delay = group.preferred_delay();
     let Some(preferred) = group.position(&group.preferred_location) else { return };
     if preferred == this {
         return;
     }
     let file = data.join(FILE);
-    let mut preference = Preference::new((preferred, this), delay, file.exists());
+    let mut preference = Preference::new(preferred, this, delay, file.exists());
     let mut place = driver.whereabouts();
     let mut pause = interval(LOOK_INTERVAL);
     pause.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -121,9 +122,11 @@ struct Preference {
 }
 
 impl Preference {
-    fn new((preferred, this): (Peer, Peer), delay: Duration, held_off: bool) -> Preference {
+    fn new(preferred: Peer, this: Peer, delay: Duration, held_off: bool) -> Preference {
         assert_ne!(preferred, this, "nobody hands over to himself");
-        let (leader, reign, can_take_since) = (None, None, None);
+        let leader = None;
+        let reign = None;
+        let can_take_since = None;
         Preference { preferred, this, delay, leader, reign, can_take_since, held_off, told: false }
     }
 
@@ -190,7 +193,7 @@ mod tests {
 
     impl Told {
         fn new(held_off: bool) -> Told {
-            Told { preference: Preference::new((A, B), DELAY, held_off), now: Instant::now() }
+            Told { preference: Preference::new(A, B, DELAY, held_off), now: Instant::now() }
         }
 
         /// For so many seconds `leader` leads; yields what came of it, with the second.

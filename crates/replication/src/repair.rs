@@ -152,7 +152,8 @@ impl Worker<'_> {
         if !self.memory.may_ask(part.lsn, Instant::now()) {
             return false;
         }
-        let (mut reasons, mut absent) = (Vec::new(), Vec::new());
+        let mut reasons = Vec::new();
+        let mut absent = Vec::new();
         for peer in self.others() {
             let name = self.driver.name(peer).to_owned();
             match self.bring_from(peer, &name, part) {
@@ -202,7 +203,8 @@ impl Worker<'_> {
         match log.mend_batch(part, &came) {
             Ok(Some(mended)) => {
                 self.driver.repairs().count_repaired();
-                let (offset, lsn) = (mended.offset.to_string(), mended.lsn.to_string());
+                let offset = mended.offset.to_string();
+                let lsn = mended.lsn.to_string();
                 say(&GROUP_BATCH_REPAIRED, &[&mended.file, &offset, &lsn, name]);
                 Ok(())
             }

@@ -89,7 +89,8 @@ fn repair(about: &About<'_>, folder: &Path, found: &Finding) -> bool {
         Ok(MendReport { mended, left, .. }) => {
             for repaired in &mended {
                 let Finding { file, offset, lsn, .. } = repaired;
-                let (offset, lsn) = (offset.to_string(), lsn.to_string());
+                let offset = offset.to_string();
+                let lsn = lsn.to_string();
                 say(&GROUP_BATCH_REPAIRED, &[file, &offset, &lsn, &asking.had]);
             }
             for (_, why) in &left {
@@ -128,7 +129,8 @@ impl Asking<'_> {
         let names: Vec<String> = group.member.iter().map(|member| member.name.clone()).collect();
         let folder = self.folder.to_owned();
         let give = move |peer: Peer, stream| {
-            let (folder, name) = (folder.clone(), names.get(peer).cloned().unwrap_or_default());
+            let folder = folder.clone();
+            let name = names[peer].clone();
             tokio::spawn(async move { batch::give_at_rest(&folder, log, stream, &name).await });
         };
         // The socket of the process before may still be there: it is tried again.
@@ -142,7 +144,8 @@ impl Asking<'_> {
     fn ask(&mut self, part: BodyLocation, why: &mut String) -> Option<Bytes> {
         loop {
             self.listen();
-            let (mut reasons, mut all_answered) = (Vec::new(), true);
+            let mut reasons = Vec::new();
+            let mut all_answered = true;
             for (peer, member) in self.about.group.member.iter().enumerate() {
                 if peer == self.about.this {
                     continue;

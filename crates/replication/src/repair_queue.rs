@@ -40,7 +40,8 @@ struct Counts {
 impl Default for Repairs {
     fn default() -> Repairs {
         let (jobs, waiting) = channel();
-        let (waiting, asking) = (Mutex::new(Some(waiting)), Mutex::default());
+        let waiting = Mutex::new(Some(waiting));
+        let asking = Mutex::default();
         Repairs { jobs, waiting, asking, counts: Counts::default() }
     }
 }
@@ -123,7 +124,8 @@ mod tests {
     #[test]
     fn a_peer_is_given_one_batch_at_a_time() {
         let repairs = Repairs::default();
-        let (one, other) = (repairs.begin_giving(1), repairs.begin_giving(2));
+        let one = repairs.begin_giving(1);
+        let other = repairs.begin_giving(2);
         assert!(one.is_some() && other.is_some() && repairs.begin_giving(1).is_none());
         drop(one);
         assert!(repairs.begin_giving(1).is_some() && repairs.begin_giving(2).is_none());

@@ -171,7 +171,8 @@ impl Retention {
     /// A copy for `peer` begins: all log that is there now is held. An earlier hold for it ends.
     pub(crate) fn begin(&self, peer: Peer, log: &Log) -> CopyRetention<'_> {
         let hold = Arc::new(log.hold(Lsn::ZERO));
-        let (stage, connected_at) = (RetentionStage::CopyRetention, Instant::now());
+        let stage = RetentionStage::CopyRetention;
+        let connected_at = Instant::now();
         let held = RetainedLog { hold: Arc::clone(&hold), stage, connected_at };
         if let Some(before) = self.all.lock().insert(peer, held) {
             before.hold.let_go();
@@ -193,7 +194,8 @@ impl Retention {
     /// What is to be held anew: for which instances, and from where on.
     fn wanted(&self, inputs: &RetentionInputs<'_>) -> Vec<(Peer, Lsn)> {
         let group = inputs.group;
-        let (all, mut given_up) = (self.all.lock(), self.given_up.lock());
+        let all = self.all.lock();
+        let mut given_up = self.given_up.lock();
         let mut found = Vec::new();
         for row in &group.peers {
             let peer = peer_of(row.id);
@@ -214,7 +216,8 @@ impl Retention {
             let Entry::Vacant(place) = all.entry(*peer) else { continue };
             // When something is let go just now, it is looked again soon.
             if let Some(hold) = log.try_hold(*from) {
-                let (stage, connected_at) = (RetentionStage::Lagging, Instant::now());
+                let stage = RetentionStage::Lagging;
+                let connected_at = Instant::now();
                 place.insert(RetainedLog { hold: Arc::new(hold), stage, connected_at });
             }
         }
@@ -227,7 +230,8 @@ impl Retention {
         if self.all.lock().is_empty() && wanted.is_empty() {
             return false;
         }
-        let (stats, space) = (log.stats(), log.space());
+        let stats = log.stats();
+        let space = log.space();
         let percent = (inputs.percent_full)(&stats);
         if !is_tight(percent, space) {
             self.hold_for_laggards(log, &wanted);
@@ -334,7 +338,8 @@ mod tests {
     #[test]
     fn log_is_held_for_one_that_went_away_or_has_not_answered_a_new_active_instance_yet() {
         let base = Lsn(300);
-        let (there, away) = (true, false);
+        let there = true;
+        let away = false;
         assert_eq!(wanted(&row(true), there, false, base), None, "it has everything");
         assert_eq!(wanted(&row(false), there, false, base), Some(Lsn(500)));
         assert_eq!(wanted(&row(true), away, false, base), Some(Lsn(500)), "it was a moment ago");

@@ -64,7 +64,9 @@ pub fn hand_in(
 /// # Errors
 /// [`SwapError`]: the next start tries again.
 pub fn settle(data: &Path, of_old_log: &str) -> Result<(), SwapError> {
-    let (log, new, old) = (data.join(LOG), data.join(NEW), data.join(OLD));
+    let log = data.join(LOG);
+    let new = data.join(NEW);
+    let old = data.join(OLD);
     if !new.is_dir() && (log.is_dir() || !old.is_dir()) {
         return Ok(());
     }
@@ -178,8 +180,8 @@ mod tests {
         let folder = with_copy();
         let data = folder.path();
         let file = HardStateFile::of(data);
-        let start = (towline_group::MemberId(1), 7);
-        incarnation::renew(data, &file, &file.read().unwrap(), start).unwrap();
+        incarnation::renew(data, &file, &file.read().unwrap(), towline_group::MemberId(1), 7)
+            .unwrap();
         let is_own = || incarnation::is_own(data, HardStateFile::of(data).mark()).unwrap();
         come(data, true);
         assert_eq!((which(data).as_str(), votes(data), is_own()), ("old", true, true));

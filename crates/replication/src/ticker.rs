@@ -39,7 +39,8 @@ pub async fn note_committed(driver: Arc<Driver>) {
     let mut first = true;
     loop {
         interval.tick().await;
-        let (noting, durably) = (Arc::clone(&driver), std::mem::take(&mut first));
+        let noting = Arc::clone(&driver);
+        let durably = std::mem::take(&mut first);
         let noted = tokio::task::spawn_blocking(move || match durably {
             true => noting.note_committed_durably(),
             false => noting.note_committed(),

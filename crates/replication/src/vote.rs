@@ -108,15 +108,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("log")).unwrap();
         let file = HardStateFile::of(folder.path());
-        incarnation::renew(folder.path(), &file, promised, (towline_group::MemberId(1), 7))
-            .unwrap();
+        incarnation::renew(folder.path(), &file, promised, towline_group::MemberId(1), 7).unwrap();
         folder
     }
 
     #[test]
     fn a_vote_that_is_given_up_leaves_term_vote_and_what_is_owed() {
         let vote = Some(towline_group::MemberId(2));
-        let (committed, committed_end) = (9, Lsn(900));
+        let committed = 9;
+        let committed_end = Lsn(900);
         let promised =
             HardState { term: 5, vote, may_vote: true, knows_term: true, committed, committed_end };
         let folder = with_state(&promised);
@@ -133,7 +133,8 @@ mod tests {
         let promised =
             HardState { term: 5, committed: 9, committed_end: Lsn(900), ..HardState::default() };
         let folder = with_state(&promised);
-        let (data, file) = (folder.path(), HardStateFile::of(folder.path()));
+        let data = folder.path();
+        let file = HardStateFile::of(folder.path());
         file.note_durably(&HardState { committed: 12, ..promised }).unwrap();
         // Another log.
         std::fs::remove_file(data.join("log/incarnation")).unwrap();

@@ -90,7 +90,8 @@ pub(crate) enum Answer {
 impl Connection {
     pub(crate) fn new(
         id: u64,
-        (node, process): (usize, u64),
+        node: usize,
+        process: u64,
         dice: &mut SeededRandom,
         plan: &Plan,
     ) -> Self {
@@ -138,14 +139,16 @@ impl Client {
             rollback_per_mille: dice.below(400),
             credit: dice.between(1, 12),
         };
-        let (connection, stopping) = (None, false);
+        let connection = None;
+        let stopping = false;
         Client { number, habits, connection, acts: 0, progress_at: 0, stopping }
     }
 
     /// What it asks for first on a new connection.
     pub(crate) fn open(&mut self, now: u64, connection: Connection) -> Vec<Request> {
         let container = format!("client-{}", self.number);
-        let (put_to, get_from) = (connection.put_to, connection.get_from);
+        let put_to = connection.put_to;
+        let get_from = connection.get_from;
         self.connection = Some(connection);
         if let Some(connection) = &mut self.connection {
             connection.waits(now);
@@ -366,7 +369,8 @@ impl Act<'_> {
         if answered {
             self.connection.waits(self.now);
         }
-        let (outcome, unit) = (Outcome::Accepted, unit.map(|(_, id)| id));
+        let outcome = Outcome::Accepted;
+        let unit = unit.map(|(_, id)| id);
         Some(Request::Settle {
             consumer,
             sequence,

@@ -168,7 +168,8 @@ impl Disk {
     /// The log is gone, and what the member kept is there: `towline instance replace`.
     pub(crate) fn lose_log(&mut self) {
         let incarnations = [0, self.incarnations[1]];
-        let (starts, whose) = (std::mem::take(&mut self.starts), self.whose);
+        let starts = std::mem::take(&mut self.starts);
+        let whose = self.whose;
         *self =
             Disk { hard_state: self.hard_state, incarnations, starts, whose, ..Disk::default() };
     }
@@ -181,8 +182,12 @@ impl Disk {
             Older::Folder => (of.clone(), of),
         };
         let incarnations = [log.incarnations[0], state.incarnations[1]];
-        let (hard_state, starts, whose) = (state.hard_state, state.starts.clone(), state.whose);
-        let (synced, flight, rotten) = (log.last(), None, false);
+        let hard_state = state.hard_state;
+        let starts = state.starts.clone();
+        let whose = state.whose;
+        let synced = log.last();
+        let flight = None;
+        let rotten = false;
         *self = Disk { hard_state, starts, whose, incarnations, synced, flight, rotten, ..log };
     }
 
@@ -206,11 +211,13 @@ impl Disk {
     pub(crate) fn take_copy(&mut self, of: &Disk, kept_there: HardState) {
         let own = self.hard_state;
         let may_vote = own.is_borne_out_by(self.last_place(), of.last_place());
-        let (starts, whose) = (std::mem::take(&mut self.starts), self.whose);
+        let starts = std::mem::take(&mut self.starts);
+        let whose = self.whose;
         let knows_term = own.has_newest_term();
         *self = of.clone();
         (self.synced, self.flight, self.rotten) = (self.last(), None, false);
-        let (committed, committed_end) = (kept_there.committed, kept_there.committed_end);
+        let committed = kept_there.committed;
+        let committed_end = kept_there.committed_end;
         let hard_state = HardState { committed, committed_end, may_vote, knows_term, ..own };
         self.hard_state = hard_state.with_copy(of.last_place());
         (self.starts, self.whose) = (starts, whose);

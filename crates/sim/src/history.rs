@@ -124,7 +124,8 @@ impl History {
     }
 
     pub(crate) fn declare(&mut self) -> usize {
-        let (puts, gets) = (Vec::new(), Vec::new());
+        let puts = Vec::new();
+        let gets = Vec::new();
         self.units.push(Unit { fate: Fate::Unknown, commit_sent: false, puts, gets });
         self.units.len() - 1
     }
@@ -173,7 +174,8 @@ impl History {
         if first == speaker.node {
             return Ok(());
         }
-        let (term, node) = (speaker.term, speaker.node);
+        let term = speaker.term;
+        let node = speaker.node;
         Err(format!("instances {first} and {node} both acknowledge in term {term}"))
     }
 

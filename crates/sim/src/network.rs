@@ -68,7 +68,8 @@ pub(crate) struct Network {
 
 impl Network {
     pub(crate) fn new(plan: NetworkPlan) -> Network {
-        let (lanes, open) = (Default::default(), Default::default());
+        let lanes = Default::default();
+        let open = Default::default();
         Network { plan, lanes, open, next_try: Default::default(), connections: 0 }
     }
 
@@ -123,7 +124,8 @@ impl Network {
     pub(crate) fn send(
         &mut self,
         now: u64,
-        (from, to): (usize, usize),
+        from: usize,
+        to: usize,
         message: Message,
         dice: &mut SeededRandom,
     ) -> Vec<(u64, Link, Parcel)> {
@@ -148,7 +150,7 @@ impl Network {
     }
 
     /// Whether a pair should be connected and is not; if so, the number of a new connection.
-    pub(crate) fn connect(&mut self, now: u64, (a, b): (usize, usize)) -> Option<u64> {
+    pub(crate) fn connect(&mut self, now: u64, a: usize, b: usize) -> Option<u64> {
         let stands = self.open[a][b].is_some() && self.open[a][b] == self.open[b][a];
         let cut = self.is_cut(a, b) || self.is_cut(b, a);
         if stands || cut || now < self.next_try[a][b] {

@@ -116,7 +116,8 @@ impl Member {
     /// when this process met it. A folder that was put back, and that none of those recognised, may
     /// have given its vote there.
     pub(super) fn leaves_taken_terms(&mut self) {
-        let (taken, raft) = (self.taken, &mut self.raw.raft);
+        let taken = self.taken;
+        let raft = &mut self.raw.raft;
         let hears = raft.leader_id != 0 && raft.election_elapsed < raft.election_timeout();
         if taken > raft.term && raft.state != StateRole::Leader && !hears {
             raft.become_follower(taken, 0);

@@ -35,7 +35,8 @@ impl Member {
             if role == Role::Leader {
                 self.own_term_told = false;
                 // Whoever voted was heard; what each has it will say.
-                let (now, last) = (self.now, self.last().index);
+                let now = self.now;
+                let last = self.last().index;
                 self.peers.iter().for_each(|peer| {
                     self.heard.insert(*peer, now);
                     self.opened_at.insert(*peer, last);
@@ -97,7 +98,8 @@ impl Member {
     /// A leader's own batches are in its log already, but for the first of its term.
     fn lead_with(&mut self, entries: &[Entry], out: &mut Output) {
         for entry in entries {
-            let (index, term) = (entry.index, entry.term);
+            let index = entry.index;
+            let term = entry.term;
             let place = match self.proposed.pop_front() {
                 Some(place) => place,
                 None => {

@@ -160,7 +160,8 @@ fn a_member_that_lost_its_disk_does_not_take_a_new_leaders_word_for_what_is_comm
     static LARGE: [u8; 400_000] = [7; 400_000];
     let mut trio = Trio::formed(9);
     let leader = trio.run_until_leader();
-    let (lost, other) = ((leader + 1) % 3, (leader + 2) % 3);
+    let lost = (leader + 1) % 3;
+    let other = (leader + 2) % 3;
     trio.run(Duration::from_millis(300));
     trio.cut_off(other);
     (0..4).for_each(|_| trio.propose(leader, &LARGE));

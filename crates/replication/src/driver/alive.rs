@@ -9,22 +9,19 @@
 //! Not here: what the member does, which goes by ticks and terms. Invariant: nothing is decided
 //! about the log with this.
 
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use towline_group::{MemberId, Message};
 use towline_types::Time;
 
-use super::Driver;
+use super::{Driver, Heartbeat};
 use crate::frames::{member_of, peer_of};
 use towline_link::Peer;
 
 /// See the module.
 #[derive(Default)]
 pub(crate) struct Alive {
-    /// HeartbeatInterval and HeartbeatTimeout.
-    times: OnceLock<(Duration, Duration)>,
     seen: Mutex<Seen>,
 }
 
@@ -55,13 +52,13 @@ impl Seen {
         from: Peer,
         leads: bool,
         now: Time,
-        (interval, longest): (Duration, Duration),
+        Heartbeat { interval, timeout }: Heartbeat,
     ) {
         self.heard.retain(|(peer, _)| *peer != from);
         self.heard.push((from, now));
         // Before its first tick it does not know yet that it stood still.
         let is_new = |woke: Time| now.since(woke) >= interval;
-        if leads && !self.is_gap(now, longest) && self.woke.is_some_and(is_new) {
+        if leads && !self.is_gap(now, timeout) && self.woke.is_some_and(is_new) {
             self.woke = None;
         }
     }
@@ -72,18 +69,9 @@ impl Seen {
 }
 
 impl Driver {
-    /// What the heartbeats of this group are.
-    pub fn set_heartbeat(&self, interval: Duration, timeout: Duration) {
-        assert!(self.alive.times.set((interval, timeout)).is_ok(), "times are set once");
-    }
-
-    fn heartbeat(&self) -> (Duration, Duration) {
-        self.alive.times.get().copied().unwrap_or((Duration::ZERO, Duration::MAX))
-    }
-
     /// Time passes for this process.
     pub(crate) fn ticks(&self) {
-        self.alive.seen.lock().ticks(self.now(), self.heartbeat().1);
+        self.alive.seen.lock().ticks(self.now(), self.heartbeat_timeout());
     }
 
     /// A peer is heard, by an instance that is led by `leader`, or leads itself.
@@ -91,13 +79,13 @@ impl Driver {
         let from = message.from();
         let leads = leader == Some(from) || leader == Some(member_of(self.this()));
         let now = self.now();
-        self.alive.seen.lock().hears(peer_of(from), leads, now, self.heartbeat());
+        self.alive.seen.lock().hears(peer_of(from), leads, now, self.surroundings.heartbeat);
     }
 
     /// Whether this process stood still for HeartbeatTimeout, and has not heard how the group is
     /// since.
     pub fn stood_still(&self) -> bool {
-        self.alive.seen.lock().stood_still(self.now(), self.heartbeat().1)
+        self.alive.seen.lock().stood_still(self.now(), self.heartbeat_timeout())
     }
 
     /// Those that were heard after `since`.
@@ -108,7 +96,7 @@ impl Driver {
 
     /// HeartbeatTimeout.
     pub fn heartbeat_timeout(&self) -> Duration {
-        self.heartbeat().1
+        self.surroundings.heartbeat.timeout
     }
 }
 
@@ -126,7 +114,7 @@ mod tests {
     #[test]
     fn after_a_standstill_the_leader_is_heard_by_what_cannot_have_waited_in_a_socket() {
         let mut seen = Seen::default();
-        let times = (INTERVAL, LONGEST);
+        let times = Heartbeat { interval: INTERVAL, timeout: LONGEST };
         seen.ticks(at(0), LONGEST);
         seen.hears(1, true, at(10), times);
         seen.ticks(at(1_900), LONGEST);

@@ -72,7 +72,7 @@ impl Driver {
     /// There is no other process of this name on a connection that lives.
     fn is_the_only_one(&self, peer: Peer, start: Start) -> Result<(), String> {
         let mut inner = self.starts.inner.lock();
-        let ends = inner.connected.get(peer).copied().unwrap_or_default();
+        let ends = inner.connected[peer];
         if ends.iter().flatten().all(|connected| connected.nonce == start.nonce) {
             return Ok(());
         }
@@ -223,9 +223,7 @@ impl Driver {
     pub fn connected(&self, peer: Peer, incoming: bool, start: Option<Start>) {
         let start = start.filter(|start| start.is_said());
         let mut inner = self.starts.inner.lock();
-        if let Some(place) = inner.connected.get_mut(peer) {
-            place[usize::from(incoming)] = start;
-        }
+        inner.connected[peer][usize::from(incoming)] = start;
     }
 
     /// Whether its data folder was put back, and it has not caught up since.

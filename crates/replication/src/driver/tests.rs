@@ -86,7 +86,14 @@ fn one_of(
     let now = move || Time(1_000_000) + began.elapsed();
     let member = Member::new(options, hard_state, Held { base, places, applied: 0 }, now());
     let (orders, _) = channel();
-    let surroundings = Surroundings { now: Box::new(now), log_failed_status: 70 };
+    let surroundings = Surroundings {
+        now: Box::new(now),
+        log_failed_status: 70,
+        heartbeat: Heartbeat {
+            interval: Duration::from_millis(50),
+            timeout: Duration::from_millis(500),
+        },
+    };
     let hard_state_file = HardStateFile::of(folder);
     let names = names.iter().map(|name| (*name).to_owned()).collect();
     let driver = Arc::new(Driver::new(member, hard_state_file, surroundings, names, orders));
@@ -142,9 +149,7 @@ fn one_that_starts(folder: &std::path::Path) -> (Arc<Driver>, Receiver<EndReason
     let disk = Arc::new(MemoryDisk::new()) as Arc<dyn Disk>;
     let hard_state =
         HardState { may_vote: true, knows_term: true, term: 11, ..HardState::default() };
-    HardStateFile::of(folder)
-        .write_start(&hard_state, Default::default(), (MemberId(1), 5))
-        .unwrap();
+    HardStateFile::of(folder).write_start(&hard_state, Default::default(), MemberId(1), 5).unwrap();
     one_of(&["a", "b", "c"], hard_state, &disk, folder)
 }
 

@@ -57,7 +57,8 @@ impl Driver {
     /// Says that this instance waits, and for which others, now and then while it does.
     pub(crate) fn tell_unheard(&self) {
         let mut core = self.core.lock();
-        let (unheard, term) = (core.member.unheard(), core.member.hard_state().term);
+        let unheard = core.member.unheard();
+        let term = core.member.hard_state().term;
         let waits = !core.member.knows_term();
         let news = core.unheard.news(waits, self.now());
         drop(core);

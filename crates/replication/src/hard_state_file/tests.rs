@@ -376,8 +376,7 @@ fn a_folder_says_whose_it_is_and_one_of_another_member_brings_no_starts() {
     file.write(&hard_state(4)).unwrap();
     assert_eq!(file.whose(), None, "of a version that did not say it");
     for (member, nonce, number) in [(1, 11, 1), (1, 12, 2), (2, 13, 1), (2, 14, 2)] {
-        let start = (MemberId(member), nonce);
-        file.write_start(&hard_state(4), Mark::default(), start).unwrap();
+        file.write_start(&hard_state(4), Mark::default(), MemberId(member), nonce).unwrap();
         assert_eq!(file.whose(), Some(MemberId(member)));
         assert_eq!(file.starts().own(), Start { number, nonce });
     }

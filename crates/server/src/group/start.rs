@@ -21,7 +21,7 @@ use towline_config::{Config, GroupConfig};
 use towline_link::Peer;
 use towline_logging::log as say;
 use towline_replication::agreement::of_process_before;
-use towline_replication::driver::{Driver, Surroundings};
+use towline_replication::driver::{Driver, Heartbeat, Surroundings};
 use towline_replication::frames::member_of;
 use towline_replication::hard_state_file::HardStateFile;
 use towline_replication::incarnation;
@@ -101,7 +101,7 @@ pub(crate) fn open(
     let drawn = u64::from_le_bytes(crate::random::bytes());
     // Before anything is promised, and with what may not be promised any more.
     let renewed = hard_state_file.prepare().and_then(|()| {
-        incarnation::renew(data, &hard_state_file, &hard_state, (member_of(this), drawn))
+        incarnation::renew(data, &hard_state_file, &hard_state, member_of(this), drawn)
     });
     renewed.map_err(StartError::Folder)?;
     let (_, stream) = recovery.stream();
@@ -115,10 +115,10 @@ pub(crate) fn open(
     let surroundings = Surroundings {
         now: Box::new(move || clock.now()),
         log_failed_status: crate::EXIT_LOG_FAILED,
+        heartbeat: Heartbeat::of(group),
     };
     let driver = Driver::new(member, hard_state_file, surroundings, names, orders);
     let driver = Arc::new(driver);
-    driver.set_heartbeat(group.heartbeat_interval(), group.heartbeat_timeout());
     let listener: Arc<dyn Listener> = driver.clone();
     let replicator: Arc<dyn Replicator> = driver.clone();
     let log = recovery.start_following(listener, replicator).map_err(StartError::Log)?;

@@ -230,7 +230,8 @@ impl World {
 
     /// Takes an image when it is time; it is durable a while later.
     pub(crate) fn image_if_due(&mut self, at: At) {
-        let (now, every) = (self.now, self.plan.image_every_us);
+        let now = self.now;
+        let every = self.plan.image_every_us;
         let version = self.nodes[at.node].version;
         let node = &mut self.nodes[at.node];
         let Some(process) = node.process.as_mut().filter(|there| there.number == at.process) else {
@@ -255,7 +256,8 @@ impl World {
             }
             Stage::Active(active) => {
                 let plan = active.instance.plan_image();
-                let (applied, keep_from) = (plan.applied, plan.keep_from);
+                let applied = plan.applied;
+                let keep_from = plan.keep_from;
                 let (bytes, obsolete) = write_image(plan, &mut active.instance, &mut node.disk);
                 (bytes, obsolete, applied, Some(keep_from))
             }

@@ -93,8 +93,8 @@ impl World {
     fn send(&mut self, at: At, send: Vec<(towline_group::MemberId, Message)>) {
         for (to, message) in send {
             let message = if self.dice.chance(100) { through_bytes(&message) } else { message };
-            let way = (at.node, node_of(to));
-            for (time, link, parcel) in self.network.send(self.now, way, message, &mut self.dice) {
+            let sent = self.network.send(self.now, at.node, node_of(to), message, &mut self.dice);
+            for (time, link, parcel) in sent {
                 self.plan_at(time, Event::Arrives { link, parcel });
             }
         }
@@ -138,7 +138,8 @@ impl World {
 
     pub(crate) fn tick(&mut self, at: At) {
         self.input(at, Input::Tick);
-        let (now, tick) = (self.now, self.plan.tick);
+        let now = self.now;
+        let tick = self.plan.tick;
         let writes_kept = self.dice.chance(100);
         let node = &mut self.nodes[at.node];
         let Some(process) = node.process.as_ref().filter(|there| there.number == at.process) else {
@@ -294,7 +295,8 @@ impl World {
 
     /// The first batch of the own term is committed and applied: clients may come.
     fn finish_restart(&mut self, at: At) {
-        let (batch_bytes, block_bytes) = (self.batch_bytes(at.node), self.block_bytes(at.node));
+        let batch_bytes = self.batch_bytes(at.node);
+        let block_bytes = self.block_bytes(at.node);
         let Some(process) = self.process(at) else { return };
         let Some(leading) = process.leading else { return };
         if process.next <= leading.index || !matches!(process.stage, Stage::Warm(_)) {
@@ -305,7 +307,8 @@ impl World {
         };
         let instance = restart.finish(leading.end);
         let journal = SimulatedJournal::behind(leading, batch_bytes, block_bytes);
-        let (out, flush_planned) = (Default::default(), false);
+        let out = Default::default();
+        let flush_planned = false;
         let active = Active { instance, journal, out, flush_planned };
         process.stage = Stage::Active(Box::new(active));
         let term = leading.term;

@@ -212,7 +212,7 @@ impl World {
             if self.is_paused(a) || self.is_paused(b) {
                 continue;
             }
-            let Some(number) = self.network.connect(self.now, (a, b)) else { continue };
+            let Some(number) = self.network.connect(self.now, a, b) else { continue };
             for (from, to) in [(a, at_b), (b, at_a)] {
                 let there = &self.nodes[from];
                 let hard_state = there

@@ -40,8 +40,8 @@ impl World {
         }
         let (node, process) = actives[self.dice.index(actives.len())];
         self.connections += 1;
-        let (id, place) = (self.connections, (node, process));
-        let connection = Connection::new(id, place, &mut self.dice, &self.plan);
+        let id = self.connections;
+        let connection = Connection::new(id, node, process, &mut self.dice, &self.plan);
         let get_from = connection.get_from;
         if let Some(process) = self.process(At { node, process }) {
             process.connections.insert(ConnectionId(id), (client, get_from));

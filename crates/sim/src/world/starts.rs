@@ -88,8 +88,8 @@ impl World {
     ) -> bool {
         let this = member_id(at.node);
         let Some(process) = self.nodes[at.node].process.as_ref() else { return false };
-        let (hard_state, contradicted) =
-            (process.member.hard_state(), process.member.is_contradicted_by(witness));
+        let hard_state = process.member.hard_state();
+        let contradicted = process.member.is_contradicted_by(witness);
         let disk = &mut self.nodes[at.node].disk;
         if !disk.starts.hear(this, noted).of_unknown_start && !contradicted {
             return false;
@@ -138,7 +138,8 @@ impl World {
         let longest = self.plan.heartbeat_timeout.as_micros_u64();
         let now = self.now;
         let Some(process) = self.process(at) else { return false };
-        let (began, now) = (process.clock.began_local, process.clock.local(now).0);
+        let began = process.clock.began_local;
+        let now = process.clock.local(now).0;
         now.saturating_sub(began) >= longest && self.is_replaced_instead(at)
     }
 

@@ -133,7 +133,8 @@ impl World {
         let Some(process) = node.process.as_mut() else { return Ok(()) };
         let now = process.clock.local(self.now);
         let Stage::Active(active) = &mut process.stage else { return Ok(()) };
-        let (instance, journal) = (&mut active.instance, &active.journal);
+        let instance = &mut active.instance;
+        let journal = &active.journal;
         let rows = view::browse(instance, &node.disk, now, journal, &queues)?;
         let depths = view::depths(instance, &node.disk, now, journal)?;
         self.judge_depths(&rows, &depths)?;
@@ -248,7 +249,8 @@ fn same(name: &str, other_name: &str, rows: &[Row], others: &[Row]) -> Result<()
     if rows.len() == others.len() && rows.iter().zip(others).all(equal) {
         return Ok(());
     }
-    let (here, there) = (rows.len(), others.len());
+    let here = rows.len();
+    let there = others.len();
     let first = rows.iter().zip(others).find(|pair| !equal(*pair));
     Err(format!("{name} holds {here} messages, {other_name} {there}; first to differ: {first:?}"))
 }
