@@ -3,8 +3,8 @@
 //! The library would draw its own time-out from the system's randomness and wait a whole one
 //! between tries; here the first try comes soon after the leader is known to be gone, and further
 //! ones follow in short random pauses until there is a leader. That costs no stability: a member
-//! that still hears the leader answers nobody's question (check-quorum, pre-vote). Who gave its
-//! vote to another lets that one a pause to become the leader: an heir whose disk is busy would
+//! that still hears the leader answers no such question (check-quorum, pre-vote). A member that
+//! voted for another one gives it a pause to become the leader: an heir whose disk is busy would
 //! else be overtaken.
 
 use std::time::Duration;

@@ -14,7 +14,7 @@
 //!   60  4  CRC-32C of bytes 0..60
 //! ```
 //!
-//! Version 1 had the same fields, and FNV-1a (32 bits) in place of the CRC-32C. It is read.
+//! Version 1 had the same fields, and FNV-1a (32 bits) instead of CRC-32C. It is read.
 
 use towline_types::{BatchPlace, Lsn};
 
@@ -31,10 +31,10 @@ const SUMMED_BYTES: usize = 60;
 pub struct HardState {
     /// The newest term that it took part in, if `knows_term`.
     pub term: u64,
-    /// Whom it voted for in that term.
+    /// The member that it voted for in that term.
     pub vote: Option<MemberId>,
-    /// Whether its log is known to hold all that it ever acknowledged. Not so for one whose disk
-    /// was lost, until it has caught up: a group must not be talked into forgetting.
+    /// Whether its log is known to hold all that it ever acknowledged. Not so after the loss of its
+    /// disk, until it has caught up: a group must not be talked into forgetting.
     pub may_vote: bool,
     /// Whether it may not have taken part in a newer term than `term`. Without a hard state that is
     /// not known, nor with an older copy of one: see `newest_term`.
@@ -51,7 +51,7 @@ impl HardState {
     /// Bytes of the encoded form.
     pub const BYTES: usize = 64;
 
-    /// Whether a log that ends with `last` may take the place of the log for which this was kept,
+    /// Whether a log that ends with `last` may replace the log for which this was kept,
     /// which ends with `own`, and vote at once.
     ///
     /// A log that ends with a batch of term T is, up to there, the log of the leader of T. To take

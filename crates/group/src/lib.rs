@@ -7,7 +7,8 @@
 //!
 //! One entry of consensus is one batch of the log, at the same position in the log of every member.
 //! Not here: what batches mean, files, sockets, clocks. The algorithm is the library `raft`'s; ours
-//! is what surrounds it: who may vote, when an election begins, what is durable, what is in memory.
+//! is what surrounds it: which members may vote, when an election begins, what is durable, what is
+//! in memory.
 
 #![forbid(unsafe_code)]
 
@@ -32,7 +33,7 @@ pub use wire::{Message, WireError};
 pub struct MemberId(pub u64);
 
 impl MemberId {
-    /// Named in the place of a vote that was given, or may have been, when it is not known to which
+    /// Stands for a vote that was given, or may have been, when it is not known to which
     /// member: no member has this name, so that none is given the vote of that term again.
     pub const NONE_OF_THEM: MemberId = MemberId(u64::MAX);
 }

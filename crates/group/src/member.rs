@@ -9,10 +9,11 @@
 //! batch of its term is committed).
 //!
 //! Invariants: what a follower acknowledges is durable; nothing is sent for a vote that is not
-//! kept; the library's log and the log on disk have the same batches in the same places; a member
-//! that may have forgotten what it acknowledged neither votes nor asks for votes; one that may have
-//! forgotten in which term it did so says nothing before it has learned that (`newest_term`); one
-//! whose process starts says nothing before it has heard what the others know of it (`meeting`).
+//! kept; the library's log and the log on disk have the same batches at the same positions; a
+//! member that may have forgotten what it acknowledged neither votes nor asks for votes; one that
+//! may have forgotten in which term it did so says nothing before it has learned that
+//! (`newest_term`); one that starts says nothing before it has heard what the others know of it
+//! (`meeting`).
 
 mod input;
 mod lacking;
@@ -61,8 +62,8 @@ pub struct Options {
     pub tick: Duration,
     /// HeartbeatInterval: the leader shows itself so often when nothing else does.
     pub heartbeat_interval: Duration,
-    /// HeartbeatTimeout: who hears nothing for so long holds the leader for gone; and a leader that
-    /// does not hear a majority gives up.
+    /// HeartbeatTimeout: a member that hears nothing for so long takes the leader for gone; and a
+    /// leader that does not hear a majority gives up.
     pub heartbeat_timeout: Duration,
     /// Of the pauses before elections.
     pub seed: u64,
@@ -76,7 +77,7 @@ pub struct Options {
 /// What the log of a member holds when it starts.
 #[derive(Clone, Debug, Default)]
 pub struct Held {
-    /// The last batch of which only the place is known.
+    /// The last batch of which only the position is known.
     pub base: BatchPlace,
     /// The batches behind it; all are durable.
     pub places: Vec<BatchPlace>,
@@ -153,7 +154,7 @@ pub enum Input {
     /// Up to this batch all is committed and no run is unfinished: kept with the next
     /// [`HardState`].
     Seam(BatchPlace),
-    /// Places of batches that end at or before this position are not needed any more.
+    /// Batches that end at or before this position need not be known any more.
     Forget(Lsn),
 }
 
@@ -180,7 +181,7 @@ pub struct Output {
     pub send: Vec<(MemberId, Message)>,
     /// Batches to be read.
     pub fetch: Vec<FetchOrder>,
-    /// The role changed. Who was leader and is not must forget all that it decided.
+    /// The role changed. A former leader must forget all that it decided.
     pub role: Option<Role>,
     /// This member lags so far behind that it needs a copy from the leader. Said again now and then
     /// while it answers and still needs one.
@@ -207,9 +208,9 @@ pub struct Member {
     options: Options,
     election: Election,
     hard_state: HardState,
-    /// The newest term that each of the others told this process with a connection.
+    /// The newest term that each of the others sent this process with a connection.
     terms_told: HashMap<MemberId, u64>,
-    /// The newest of the terms that they told first: before they met this process.
+    /// The newest of the terms that they sent first: before they met this process.
     taken: u64,
     meeting: Meeting,
     /// What each of the others promised this process.
@@ -222,20 +223,20 @@ pub struct Member {
     /// A leader's term, and up to where this process acknowledged to it that the logs are the same.
     agreed: (u64, u64),
     awaiting: VecDeque<Awaiting>,
-    /// Messages of a new leader that wait for the place of the first batch of its term.
+    /// Messages of a new leader that wait for the position of the first batch of its term.
     held: Option<Vec<RaftMessage>>,
     /// Batches of this leader that the library has and that were not taken out of it again.
     proposed: VecDeque<BatchPlace>,
     heard: HashMap<MemberId, Time>,
-    /// Whose connection ended, and who was not heard since: what they acknowledged may be gone with
-    /// their disks.
+    /// Members with an ended connection that were not heard since: what they acknowledged may be
+    /// gone with their disks.
     pub(crate) gone: HashSet<MemberId>,
     /// What stood in this leader's log when each member's connection last came to stand: until a
     /// member has acknowledged that, it may lack what it acknowledged before.
     pub(crate) opened_at: HashMap<MemberId, u64>,
     /// Since when members need a copy, as far as this leader said so.
     copying: HashMap<MemberId, Time>,
-    /// Whether this leader has told that it has committed a batch of its own term.
+    /// Whether this leader has sent that it has committed a batch of its own term.
     own_term_told: bool,
     now: Time,
     /// When it last led, or heard a leader.
@@ -254,7 +255,7 @@ impl std::fmt::Debug for Member {
 }
 
 impl Member {
-    /// A member whose process starts now, as a follower. Everything in `held` is durable.
+    /// A member that starts now, as a follower. Everything in `held` is durable.
     ///
     /// # Panics
     /// When the library refuses the options: they were checked with the configuration.
@@ -279,7 +280,7 @@ impl Member {
             max_inflight_msgs: MESSAGES_IN_FLIGHT_MAX,
             check_quorum: true,
             pre_vote: true,
-            // That something is committed is told with the next batch, or the next heartbeat: a
+            // The next batch, or the next heartbeat, says that something is committed: a
             // message for it alone would double their number.
             skip_bcast_commit: true,
             // The library never asks for votes by itself, nor draws by chance: see `election`.
@@ -367,7 +368,7 @@ impl Member {
         self.committed
     }
 
-    /// The place of a batch, when it is known.
+    /// The position of a batch, when it is known.
     #[must_use]
     pub fn place(&self, index: u64) -> Option<BatchPlace> {
         self.raw.raft.store().table.place(index)
@@ -379,7 +380,7 @@ impl Member {
         self.raw.raft.store().table.last()
     }
 
-    /// A batch whose payload is in memory.
+    /// A batch, when its payload is in memory.
     #[must_use]
     pub fn batch(&self, index: u64) -> Option<Batch> {
         let store = self.raw.raft.store();

@@ -74,7 +74,7 @@ impl Payloads {
     }
 
     /// Takes what was read back; of what was read before some goes when there is too much. What was
-    /// just read stays: somebody waits for it, and would ask for it again and again.
+    /// just read stays: a member waits for it, and would ask for it again and again.
     pub(crate) fn fetched(&mut self, batches: Vec<Batch>) {
         let first = batches.first().map_or(0, |batch| batch.index);
         let last = batches.last().map_or(0, |batch| batch.index);
@@ -97,7 +97,7 @@ impl Payloads {
         }
     }
 
-    /// Nobody lags behind `index` any more.
+    /// No member lags behind `index` any more.
     pub(crate) fn drop_fetched_before(&mut self, index: u64) {
         let kept = self.fetched.split_off(&index);
         for (_, dropped) in std::mem::replace(&mut self.fetched, kept) {

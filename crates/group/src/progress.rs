@@ -15,8 +15,8 @@ pub struct Progress {
     pub term: u64,
     /// The leader that it knows of, itself included.
     pub leader: Option<MemberId>,
-    /// The last batch of which only the place is known: who has no more than what is before it
-    /// needs a copy.
+    /// The last batch of which only the position is known: a member that has no more than what is
+    /// before it needs a copy.
     pub base: BatchPlace,
     /// The newest batch of its log.
     pub last: BatchPlace,

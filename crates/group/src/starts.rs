@@ -5,7 +5,7 @@
 //! is made, each says what it has noted. A member of which a start was noted that its own folder
 //! does not know has an older folder than it once had, or shares its name with another process:
 //! what that start promised is not known here. A start *declares* itself only to a peer all of
-//! whose notes it knows; that peer then notes it, durably, in place of the others, before it hears
+//! with known notes; that peer then notes it, durably, instead of the others, before it hears
 //! anything else of it. So whatever a member promised was promised to a peer that had noted the
 //! start.
 //!
@@ -40,7 +40,7 @@ const FLOOR_AT: usize = 8;
 const OWN_AT: usize = 16;
 const NOTED_AT: usize = OWN_AT + 16 * OWN_MAX;
 
-/// One start of a process of a member. It is the nonce that tells it from others.
+/// One start of a process of a member. Its nonce distinguishes it from others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Start {
     /// Higher than that of each start that its folder knew of.
@@ -65,7 +65,7 @@ pub struct Heard {
     /// Something was noted here that is to be kept.
     pub has_news: bool,
     /// The other members are to hear it: the one that it is about may be connected with this one
-    /// only. Not so when it took the place of another note: two that swap theirs would never end.
+    /// only. Not so when it replaced another note: two that swap theirs would never end.
     pub is_to_be_told: bool,
 }
 
@@ -148,8 +148,8 @@ impl Starts {
         self.floor = self.own().number.max(self.floor).saturating_add(OVERRULED);
     }
 
-    /// This folder was put back, or is that of a clone: for those who ask why its member gives no
-    /// vote.
+    /// This folder was put back, or is that of a clone: for a status that says why its member gives
+    /// no vote.
     pub fn put_back(&mut self) {
         self.is_put_back = true;
     }
@@ -183,7 +183,7 @@ impl Starts {
         let of_it = |(of, _): &(MemberId, Start)| *of == member;
         if self.count_noted(member) >= NOTED_MAX {
             // The first may have been declared, and promises were counted since: what a third
-            // member says never takes its place. It may say starts of long ago, one after the
+            // member says never replaces it. It may say starts of long ago, one after the
             // other.
             let last = self.noted.iter().rposition(of_it);
             let Some(last) = last.filter(|at| self.noted[*at].1.number < start.number) else {
@@ -192,7 +192,7 @@ impl Starts {
             self.noted.remove(last);
         }
         if self.noted.len() >= ALL_NOTED_MAX {
-            // Of somebody who is no member: there are two others.
+            // Of no member: there are two others.
             return false;
         }
         self.noted.push((member, start));
@@ -379,7 +379,7 @@ mod tests {
         let mut back = older.clone();
         back.begin(13);
         assert!(!meets(B, &mut back, C, &mut c), "it heard it of the one that is away");
-        // It met the third one first: what is heard later does not take the place of what was
+        // It met the third one first: what is heard later does not replace what was
         // noted.
         let mut unheard = begun(&[21]);
         assert!(meets(B, &mut back, C, &mut unheard));

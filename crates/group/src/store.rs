@@ -111,7 +111,7 @@ impl Storage for Store {
         Ok(self.table.last().index)
     }
 
-    /// Says only up to where a member must be brought by a copy: the copy itself takes another way.
+    /// Says only up to which batch a copy must take a member: the copy itself takes another way.
     fn snapshot(&self, _request_index: u64, _to: u64) -> raft::Result<Snapshot> {
         let mut snapshot = Snapshot::default();
         let base = self.table.base();

@@ -26,7 +26,7 @@ const BATCH_BYTES: usize = 28;
 /// The longest context that the library makes is far shorter.
 const CONTEXT_BYTES_MAX: usize = 64;
 
-/// What one member tells another.
+/// A message from one member to another.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Message {
     pub(crate) inner: RaftMessage,
@@ -45,13 +45,13 @@ impl fmt::Display for WireError {
 impl std::error::Error for WireError {}
 
 impl Message {
-    /// From whom.
+    /// The sender.
     #[must_use]
     pub fn from(&self) -> MemberId {
         MemberId(self.inner.from)
     }
 
-    /// The term of who sent it.
+    /// The sender's term.
     #[must_use]
     pub fn term(&self) -> u64 {
         self.inner.term

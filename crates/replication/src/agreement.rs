@@ -9,7 +9,7 @@ use towline_group::{HardState, MemberId};
 use towline_config::{Config, GroupConfig};
 use towline_link::{INTERVAL, TIMEOUT, Terms};
 
-/// The terms of this instance, whose log has extents of so many bytes, and records of this version.
+/// The terms of this instance, for a log with extents of so many bytes and records of this version.
 pub fn terms(
     config: &Config,
     group: &GroupConfig,

@@ -1,11 +1,12 @@
-//! What may be applied next, as the driver gives it out: batches from memory, or places to be read.
+//! What may be applied next, as the driver gives it out: batches from memory, or positions to be
+//! read.
 //!
 //! Not here: reading and applying (`replica`).
 
 use towline_group::Member;
 use towline_types::{Batch, BatchPlace};
 
-/// Places given out at once.
+/// Positions given out at once.
 const PLACES_AT_ONCE: u64 = 1_024;
 
 /// What may be applied behind a batch.

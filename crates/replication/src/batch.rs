@@ -2,15 +2,15 @@
 //! own.
 //!
 //! ```text
-//! who asks:   16  log id      who gives:  1  0: refused;  1 byte of length, why, in UTF-8
-//!              8  LSN                        1: the batch; 4 bytes of length, header and payload
-//!              4  bytes                         as they are in the log of who gives
+//! asker:   16  log id      giver:  1  0: refused;  1 byte of length, why, in UTF-8
+//!          8  LSN                   1: the batch; 4 bytes of length, header and payload
+//!          4  bytes                    as they are in the giver's log
 //! ```
 //!
 //! All numbers are little-endian. The LSN and the bytes after it are a part of the log that lies in
-//! one batch, such as a body: who asks may not know where the batch begins.
+//! one batch, such as a body: the asker may not know where the batch begins.
 //!
-//! Not here: when an instance asks, and whom ([`crate::repair`], [`crate::repair_at_start`]);
+//! Not here: when an instance asks, and which one ([`crate::repair`], [`crate::repair_at_start`]);
 //! whether what comes is what stood there (`towline_log::Log::mend_batch`). Invariants: a peer gets
 //! one batch at a time; no more is read than a batch can be long, and no more memory taken than
 //! twice what came; neither side waits longer than [`ANSWER_MAX`].

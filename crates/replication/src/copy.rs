@@ -1,14 +1,14 @@
 //! An instance that lags so far behind that the log it needs is gone gets a copy: the active one
 //! sends image, pages and extents straight from its files; the other one makes a log of them beside
-//! its own and re-executes itself, which puts it in the place of that (`swap`).
+//! its own and re-executes itself, which replaces the old one by it (`swap`).
 //!
 //! ```text
 //! giver to taker: a copy (`towline_log::backup`); taker to giver, once all is checked and synced: '+'
 //! ```
 //!
-//! Not here: who needs one (`towline_group`); what is held back until the taker is in sync
-//! (`retention`). Invariants: the log that is replaced stays until the copy is whole and on the
-//! disk; neither side waits for ever for the other.
+//! Not here: which instance needs one (`towline_group`); what is held back until the taker is in
+//! sync (`retention`). Invariants: the log that is replaced stays until the copy is whole and on
+//! the disk; neither side waits for ever for the other.
 
 use std::fs::File;
 use std::io::{BufReader, Read, Write};
@@ -166,8 +166,8 @@ impl Write for Patient {
     }
 }
 
-/// Gets a copy from a peer, to be put in the place of this instance's log when the caller
-/// re-executes itself. `drawn` is a random number for it.
+/// Gets a copy from a peer, which replaces this instance's log when the caller re-executes itself.
+/// `drawn` is a random number for it.
 ///
 /// # Errors
 /// Why not, in words for the operator: the log is as it was.
@@ -178,7 +178,7 @@ pub fn take(driver: &Driver, data: &Path, peer: Peer, drawn: u64) -> Result<(), 
     let made = swap::begin(data).map_err(words)?;
     let taken = take_into(driver, &made, peer, handle);
     if taken.is_err() {
-        // Its room is wanted, and the next one begins anew.
+        // Its free space is wanted, and the next copy starts from the beginning.
         std::fs::remove_dir_all(&made).ok();
     }
     let (mut stream, came) = taken?;

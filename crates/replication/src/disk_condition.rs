@@ -17,7 +17,7 @@ const REPORT_AGE_MAX: Duration = Duration::from_secs(3);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DiskCondition {
-    /// Puts are refused for want of room.
+    /// Puts are refused, because the log has no free space.
     pub log_full: bool,
     /// For so long the disk has not answered; 0: it does.
     pub sync_overdue_ms: u64,

@@ -1,10 +1,9 @@
-//! In what condition the disk of each instance is, as it tells the others: whether its log has
-//! room, and how long it has not answered. And what follows from that: an active instance whose log
-//! is full hands over to one that has room.
+//! Watches the disk of this instance, and reports its condition to the others. An active instance
+//! whose log is full hands over to one with free space.
 //!
 //! Not here: how a disk that hangs is noticed (`driver`), how leadership is handed over (`switch`).
 //!
-//! Invariant: an instance hands over for its full log at most once until it had room again in
+//! Invariant: an instance hands over for its full log at most once until it had free space again in
 //! between, and to none that is full: leadership does not go round among full disks.
 
 use std::sync::Arc;
@@ -22,7 +21,8 @@ use towline_logging::log as say;
 
 /// How often the condition is reported.
 const TELL_INTERVAL: Duration = Duration::from_millis(500);
-/// The log must be full for so long: one that is only short of an image has room a moment later.
+/// The log must be full for so long: one that only waits for an image has free space a moment
+/// later.
 const FULL_FOR: Duration = Duration::from_secs(2);
 /// Before the next attempt, when handing over failed.
 const PAUSE: Duration = Duration::from_secs(10);
@@ -39,8 +39,8 @@ pub fn own(driver: &Driver) -> DiskCondition {
     }
 }
 
-/// Looks at the disk, and tells the others, until the process ends; `longest` is how long the disk
-/// may take.
+/// Watches the disk, and reports to the others, until the process ends; `longest` is how long the
+/// disk may take.
 pub fn watch(driver: &Arc<Driver>, longest: Duration) {
     let interval = (longest / LOOKS).clamp(LOOK_INTERVAL.0, LOOK_INTERVAL.1);
     let mut last = None;
@@ -85,7 +85,7 @@ fn tell(driver: &Driver, condition: DiskCondition) {
     let Some(links) = driver.links() else { return };
     let Ok(body) = serde_json::to_vec(&condition) else { return };
     for peer in (0..driver.names().len()).filter(|peer| *peer != driver.this()) {
-        // Who misses it hears the next one.
+        // A peer that misses it gets the next one.
         let head = body.clone();
         links.send(peer, KIND_CONDITION, true, FrameBody { head, parts: Vec::new() });
     }
@@ -96,9 +96,9 @@ fn tell(driver: &Driver, condition: DiskCondition) {
 struct Fullness {
     /// Since when it is full.
     since: Option<Instant>,
-    /// Not again before; `None` in it: not before it had room.
+    /// Not again before; `None` in it: not before it had free space.
     tried: Option<Option<Instant>>,
-    /// That no instance has room was told.
+    /// That no instance has free space was logged.
     all_told: bool,
 }
 
@@ -106,7 +106,7 @@ struct Fullness {
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
     Nothing,
-    /// No instance that could take over has room.
+    /// No instance that could take over has free space.
     AllFull,
     HandOver(Peer),
 }

@@ -1,5 +1,5 @@
-//! Drives a member of the group: whoever has news (the links, the log's writers, the ticker) steps
-//! it under one short lock, and carries out what it says.
+//! Drives a member of the group: each thread with news (of the links, the log's writers, the
+//! ticker) steps it under one short lock, and carries out what it says.
 //!
 //! Not here: applying what is committed (`replica` before this instance leads, the door after it);
 //! what a connection between instances is (`link`).
@@ -39,18 +39,18 @@ pub struct Driver {
     log: OnceLock<Log>,
     links: OnceLock<Arc<Links>>,
     active: OnceLock<Arc<dyn ActiveInstance>>,
-    /// The log became durable further than the member was told.
+    /// The log became durable further than the member knows.
     durable_news: AtomicBool,
     /// End of the newest batch that may be applied.
     committed: AtomicU64,
-    /// Who waits for something to apply, or to lead.
+    /// Wakes threads that wait for something to apply, or for leadership.
     progress: Mutex<ApplyProgress>,
     changed: Condvar,
-    /// Who waits for the end, or to lead: commits must not wake him.
+    /// Wakes threads that wait for the end, or for leadership: commits do not concern them.
     turned: Condvar,
     place: watch::Sender<Where>,
     fetches: std::sync::mpsc::Sender<FetchOrder>,
-    /// Called once, when this instance leads no more or must be brought by a copy.
+    /// Called once, when this instance lost leadership or needs a copy.
     on_end: OnceLock<Box<dyn Fn(EndReason) + Send + Sync>>,
     names: Vec<String>,
     notes: HardStateFile,
@@ -226,7 +226,7 @@ impl Driver {
         self.this
     }
 
-    /// Who serves clients.
+    /// Which instance serves clients.
     pub fn whereabouts(&self) -> watch::Receiver<Where> {
         self.place.subscribe()
     }
@@ -236,7 +236,7 @@ impl Driver {
         self.picture()
     }
 
-    /// Where this instance is in the log, as peers are told.
+    /// The position of this instance in the log, as its hello says.
     pub fn standing(&self) -> Standing {
         // What a step wants kept is on the disk before its lock is given back.
         let (last, hard_state) = self.look(|core| (core.member.last(), core.member.hard_state()));
@@ -339,14 +339,14 @@ impl Driver {
         self.notes.note_durably(&hard_state)
     }
 
-    /// Places of batches before this position are not needed any more, but for those whose log is
-    /// held.
+    /// Positions of batches before this one are not needed any more, except where the log is
+    /// retained for a replica.
     pub fn forget(&self, before: Lsn) {
         let held = self.log().held_from();
         self.step(Input::Forget(held.map_or(before, |held| held.min(before))));
     }
 
-    /// What is kept for those that were brought a copy.
+    /// The log that is retained for other instances.
     pub fn retention(&self) -> &Retention {
         &self.retention
     }
@@ -367,7 +367,8 @@ impl Driver {
     }
 
     /// Batches from behind `index` on that may be applied, of about `bytes_max` bytes; those that
-    /// are in memory. When the first is not, its place and those of what follows.
+    /// are in memory. When the first is not in memory: its position, and those of the batches after
+    /// it.
     pub fn committed_behind(&self, index: u64, bytes_max: usize) -> Applicable {
         self.look(|core| Applicable::of(&core.member, index, bytes_max))
     }
@@ -387,13 +388,13 @@ impl Driver {
         self.after();
     }
 
-    /// Takes over what the log's threads left, and tells those who wait for commits.
+    /// Takes over the news that the log's threads left, and reports what is committed.
     fn after(&self) {
         self.take_durable_news();
         self.tell_committed();
     }
 
-    /// Tells who decides here what the group committed.
+    /// Reports to the active instance what the group committed.
     fn tell_committed(&self) {
         if let Some(active) = self.active.get() {
             let upto = self.committed_end();
@@ -402,8 +403,8 @@ impl Driver {
         }
     }
 
-    /// Tells the member what became durable; whoever holds the lock meanwhile does it when he
-    /// leaves.
+    /// Reports to the member what became durable; a thread that holds the lock meanwhile does it
+    /// when it leaves.
     fn take_durable_news(&self) {
         loop {
             // Pairs with the fence of the other side: either we see its news, or it finds the lock
@@ -440,7 +441,7 @@ impl Driver {
         }
     }
 
-    /// Carries out what the member said; yields what it must be told of that.
+    /// Carries out what the member said; yields what the member must learn of that.
     fn carry_out(&self, core: &mut MutexGuard<'_, Core>) -> Option<Input> {
         let out = std::mem::take(&mut core.out);
         let settled = self.settle(core, out.hard_state);
@@ -492,7 +493,8 @@ impl Driver {
         }
     }
 
-    /// What the member believes to be on its way to the disk is not: it begins again from what is.
+    /// What the member believes to be on its way to the disk is not: the process re-executes itself
+    /// and starts from what is on the disk.
     fn no_room(&self, core: &mut MutexGuard<'_, Core>) {
         say(&GROUP_DISK_FULL, &[]);
         self.ends(core, EndReason::LogFull);
@@ -501,7 +503,8 @@ impl Driver {
     fn send(&self, _settled: &HardStateDurable, to: MemberId, message: &Message) {
         let Some(links) = self.links.get() else { return };
         let (head, parts) = message.encode();
-        // What finds no place is lost as on any network: the algorithm repeats it.
+        // A message that does not fit into the queue is lost, as on any network: the algorithm
+        // repeats it.
         let _taken =
             links.send(peer_of(to), KIND_CONSENSUS, message.is_urgent(), FrameBody { head, parts });
     }
@@ -510,7 +513,7 @@ impl Driver {
         self.led_by(core, core.member.leader());
     }
 
-    /// Tells clients where to go, and operators.
+    /// Publishes where clients are served, and logs it.
     fn led_by(&self, core: &mut MutexGuard<'_, Core>, leader: Option<MemberId>) {
         if leader == core.leader {
             return;
@@ -575,7 +578,8 @@ impl Replicator for Driver {
         // Under a lock of the log: the holder of ours never waits for the log while this one leads.
         let mut core = self.core.lock();
         self.run(&mut core, Input::Left(batch));
-        // News that came meanwhile are taken when this batch is durable: the same thread tells it.
+        // News that came meanwhile are taken when this batch is durable: the same thread reports
+        // it.
     }
 }
 

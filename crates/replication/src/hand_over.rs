@@ -74,7 +74,7 @@ pub fn hand_over(driver: &Driver, to: Option<&str>) -> Result<(), String> {
     Ok(())
 }
 
-/// The instance that takes over. It was heard from after this call began: one whose process was
+/// The instance that takes over. It was heard from after this call began: a process that was
 /// stopped a moment ago still looks fit, and no client may be disconnected for its sake. Waits
 /// about one heartbeat.
 fn responsive_heir(driver: &Driver, to: Option<&str>) -> Result<Peer, String> {

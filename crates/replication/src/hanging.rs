@@ -1,4 +1,4 @@
-//! What the process of an instance does that led and whose disk does not answer.
+//! What the process of a former leader does while its disk does not answer.
 //!
 //! It cannot re-execute itself: a program is executed only when all other threads are gone, and
 //! those that wait for the disk do not go; and a start would wait for the disk as well. So it stays

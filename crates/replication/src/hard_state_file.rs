@@ -1,13 +1,13 @@
 //! The file in which a member keeps what must outlive its process beside the log: see
 //! `towline_group::HardState` for the bytes.
 //!
-//! It is written in place, because a vote waits for it: two slots, of which the older one is
-//! written anew and synced, once, with nothing of the file system's own to be written beside it. A
-//! slot that was torn is known by its checksum, and then the other one counts: the vote that was
-//! about to be kept was not given. Each slot stands there twice, so that a sector that is damaged
-//! later cannot pass for a torn one, and give a vote back that was given. How far the log is known
-//! to be committed is noted in a second file of the same make, now and then and mostly without a
-//! sync.
+//! It is overwritten rather than replaced, because a vote waits for it: two slots, of which the
+//! older one is written anew and synced, once, with nothing of the file system's own to be written
+//! beside it. A slot that was torn is known by its checksum, and then the other one counts: the
+//! vote that was about to be kept was not given. Each slot stands there twice, so that a sector
+//! that is damaged later cannot pass for a torn one, and give a vote back that was given. How far
+//! the log is known to be committed is noted in a second file of the same make, now and then and
+//! mostly without a sync.
 //!
 //! ```text
 //! group-state, group-committed: 16,384 bytes, a slot at 0 and one at 4,096, both again 8,192 behind
@@ -20,7 +20,7 @@
 //!   88   8  incarnation of the log that this was promised for; 0: it has none
 //!   96   8  the incarnation that the log is about to get; 0: none (see `incarnation`)
 //!   104  8  how often a process took part with this hard state
-//!   112  8  the member whose hard state it is; 0: not said
+//!   112  8  the member that it belongs to; 0: not said
 //!   120  4  zero
 //!   124 1136 `towline_group::Starts`: of this instance and of the others
 //!   1260 4  CRC-32C of bytes 0..1260
@@ -33,7 +33,7 @@
 //! is whole, and the first slot that is written beside it is the one at 4,096.
 //!
 //! Invariants: what `write` was given is what the next start reads, or what was there before; never
-//! a mixture. Who writes a `HardState` alone leaves the incarnation and the starts as they are.
+//! a mixture. A write of a `HardState` alone leaves the incarnation and the starts as they are.
 //! Several threads write (votes under the driver's lock, starts beside it): the file's lock is held
 //! from the reading of what is there until the new slot is synced, and the newer slot is on the
 //! disk before the older one is written over. So each moment leaves one whole slot, with all that
@@ -65,7 +65,7 @@ const VERSION_WITHOUT_STARTS: u16 = 3;
 const VERSION_UNMARKED: u16 = 2;
 /// Where the slots begin: what a disk writes as one, at most, is not larger.
 const SLOTS: [u64; 2] = [0, 4_096];
-/// Where each slot stands a second time, behind its first place.
+/// Distance from each slot to its second copy.
 const AGAIN: u64 = 8_192;
 const FILE_BYTES: usize = 16_384;
 const HARD_STATE_AT: usize = 24;
@@ -130,7 +130,7 @@ impl HardStateFile {
         self.newest(NAME).map(|slot| slot.starts).unwrap_or_default()
     }
 
-    /// Whose hard state it is, if that is known.
+    /// The member that this hard state belongs to, if that is known.
     pub fn whose(&self) -> Option<MemberId> {
         self.newest(NAME)?.whose
     }
@@ -159,10 +159,10 @@ impl HardStateFile {
         decode(&std::fs::read(self.folder.join(name)).ok()?)
     }
 
-    /// Makes room for the slots, durably, so that no vote waits for that, and the note has its own
-    /// on a disk that becomes full. What is kept stays, and is durable then: what a start reads may
-    /// be a write that the process before it did not live to sync, and an answer that repeats such
-    /// a vote is sent without another write.
+    /// Allocates the slots, durably, so that no vote waits for that, and the note has its blocks on
+    /// a disk that becomes full. What is kept stays, and is durable then: what a start reads may be
+    /// a write that the process before it did not live to sync, and an answer that repeats such a
+    /// vote is sent without another write.
     ///
     /// # Errors
     /// What the system said.
@@ -370,7 +370,7 @@ fn locked<R>(file: &impl Medium, act: impl FnOnce() -> std::io::Result<R>) -> st
     done
 }
 
-/// Writes the newest slot, changed, in the place of the older one; yields its sequence.
+/// Writes the newest slot, changed, over the older one; yields its sequence.
 fn put(
     file: &impl Medium,
     bytes: &[u8],
@@ -407,7 +407,7 @@ fn version_at(bytes: &[u8], at: u64) -> Option<u16> {
     Some(u16::from_le_bytes(version))
 }
 
-/// The version of a slot that a later version of Towline wrote. Both its places say it: one alone
+/// The version of a slot that a later version of Towline wrote. Both its copies say it: one alone
 /// may be damaged, or torn.
 fn later_version(bytes: &[u8], at: u64) -> Option<u16> {
     let version = version_at(bytes, at).filter(|version| *version > VERSION)?;
@@ -432,7 +432,7 @@ fn newest_of(slots: &[Option<Slot>; 2]) -> Option<(u64, &Slot)> {
     there.max_by_key(|(_, slot)| slot.sequence)
 }
 
-/// Of each slot the newer of what is whole in its two places.
+/// Of each slot the newer of its two copies that is whole.
 fn slots(bytes: &[u8]) -> [Option<Slot>; 2] {
     let whole = |at: u64| Slot::decode(bytes.get(usize::try_from(at).ok()?..)?);
     SLOTS.map(|at| {
@@ -446,7 +446,7 @@ struct Slot {
     sequence: u64,
     hard_state: HardState,
     mark: Mark,
-    /// The member whose hard state it is, if that was said.
+    /// The member that it belongs to, if that was said.
     whose: Option<MemberId>,
     starts: Starts,
 }

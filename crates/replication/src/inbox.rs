@@ -1,4 +1,5 @@
-//! What the links bring: messages for the member, wishes for the active instance, streams.
+//! Takes what comes over the links: messages for the member, requests for the active instance,
+//! streams.
 
 use std::sync::Arc;
 

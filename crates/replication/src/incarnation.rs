@@ -21,7 +21,7 @@
 //! ```text
 //! log/incarnation, 32 bytes, replaced whole; on a full disk written over
 //!   0   8  magic "TOWLINEI"
-//!   8   2  format version (this place and the checksum's never move)
+//!   8   2  format version (this offset and the checksum's never move)
 //!   10  6  zero
 //!   16  8  incarnation, never 0
 //!   24  4  zero
@@ -50,7 +50,7 @@ const VERSION: u16 = 1;
 const NUMBER_AT: usize = 16;
 const SUMMED_BYTES: usize = 28;
 const BYTES: usize = 32;
-/// Of a copy, which has no number, in the place of the log that is there; never drawn.
+/// Stands for a copy, which has no number, that replaces the log; never drawn.
 const UNNUMBERED: u64 = u64::MAX;
 
 /// Whether the log in `data` is the one of this hard state.
@@ -102,7 +102,7 @@ pub fn renew(
     hard_state_file.write_marked(hard_state, Mark { incarnation: next, next: 0, starts })
 }
 
-/// A copy, which is whole in `log`, is about to come in the place of the log. The hard state stays
+/// A copy, which is whole in `log`, is about to replace the log. The hard state stays
 /// the newest there is, with the old log or with the copy: one that may vote with either gets its
 /// number beforehand, so that no third log can pass for it.
 ///
@@ -151,7 +151,7 @@ fn write_by(
 ) -> std::io::Result<()> {
     let bytes = encode(number);
     match write_anew(log, &bytes) {
-        // An instance with a full disk must start all the same: gets are what makes room.
+        // An instance with a full disk must start all the same: only gets free space.
         Err(error) if is_full(&error) => write_over(log, &bytes, error),
         written => written,
     }
@@ -166,11 +166,11 @@ fn write_anew(log: &Path, bytes: &[u8]) -> std::io::Result<()> {
     File::open(log)?.sync_all()
 }
 
-/// In the place of the number that is there, which has its block. Power that goes in the middle of
+/// Overwrites the number that is there, which has its block. Power that goes in the middle of
 /// this one sector leaves the number of no log, and so an instance without a vote until it has
 /// caught up.
 fn write_over(log: &Path, bytes: &[u8], full: std::io::Error) -> std::io::Result<()> {
-    // What was begun takes room from others. When it stays, the next start empties it.
+    // A file that was begun takes free space. If it stays, the next start empties it.
     std::fs::remove_file(log.join(NEW_NAME)).ok();
     let file = match File::options().write(true).open(log.join(NAME)) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Err(full),

@@ -3,14 +3,15 @@
 //!
 //! Reading order: [`frames`] (what instances send each other), [`hard_state_file`] and
 //! [`incarnation`] (what outlives the process beside the log, and for which log), [`lifecycle`],
-//! [`driver`] (the member, stepped), [`ticker`], [`inbox`] (what the links bring); [`hand_over`]
-//! and [`preferred`] (leadership changes on purpose); [`disk_condition`], [`disk_watch`] and
-//! [`hanging`] (disks that are full or do not answer); [`retention`], [`retention_watch`], [`copy`]
-//! and [`swap`] (a replica that lags); [`repair_queue`], [`repair`], [`repair_at_start`] and
-//! [`batch`] (a damaged batch); [`missing`], [`agreement`], [`redirect`], [`vote`], [`reexec`].
+//! [`driver`] (the member, stepped), [`ticker`], [`inbox`] (what comes over the links);
+//! [`hand_over`] and [`preferred`] (leadership changes on purpose); [`disk_condition`],
+//! [`disk_watch`] and [`hanging`] (disks that are full or do not answer); [`retention`],
+//! [`retention_watch`], [`copy`] and [`swap`] (a replica that lags); [`repair_queue`], [`repair`],
+//! [`repair_at_start`] and [`batch`] (a damaged batch); [`missing`], [`agreement`], [`redirect`],
+//! [`vote`], [`reexec`].
 //!
 //! Not here: consensus (`towline_group`), connections (`towline_link`), the bytes of the log
-//! (`towline_log`); clients, queues, what a record means: whoever opens an instance provides
+//! (`towline_log`); clients, queues, what a record means: the caller provides
 //! [`active_instance::ActiveInstance`], [`inbox::Host`] and [`copy::CopySource`].
 //!
 //! Invariants: what must be kept is durable before a message leaves; a log that led takes nothing

@@ -1,5 +1,5 @@
 //! What a member's process is in its one life: it follows, and then it leads, or gets a copy, or
-//! neither; after each of these it begins again as another process.
+//! neither; after each of these it re-executes itself.
 //!
 //! Not here: what the driver does at each turn. Invariant: there is no way back: a log that led
 //! takes nothing of others, and what was decided and not committed goes with the process.
@@ -15,7 +15,7 @@ pub enum EndReason {
     LostLeadership,
     /// It was the leader, and its disk does not answer.
     DiskHangs,
-    /// Its log has no room for what the group decided.
+    /// Its log has no free space for what the group decided.
     LogFull,
     /// Its data folder was put back, or another process has a copy of it.
     PutBack,
@@ -30,18 +30,18 @@ pub(crate) enum Lifecycle {
     Following,
     /// Decides, since it was elected.
     Leading,
-    /// A copy comes in place of its log.
+    /// A copy replaces its log.
     Copying,
     /// It followed, and its disk does not answer: it neither hears nor stands until it does.
     Stalled,
     /// It led, and its disk does not answer: it re-executes itself when it does.
     Hanging,
-    /// It begins again before anything goes on.
+    /// It re-executes itself before anything goes on.
     Ended,
 }
 
 impl Lifecycle {
-    /// Whether the member is told of this.
+    /// Whether the member gets this input.
     pub(crate) fn takes(self, input: &Input) -> bool {
         match self {
             Lifecycle::Following | Lifecycle::Leading => true,
@@ -51,8 +51,9 @@ impl Lifecycle {
             Lifecycle::Copying => {
                 matches!(input, Input::Message(message) if message.is_heartbeat())
             }
-            // A log that led takes nothing of others, and one without room nothing at all. What a
-            // member with a hanging disk wants to keep would stop it under the lock of its driver.
+            // A log that led takes nothing of others, and one without free space nothing at all.
+            // What a member with a hanging disk wants to keep would stop it under the lock of its
+            // driver.
             Lifecycle::Stalled | Lifecycle::Hanging | Lifecycle::Ended => false,
         }
     }
@@ -66,7 +67,7 @@ impl Lifecycle {
         }
     }
 
-    /// Whether its member hears nothing, but goes on to tell clients where the active instance is.
+    /// Whether its member hears nothing, but goes on to learn where the active instance is.
     pub(crate) fn is_aside(self) -> bool {
         matches!(self, Lifecycle::Stalled | Lifecycle::Hanging)
     }
@@ -90,7 +91,7 @@ impl Lifecycle {
         *self = Lifecycle::Leading;
     }
 
-    /// A copy is about to take the place of its log: nothing is promised with that one any more.
+    /// A copy is about to replace its log: nothing is promised with the old log any more.
     /// False when something else ended the process meanwhile: what was kept then is not to be
     /// written over.
     pub(crate) fn is_replaced(&mut self) -> bool {
@@ -99,7 +100,7 @@ impl Lifecycle {
         was_copying
     }
 
-    /// The process cannot go on as it is; yields whether that is to be told: once in a life.
+    /// The process cannot go on as it is; yields whether that is news: once for each process.
     pub(crate) fn ends(&mut self, why: EndReason) -> bool {
         let before = *self;
         *self = match why {

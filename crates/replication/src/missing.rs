@@ -2,8 +2,8 @@
 //! and which may not vote. Clients that are turned away hear it, and the log says it once for each
 //! time.
 //!
-//! Not here: who is active (`driver`), what to do about it (the operator). Invariant: during an
-//! ordinary fail-over nothing is said.
+//! Not here: which instance is active (`driver`), what to do about it (the operator). Invariant:
+//! during an ordinary fail-over nothing is said.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -97,7 +97,7 @@ fn in_words(seen: &[Seen<'_>]) -> String {
     if reasons.is_empty() { text.to_owned() } else { format!("{text}: {}", reasons.join("; ")) }
 }
 
-/// Tells of it, until it is dropped.
+/// Logs it, until dropped.
 pub async fn watch(driver: Arc<Driver>, patience: Duration) {
     let mut place = driver.whereabouts();
     loop {

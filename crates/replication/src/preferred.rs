@@ -4,8 +4,9 @@
 //! Each instance but the preferred one watches. Not here: handing over (`switch`).
 //!
 //! Invariant: a preferred instance that was given the active part, or took it from another one, and
-//! was not active for a minute, gets it from nobody who saw that until it was. That outlives the
-//! process, as a file in the data folder, because who hands over begins again.
+//! was not active for a minute, gets it from no instance that saw that until it was. That outlives
+//! the process, as a file in the data folder, because an instance that hands over re-executes
+//! itself.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -185,7 +186,7 @@ mod tests {
     const B: Peer = 1;
     const C: Peer = 2;
 
-    /// Instance B, which is told every second what there is to see.
+    /// Instance B, which looks every second.
     struct Told {
         preference: Preference,
         now: Instant,
@@ -243,7 +244,7 @@ mod tests {
 
     #[test]
     fn a_preferred_instance_that_did_not_last_is_held_off_by_who_gave_and_by_who_watched() {
-        // B gave, began again with the file, and is active again.
+        // B handed over, re-executed itself with the file there, and is active again.
         let mut giver = Told::new(true);
         giver.sees(20, Some(A), true);
         assert_eq!(giver.sees(100, Some(B), true), [(30, Verdict::HeldOff)]);
@@ -251,7 +252,7 @@ mod tests {
         let mut watcher = Told::new(false);
         watcher.sees(100, Some(C), true);
         watcher.sees(59, Some(A), true);
-        // Nobody was active for long: that is no time of the preferred one's.
+        // No instance was active for long: that does not count as a time of the preferred one.
         watcher.sees(500, None, true);
         assert_eq!(watcher.sees(100, Some(B), true), [(30, Verdict::HeldOff)]);
     }
@@ -260,7 +261,7 @@ mod tests {
     fn a_preferred_instance_that_was_active_for_a_minute_gets_it_again() {
         let mut told = Told::new(true);
         told.sees(30, Some(A), true);
-        // Nobody is known for a moment, and then the same.
+        // No active instance is known for a moment, and then the same one.
         told.sees(5, None, true);
         told.sees(31, Some(A), true);
         assert!(!told.preference.held_off);

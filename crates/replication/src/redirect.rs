@@ -1,7 +1,7 @@
-//! The address at which clients find this instance directly: told to those that were relayed here
-//! and ask for it.
+//! The address at which clients find this instance directly: sent to relayed clients that ask for
+//! it.
 //!
-//! Not here: who asks, and what it is told (the crate `node`). Invariant: an address is
+//! Not here: the question and the answer (the crate `node`). Invariant: an address is
 //! given only if it leads to this instance from wherever a client may be; when that is not known,
 //! none is.
 
@@ -20,7 +20,7 @@ pub struct Redirect {
     pub port: u16,
 }
 
-/// For who comes to listener `number`, which is bound to `bound` and whose URL is `url`: what the
+/// For clients of listener `number`, which is bound to `bound` and whose URL is `url`: what the
 /// configuration says, else its own address.
 pub fn of(group: &GroupConfig, number: u16, bound: SocketAddr, url: &str) -> Option<Redirect> {
     let (_, this) = group.own().ok()?;

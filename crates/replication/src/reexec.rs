@@ -1,15 +1,15 @@
-//! A process that must not go on as it is begins again: the same program, the same arguments, the
-//! same process id, nothing of its memory. So nothing that was decided and never committed can
+//! A process that must not go on as it is re-executes itself: the same program, the same arguments,
+//! the same process id, nothing of its memory. So nothing that was decided and never committed can
 //! survive.
 //!
 //! All descriptors are closed on the way (but for standard input and output, and the sockets that
 //! listen, which the caller hands over), the lock on the data folder with them. The floating
-//! address stays until the program that begins again takes it away, as the first thing it does:
+//! address stays until the re-executed program takes it away, as the first thing it does:
 //! connections are closed before, and their ends still find the way to the clients.
 //!
-//! Who wants an end meanwhile gets one in order: the thread that takes signals has ended before
-//! (see `signals`), the mask and what comes under it outlive the execution of a program, and the
-//! next one takes it.
+//! A signal that asks for an end meanwhile is not lost: the thread that takes signals has ended
+//! before (see `signals`), the mask and what comes under it outlive the execution of a program, and
+//! the next one takes it.
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr, OsString};
@@ -25,7 +25,7 @@ use towline_group::Start;
 
 use towline_logging::log as say;
 
-/// Set for the program that begins again: who waited for `ready` has seen it.
+/// Set for the re-executed program: `ready` was printed already.
 const MARK: &str = "TOWLINE_READY_TOLD";
 /// The start of the process before.
 const START: &str = "TOWLINE_START";
@@ -43,7 +43,7 @@ pub struct ReexecContext {
     pub start: Start,
 }
 
-/// Whether the program that began again as this one had told that it was ready.
+/// Whether the program that re-executed itself as this one had printed that it was ready.
 pub fn ready_was_told() -> bool {
     std::env::var_os(MARK).is_some()
 }

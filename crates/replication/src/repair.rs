@@ -1,5 +1,5 @@
-//! What is damaged in the log of this instance is fetched from another one, written in its place,
-//! and read again: before a message is set aside, before a replica gives up, before one that lags
+//! Fetches what is damaged in this instance's log from another one, writes it where it belongs, and
+//! reads it again: before a message is set aside, before a replica gives up, before one that lags
 //! is let down.
 //!
 //! One thread (`group-repair`) does all of it, one batch after the other and one instance after the
@@ -88,8 +88,8 @@ pub fn read_batches(
     }
 }
 
-/// Looks over all of the log that is there, and repairs what is damaged in it: whom it was copied
-/// to found that it is. Blocks, and reads all of it.
+/// Looks over all of the log that is there, and repairs what is damaged in it, because the taker of
+/// a copy found damage. Blocks, and reads all of it.
 pub fn look_over(driver: &Driver) {
     loop {
         match driver.log().damaged_parts() {
@@ -128,7 +128,7 @@ struct Lacking {
     absent: Vec<Peer>,
 }
 
-/// Why a peer did not bring a batch.
+/// Why a peer did not give a batch.
 enum NotBrought {
     /// It could not be asked, or did not answer.
     Absent(String),

@@ -1,5 +1,5 @@
 //! A start that would be refused because a batch of the log is damaged before its end: the others
-//! are asked for what is damaged, it is written in its place, and the start is tried again.
+//! are asked for what is damaged, it is written where it belongs, and the start is tried again.
 //!
 //! Meanwhile it gives the others what is intact here, so that two with damage in different batches
 //! repair each other when they are started together.
@@ -24,12 +24,12 @@ use towline_config::GroupConfig;
 use towline_link::{Asker, Peer, StreamPurpose};
 use towline_logging::log as say;
 
-/// A group whose instances are started together needs so long until the others answer.
+/// When a group is started, it takes so long until all instances answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Between two looks whether they do.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Whose log it is.
+/// The log to be repaired, and its instance.
 pub struct About<'a> {
     /// Name of the queue manager.
     pub queue_manager: &'a str,
@@ -44,7 +44,7 @@ pub struct About<'a> {
 /// Reads the log back; what is damaged in it is repaired before, if another instance has it.
 ///
 /// # Errors
-/// As `read_back`, whose first error stays when nothing can be repaired. `damage` is what an error
+/// As `read_back`: its first error, when nothing can be repaired. `damage` is what an error
 /// says of the log.
 pub fn reading<T, E>(
     about: &About<'_>,
@@ -112,7 +112,7 @@ struct Asking<'a> {
     folder: &'a Path,
     /// Others may ask this instance meanwhile.
     listens: bool,
-    /// For whom does not answer yet.
+    /// The end of waiting for instances that do not answer yet.
     until: Instant,
     /// The instance that had what was asked for last.
     had: String,

@@ -5,8 +5,8 @@
 //!
 //! Not here: the copy itself (`copy`); what a hold keeps (`towline_log::Hold`).
 //!
-//! Invariants: one hold for each instance; the active one's own room goes first: no hold outlives
-//! the moment at which the log becomes tight.
+//! Invariants: one hold for each instance; the free space of the active instance goes first: no
+//! hold outlives the moment at which the log becomes tight.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,11 +23,12 @@ use crate::frames::peer_of;
 use towline_link::Peer;
 use towline_logging::log as say;
 
-/// An instance whose connection is away for so long is not waited for: a restart takes less.
+/// No log is retained for an instance that is disconnected for longer: a restart takes less.
 const AWAY_MAX: Duration = Duration::from_secs(60);
-/// A copy is quicker than so much log, for one that was not brought one: bytes held for it.
+/// Bytes retained for an instance that lags without a copy: beyond that a copy is quicker.
 const LAG_BYTES_MAX: u64 = 1 << 30;
-/// The same during a copy and after it: who has not caught up by then does not gain on the load.
+/// The same during a copy and after it: an instance that has not caught up by then does not gain on
+/// the load.
 const HELD_BYTES_MAX: u64 = 16 << 30;
 
 /// See the module.
@@ -122,7 +123,7 @@ struct RetentionView {
     away: Duration,
     /// Bytes that are there only for it.
     bytes: u64,
-    /// The log that is in use, in percent of its room, and how much room there is besides.
+    /// The log that is in use, in percent of what puts may fill, and the free space.
     percent: u64,
     space: Space,
 }
@@ -186,7 +187,7 @@ impl Retention {
         Some(log.bytes_held_back(from))
     }
 
-    /// Whether `peer` is brought a copy, or catches up after one.
+    /// Whether `peer` gets a copy, or catches up after one.
     pub fn is_rebasing(&self, peer: Peer) -> bool {
         self.all.lock().get(&peer).is_some_and(|held| held.stage != RetentionStage::Lagging)
     }
@@ -271,7 +272,7 @@ impl Retention {
             if !is_connected {
                 self.given_up.lock().insert(peer);
             }
-            // Who lags is told when it asks for a copy.
+            // An instance that lags is mentioned when it asks for a copy.
             if let Some(why) = why.filter(|_| held.stage != RetentionStage::Lagging) {
                 let name = inputs.names.get(peer).map_or("", String::as_str);
                 say(&GROUP_HOLD_ENDED, &[name, &why]);

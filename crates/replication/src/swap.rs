@@ -1,4 +1,4 @@
-//! Puts a copy of the log in the place of the log: at a start, before the log is opened, for while
+//! Replaces the log by a copy: at a start, before the log is opened, for while
 //! a process runs the threads of its log act by path in that folder.
 //!
 //! ```text
@@ -32,7 +32,7 @@ const OLD: &str = "log.replaced";
 /// Where a copy is made.
 pub(crate) const COPY: &str = "copy";
 
-/// Why a copy does not take the place of the log.
+/// Why a copy does not replace the log.
 #[derive(Debug)]
 pub enum SwapError {
     /// Another process has the log.
@@ -100,7 +100,7 @@ pub fn settle(data: &Path, of_old_log: &str) -> Result<(), SwapError> {
 pub fn clear_up(data: &Path) {
     for left in [OLD, COPY] {
         if let Err(error) = remove_folder_if_there(&data.join(left)) {
-            // Only its room is missed.
+            // Only its free space is missed.
             tracing::warn!(%error, left, "what a copy left cannot be removed");
         }
     }

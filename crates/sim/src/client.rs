@@ -1,5 +1,5 @@
-//! A model client: it puts, gets, and does both in units of work, as its habits say, and tells the
-//! history what it asks for.
+//! A model client: it puts, gets, and does both in units of work, as its habits say, and reports to
+//! the history what it asks for.
 //!
 //! Not here: the way between client and instance; what answers mean for the promises (`history`).
 //!
@@ -75,7 +75,7 @@ struct OpenUnit {
     persistent: bool,
 }
 
-/// What a client is told.
+/// An answer to a client.
 #[derive(Debug)]
 pub(crate) enum Answer {
     Producer(Option<ProducerId>),

@@ -29,7 +29,7 @@ pub(crate) struct Image {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Disk {
     pub(crate) hard_state: HardState,
-    /// The last batch of which a member need only know the place.
+    /// The last batch of which a member need only know the position.
     pub(crate) base: BatchPlace,
     /// All batches that are still there; those up to `base` only for the bodies in them.
     log: VecDeque<Batch>,
@@ -46,11 +46,11 @@ pub(crate) struct Disk {
     incarnations: [u64; 2],
     /// Kept beside `hard_state`.
     pub(crate) starts: Starts,
-    /// Whose disk it is, as is kept beside `hard_state`.
+    /// The member that it belongs to, as is kept beside `hard_state`.
     pub(crate) whose: Option<usize>,
 }
 
-/// Which part of a disk an older copy brings back.
+/// Which part of a disk an older copy restores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Older {
     Log,
@@ -65,7 +65,7 @@ impl Disk {
         self.log.back().map_or(self.base.index, |batch| batch.index)
     }
 
-    /// Place of the newest batch.
+    /// Position of the newest batch.
     pub(crate) fn last_place(&self) -> BatchPlace {
         self.log.back().map_or(self.base, Batch::place)
     }
@@ -80,7 +80,7 @@ impl Disk {
         self.batch(self.synced).map_or(self.base.end, Batch::end)
     }
 
-    /// The body at this place.
+    /// The body at this position.
     pub(crate) fn body(&self, location: BodyLocation) -> Option<Bytes> {
         let behind = self.log.partition_point(|batch| batch.lsn <= location.lsn);
         let batch = self.log.get(behind.checked_sub(1)?)?;
@@ -252,7 +252,7 @@ impl Disk {
         }
     }
 
-    /// Nobody needs the bodies before `keep_from`.
+    /// No restart needs the bodies before `keep_from`.
     pub(crate) fn reclaim(&mut self, keep_from: Lsn) {
         let base = self.base.index;
         let free = |batch: &Batch| batch.end() <= keep_from && batch.index < base;

@@ -1,7 +1,7 @@
-//! What the checker itself knows: which messages were put, by whom, in which unit, what was
+//! What the checker itself knows: which messages were put, by which client, in which unit, what was
 //! promised about them, and what was seen of them. Nothing here is asked of the instances.
 //!
-//! Not here: who asks whom, and when.
+//! Not here: which client asks which instance, and when.
 //!
 //! The rules: an acknowledged put is there until it is got; an acknowledged get happens once; what
 //! was refused or rolled back is never seen; units take effect whole or not at all; what one
@@ -23,7 +23,7 @@ pub(crate) enum Fate {
     No,
 }
 
-/// A message that somebody put.
+/// A message that a client put.
 #[derive(Clone, Debug)]
 pub(crate) struct Put {
     pub(crate) client: usize,
@@ -38,13 +38,13 @@ pub(crate) struct Put {
     pub(crate) bytes: usize,
 }
 
-/// Somebody accepted a delivery.
+/// A client accepted a delivery.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Get {
     pub(crate) message: usize,
     pub(crate) unit: Option<usize>,
     pub(crate) fate: Fate,
-    /// In whose term it was acknowledged.
+    /// In which term it was acknowledged.
     pub(crate) term: u64,
 }
 
@@ -75,7 +75,7 @@ pub(crate) struct History {
     pub(crate) units: Vec<Unit>,
     /// Newest message that was delivered, of each stream and in each term.
     newest: BTreeMap<(Stream, u64), Newest>,
-    /// Who holds which message: process and connection.
+    /// The holder of each message: process and connection.
     held: BTreeMap<usize, (u64, u64)>,
     /// Connections that are gone.
     ended: BTreeSet<u64>,
@@ -84,7 +84,7 @@ pub(crate) struct History {
     pub(crate) acknowledged: u64,
 }
 
-/// Who says something: an instance in its term.
+/// An instance in its term.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Speaker {
     pub(crate) node: usize,

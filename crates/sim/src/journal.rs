@@ -19,7 +19,7 @@ use crate::runs::{PREFIX_BYTES, put_record};
 #[derive(Debug)]
 pub(crate) struct SimulatedJournal {
     open: RefCell<Open>,
-    /// There is no room for anything.
+    /// There is no free space.
     full: Cell<bool>,
 }
 
@@ -41,7 +41,7 @@ struct Open {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waiting {
     Nothing,
-    /// Nobody waits for it.
+    /// No client waits for it.
     Lazy,
     Forced,
 }

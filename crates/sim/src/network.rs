@@ -205,7 +205,7 @@ impl Network {
         was_open
     }
 
-    /// One end is gone: the links on which its end is to be told.
+    /// One process is gone: the links on which its end is announced.
     pub(crate) fn ends(&mut self, node: usize) -> Vec<Link> {
         let others = (0..3).filter(|other| *other != node);
         let links = others.filter_map(|to| {
@@ -215,7 +215,7 @@ impl Network {
         links.collect()
     }
 
-    /// A connection breaks between two processes that live: both are to be told.
+    /// A connection breaks between two processes that live: both learn of it.
     pub(crate) fn reset(&mut self, a: usize, b: usize) -> Vec<Link> {
         let direction =
             |from: usize, to: usize| self.open[to][from].map(|number| Link { from, to, number });

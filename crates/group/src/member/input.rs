@@ -62,9 +62,9 @@ impl Member {
         self.ask_again_for_copies();
     }
 
-    /// Who needs a copy is told once, and the library then waits for its end; but what it was told
-    /// may have been lost. A member that is brought a copy does not answer: its process ended for
-    /// it.
+    /// A member that needs a copy gets one message about it, and the library then waits for the
+    /// copy's end; but the message may have been lost. A member that gets a copy does not answer:
+    /// its process ended for it.
     fn ask_again_for_copies(&mut self) {
         for peer in self.peers.clone() {
             let progress = self.raw.raft.prs().get(peer.0);
@@ -145,7 +145,7 @@ impl Member {
             }
             _ => {}
         }
-        // What the library refuses is late or of nobody: it has no effect.
+        // What the library refuses is late or of no member: it has no effect.
         drop(self.raw.step(inner));
         self.votes_in_no_term_of_a_leader();
     }
@@ -174,7 +174,7 @@ impl Member {
         let last = self.raw.raft.raft_log.last_index();
         self.opened_at.insert(peer, last);
         if let Some(progress) = self.raw.raft.mut_prs().get_mut(peer.0) {
-            // What it holds now is where to begin asking: one that was brought a copy is far ahead
+            // What it holds now is where to begin asking: one that got a copy is far ahead
             // of what it last acknowledged, and behind that its leader may have nothing to send.
             if progress.state == ProgressState::Probe {
                 progress.next_idx = (last_index.min(last) + 1).max(progress.matched + 1);
@@ -270,7 +270,7 @@ impl Member {
             self.election.settled();
         } else if self.election.is_due(self.now, favoured_in) {
             self.leaves_taken_terms();
-            // Refused only to who is no member.
+            // Refused only to what is no member.
             drop(self.raw.campaign());
         }
     }

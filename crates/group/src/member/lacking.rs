@@ -5,8 +5,8 @@
 //! So it asks the leader for a copy, and until then it leads only when no other member does for
 //! [`PATIENCE`]: then none of them can, and without it the group stands still.
 //!
-//! Not here: which extents are missing, and who may start so. Invariant: one that lacks nothing is
-//! not concerned.
+//! Not here: which extents are missing, and whether an instance may start without them. Invariant:
+//! one that lacks nothing is not concerned.
 
 use super::{Member, Output, Role};
 

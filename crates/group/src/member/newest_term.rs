@@ -4,7 +4,7 @@
 //! than the one that it was kept for) may have voted, or acknowledged batches, in a term that it
 //! does not know any more. If it then helped the leader of an older term, which has not noticed yet
 //! that it was deposed, two leaders would commit different batches at one index. So it says nothing
-//! at all, to no member, before each of the others has told it its own term on a connection opened
+//! at all, to no member, before each of the others has sent it its own term on a connection opened
 //! since this start; it takes the highest of them for its own, durably, and refuses older ones from
 //! then on.
 //!
@@ -14,7 +14,7 @@
 //! member that asks again.
 //!
 //! Not here: when a hard state is not to be trusted (the driver says so with
-//! [`HardState::forgotten`]); how others tell it. Invariants: a member that does not know its term
+//! [`HardState::forgotten`]); how others send it. Invariants: a member that does not know its term
 //! sends nothing, and does not vote.
 
 use towline_types::BatchPlace;
@@ -89,7 +89,7 @@ impl Member {
         self.hard_state.knows_term
     }
 
-    /// The members that must tell their terms before this one takes part; empty when it knows its
+    /// The members that must send their terms before this one takes part; empty when it knows its
     /// own.
     #[must_use]
     pub fn unheard(&self) -> Vec<MemberId> {
@@ -100,7 +100,7 @@ impl Member {
         unheard.copied().collect()
     }
 
-    /// A member told its term, on a connection that this process has seen open.
+    /// A member sent its term, on a connection that this process has seen open.
     pub(super) fn told_term(&mut self, peer: MemberId, term: u64, out: &mut Output) {
         if self.peers.contains(&peer) {
             if !self.terms_told.contains_key(&peer) {
@@ -125,8 +125,8 @@ impl Member {
         }
     }
 
-    /// The term of a leader that is heard has no vote left to be given: who asks for one forgot
-    /// that term.
+    /// The term of a leader that is heard has no vote left to be given: a member that asks for one
+    /// forgot that term.
     pub(super) fn votes_in_no_term_of_a_leader(&mut self) {
         let raft = &mut self.raw.raft;
         if raft.leader_id != 0 && raft.leader_id != raft.id && raft.vote == 0 {

@@ -34,7 +34,7 @@ impl Member {
             out.role = Some(role);
             if role == Role::Leader {
                 self.own_term_told = false;
-                // Whoever voted was heard; what each has it will say.
+                // Each member that voted was heard; its answers will say what it has.
                 let now = self.now;
                 let last = self.last().index;
                 self.peers.iter().for_each(|peer| {
@@ -48,9 +48,9 @@ impl Member {
         }
     }
 
-    /// That a batch of this leader's own term is committed is told once by itself: a blank member
-    /// votes when it has heard that, and in a group in which nothing happens nothing else would
-    /// tell it. True when there is something to send.
+    /// Says once, in a message of its own, that a batch of this leader's own term is committed: a
+    /// blank member votes when it has heard that, and in a group in which nothing happens nothing
+    /// else would say it. True when there is something to send.
     fn tell_own_term(&mut self) -> bool {
         let term = self.raw.raft.term;
         let is_own = self.place(self.committed).is_some_and(|place| place.term == term);

@@ -22,7 +22,7 @@ fn a_new_group_elects_one_leader_and_commits_what_it_makes() {
     let leader = trio.run_until_leader();
     trio.propose(leader, b"one");
     trio.propose(leader, b"two");
-    // That it is committed is told with the next heartbeat.
+    // The next heartbeat says that it is committed.
     trio.run(Duration::from_millis(600));
     assert_eq!(trio.committed_payloads(leader), trio.committed_payloads((leader + 1) % 3));
     assert_eq!(trio.committed_payloads(leader).last().map(Vec::as_slice), Some(&b"two"[..]));
@@ -168,7 +168,7 @@ fn a_member_that_lost_its_disk_does_not_take_a_new_leaders_word_for_what_is_comm
     trio.run(Duration::from_millis(300));
     let acknowledged = trio.member(leader).committed();
     assert_eq!(trio.committed_payloads(leader).last().map(Vec::len), Some(LARGE.len()));
-    // A leader that begins again does not know what was committed before it commits something.
+    // A leader that restarted does not know what was committed before it commits something.
     trio.kill(leader);
     trio.kill(lost);
     trio.wipe(lost);

@@ -2,11 +2,11 @@
 //!
 //! A leader gives up: it asks an instance that is in sync to take over, and is silent from then on.
 //! A replica is silent until its disk answers, as one that is cut off: it neither stands nor votes,
-//! because what it must keep for that would not be kept. Both go on to hear who leads, for their
-//! clients.
+//! because what it must keep for that would not be kept. Both go on to hear which instance leads,
+//! for their clients.
 //!
-//! Not here: what the process does while it waits for the disk (`run`), what others are told
-//! (`condition`).
+//! Not here: what the process does while it waits for the disk (`run`), what the others learn
+//! (`disk_watch`).
 //!
 //! Invariant: nothing here waits for the disk, nor for one that holds the driver's lock and does.
 
@@ -23,9 +23,9 @@ use crate::lifecycle::{EndReason, Lifecycle};
 use towline_link::Where;
 use towline_logging::log as say;
 
-/// How long somebody who only looks waits for the driver's lock.
+/// How long a caller that only looks waits for the driver's lock.
 const LOOK_MAX: Duration = Duration::from_millis(100);
-/// The file whose write is watched besides the log.
+/// The file that is watched besides the log.
 const KEPT: &str = "group-state";
 
 /// What the disk owes.
@@ -104,7 +104,7 @@ impl Driver {
         }
         self.ends(&mut core, EndReason::DiskHangs);
         self.led_by(&mut core, None);
-        // It was told `Here`, when its door was opened.
+        // It was set to `Here` when this instance became active.
         self.place.send_replace(Where::Nobody);
         drop(core);
         // Those that wait for the log hold the door, and connections could not hear their end.
@@ -133,7 +133,7 @@ impl Driver {
         self.after();
     }
 
-    /// A message came in: for the member, or only to know who leads.
+    /// A message came in: for the member, or only to learn which instance leads.
     pub fn hear(&self, message: Message) {
         let mut core = self.core.lock();
         self.notes_heard(&message, core.leader);

@@ -26,7 +26,7 @@ impl Driver {
         HardStateDurable(())
     }
 
-    /// A copy that ends with `last` comes in the place of the log at the next start. `hand_in`
+    /// A copy that ends with `last` replaces the log at the next start. `hand_in`
     /// makes that durable with what is to be kept beside the copy; nothing is promised by this
     /// process any more.
     ///

@@ -30,7 +30,7 @@ struct Inner {
     has_news: bool,
     /// Of each peer, the process at the other end of what comes in, and of what was dialled.
     connected: Vec<[Option<Start>; 2]>,
-    /// Starts that were refused, and told.
+    /// Starts that were refused, and logged.
     refused: Vec<Start>,
 }
 
@@ -161,7 +161,7 @@ impl Driver {
         let (is_news, is_written) = {
             let mut inner = self.starts.inner.lock();
             let is_news = inner.starts.declare(member_of(peer), start);
-            // A third instance may have told it before, and that need not be on the disk yet.
+            // A third instance may have reported it before, and that need not be on the disk yet.
             (is_news, !is_news && !inner.has_news)
         };
         if !is_written {
@@ -199,13 +199,13 @@ impl Driver {
         });
     }
 
-    /// Tells the others what was noted here: a process that runs learns of another one of its name.
+    /// Sends the others what was noted here: a process that runs learns of another one of its name.
     fn tell_known(&self) {
         let Some(links) = self.links.get() else { return };
         for peer in (0..self.names.len()).filter(|peer| *peer != self.this) {
             let mut head = Vec::new();
             self.known(peer).encode(&mut head);
-            // Who misses it hears it with the next connection.
+            // A peer that misses it gets it with the next connection.
             links.send(peer, KIND_KNOWN, true, FrameBody { head, parts: Vec::new() });
         }
     }

@@ -9,7 +9,7 @@ use towline_types::Time;
 pub struct Surroundings {
     /// The time now; it never jumps.
     pub now: Box<dyn Fn() -> Time + Send + Sync>,
-    /// Exit status of a process whose log failed.
+    /// Exit status of a process after a failure of its log.
     pub log_failed_status: i32,
     /// HeartbeatInterval and HeartbeatTimeout of the group.
     pub heartbeat: Heartbeat,

@@ -10,7 +10,7 @@ use towline_link::{Greeting, Known};
 /// Longer than any of this takes on a busy machine.
 const LONG: Duration = Duration::from_secs(60);
 
-/// Hears of a log on whose durability nobody waits.
+/// Listens to a log on which no thread waits.
 struct Nobody;
 
 impl Listener for Nobody {
@@ -39,7 +39,7 @@ fn recovered(disk: &Arc<dyn Disk>) -> Recovery {
     recovery
 }
 
-/// Writes to a log, as its leader of term 1, until not even the smallest record has room.
+/// Writes to a log, as its leader of term 1, until not even the smallest record fits.
 fn fill(disk: &Arc<dyn Disk>) {
     let log = recovered(disk).start_following(Arc::new(Nobody), Arc::new(Nobody)).unwrap();
     log.lead(1).unwrap();
@@ -280,7 +280,7 @@ fn who_is_elected_without_room_in_its_log_begins_again_and_does_nothing_more() {
     };
     assert!(driver.wait_until(LONG, ends), "{:?}", driver.group());
     assert_eq!(ended, Some(EndReason::LogFull));
-    // It was elected, and nothing came of it; what it hears is not told to its member any more.
+    // It was elected, and nothing came of it; what it hears does not reach its member any more.
     assert_eq!(driver.group().role, Role::Leader);
     let term = driver.group().term;
     for _ in 0..100 {

@@ -1,4 +1,4 @@
-//! Waiting for what the driver brings about: something to apply, leadership, the end.
+//! Waiting for the driver: for something to apply, for leadership, for the end.
 
 use std::time::{Duration, Instant};
 
@@ -56,7 +56,7 @@ impl Driver {
         }
     }
 
-    /// Ends those who wait.
+    /// Wakes all waiting threads: the process ends.
     pub fn end(&self) {
         self.progress.lock().ending = true;
         self.changed.notify_all();

@@ -29,7 +29,7 @@ fn torn(before: Option<HardState>, old: &[u8], new: &[u8], after: HardState) {
     for cut in 0..=old.len() {
         for (front, back) in [(new, old), (old, new)] {
             let mixed = [&front[..cut], &back[cut..]].concat();
-            // The new one counts as soon as it is whole in one of its places.
+            // The new one counts as soon as one of its copies is whole.
             let is_whole = slots(&mixed).iter().flatten().any(|slot| slot.hard_state == after);
             assert!(is_whole || mixed != new);
             let expected = if is_whole { Some(after) } else { before };
@@ -71,7 +71,7 @@ fn a_file_of_the_version_before_is_read_and_counts_until_a_slot_is_whole() {
         torn(before, &old, &std::fs::read(&path).unwrap(), hard_state(term));
         before = Some(hard_state(term));
     }
-    // Also without anybody who prepared it.
+    // Also in a file that was not prepared.
     std::fs::write(&path, of_version_1(&hard_state(7))).unwrap();
     file.write(&hard_state(8)).unwrap();
     assert_eq!(file.read(), Some(hard_state(8)));

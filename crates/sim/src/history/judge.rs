@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{Broken, Fate, History, Put, Unit};
 
-/// What the queues say about a unit whose fate nobody was told.
+/// What the queues say about a unit when no client learned its fate.
 #[derive(Default)]
 struct Evidence {
     committed: Option<String>,
@@ -12,7 +12,7 @@ struct Evidence {
 }
 
 impl History {
-    /// `present`: the messages that are in the queues when nobody is connected any more.
+    /// `present`: the messages that are in the queues when no client is connected any more.
     pub(crate) fn judge(&self, present: &BTreeSet<usize>) -> Result<(), Broken> {
         for (number, put) in self.puts.iter().enumerate() {
             self.judge_message(number, put, present.contains(&number))?;

@@ -14,7 +14,7 @@ use crate::journal::Waiting;
 use crate::process::Stage;
 use crate::view::content_of;
 
-/// What nobody waits for goes to the log after so long, in microseconds.
+/// What no client waits for goes to the log after so long, in microseconds.
 const LAZY_US: u64 = 1_000;
 
 impl World {
@@ -120,7 +120,7 @@ impl World {
         }
     }
 
-    /// The log has no room, or has it again.
+    /// The log has no free space, or has it again.
     pub(crate) fn fill_log(&mut self, at: At, full: bool) {
         if let Some(active) = self.process(at).and_then(|process| process.active()) {
             active.journal.fill(full);

@@ -248,7 +248,7 @@ impl World {
         }
     }
 
-    /// Up to where a restart need ask nobody.
+    /// Up to where a restart need ask no other instance.
     fn tell_seam(&mut self, at: At) {
         let now = self.now;
         let Some(process) = self.process(at) else { return };
@@ -321,7 +321,7 @@ impl World {
         if self.nodes[node].version.is_multiple_of(3) { self.plan.batch_bytes } else { 1_024 }
     }
 
-    /// Places before this are forgotten.
+    /// Batches before this position are forgotten.
     pub(crate) fn forget(&mut self, at: At, upto: Lsn) {
         self.nodes[at.node].disk.forget(upto);
         let base = self.nodes[at.node].disk.base.end;

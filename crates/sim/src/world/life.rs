@@ -1,4 +1,4 @@
-//! Processes begin, end, and are brought copies; connections between them.
+//! Processes start, end, and get copies; connections between them.
 
 use std::collections::BTreeMap;
 
@@ -18,15 +18,15 @@ use crate::runs::Runs;
 pub(crate) enum Ending {
     /// kill -9: what was written stays, what was about to be does not.
     Kill,
-    /// What was not synced may be gone, and nobody is told.
+    /// What was not synced may be gone, and no process learns of it.
     PowerCut,
-    /// It begins again by itself, for it led and leads no more.
+    /// It re-executes itself, for it led and leads no more.
     Exec,
-    /// It stops to be brought a copy, or to be replaced by another build.
+    /// It stops to get a copy, or to be replaced by another build.
     Stop,
 }
 
-/// After so many of a thousand ends of a process its disk is copied, by an operator who may put
+/// After so many of a thousand ends of a process its disk is copied, by an operator that may put
 /// some of the copy back one day.
 const COPIED_PER_MILLE: u64 = 200;
 
@@ -35,7 +35,7 @@ pub(crate) fn member_id(node: usize) -> MemberId {
     MemberId(node as u64 + 1)
 }
 
-/// The place of a member's instance.
+/// The node of a member's instance.
 pub(crate) fn node_of(member: MemberId) -> usize {
     usize::try_from(member.0).map_or(0, |number| number.saturating_sub(1))
 }
@@ -129,7 +129,7 @@ impl World {
     /// A process ends. Nothing starts it again.
     pub(crate) fn end(&mut self, node: usize, ending: Ending) {
         let Some(process) = self.nodes[node].process.take() else { return };
-        // Who is killed while it is stopped has read nothing of what came.
+        // A process that is killed while it is stopped has read nothing of what came.
         self.nodes[node].paused_until = 0;
         self.nodes[node].held.clear();
         tell!(self, "{node}: process {} ends: {ending:?}", process.number);
@@ -205,7 +205,7 @@ impl World {
         self.start(node);
     }
 
-    /// Connects who should be connected.
+    /// Connects the processes that should be connected.
     pub(crate) fn connect(&mut self) {
         for (a, b) in [(0, 1), (0, 2), (1, 2)] {
             let (Some(at_a), Some(at_b)) = (self.at(a), self.at(b)) else { continue };

@@ -37,7 +37,7 @@ const PEACE_US: u64 = 10_000_000;
 /// How often peace is looked at.
 const LOOK_US: u64 = 50_000;
 
-/// Writes a line of the trace, when somebody reads it.
+/// Writes a line of the trace, when it is read.
 macro_rules! tell {
     ($world:expr, $($text:tt)*) => {
         $crate::trace::write($world.now, format_args!($($text)*))

@@ -25,7 +25,7 @@ impl World {
         self.ask(client, requests);
     }
 
-    /// A client connects to somebody who says that it is active.
+    /// A client connects to an instance that says that it is active.
     fn arrive(&mut self, client: usize) {
         if self.clients[client].stopping {
             return;

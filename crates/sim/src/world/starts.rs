@@ -23,9 +23,9 @@ impl World {
         self.starts_on(node, &copy);
     }
 
-    /// The machine was cloned when a process of it ended, and the clone is started in its place; or
-    /// the machine is started in the place of its clone. Both go on where each of them ended: what
-    /// was promised with one is not known to the other.
+    /// The machine was cloned when a process of it ended, and the clone is started instead; or the
+    /// machine is started instead of its clone. Both go on where each of them ended: what was
+    /// promised with one is not known to the other.
     ///
     /// Not at once: whichever comes second is refused by all that the first is connected with, and
     /// before it is recognised each of both may help another leader, which is what no operator may
@@ -143,7 +143,7 @@ impl World {
         now.saturating_sub(began) >= longest && self.is_replaced_instead(at)
     }
 
-    /// An operator who knows that the others cannot be asked sets the log aside.
+    /// An operator, knowing that the others cannot be asked, sets the log aside.
     fn is_replaced_instead(&mut self, at: At) -> bool {
         if !self.nodes[at.node].put_back || !self.lives(at) {
             return false;

@@ -91,7 +91,7 @@ fn a_copy_of_the_disk_that_lacks_what_a_peer_heard_promised_is_contradicted() {
             let said = trio.member(witness).witness(id(back));
             assert!(trio.member(back).may_vote(), "seed {seed}: it does not know by itself");
             assert!(trio.member(back).is_contradicted_by(said), "seed {seed} {of_leader} {said:?}");
-            // One that knows that it forgot is not told so again.
+            // One that knows that it forgot does not learn it again.
             trio.kill(back);
             trio.forget(back);
             trio.start(back);

@@ -1,4 +1,4 @@
-//! A member that may have forgotten its newest term says nothing before all others have told
+//! A member that may have forgotten its newest term says nothing before all others have sent
 //! theirs.
 
 use super::promises::{alone, message, noted, place_of};
@@ -21,7 +21,7 @@ fn sent(member: &mut Member, input: Input) -> Vec<(u64, u64)> {
     out.send.iter().map(|(to, message)| (to.0, message.term())).collect()
 }
 
-/// A group whose leader was deposed and has not noticed; the new one and the third member committed
+/// A group with a deposed leader that has not noticed; the new one and the third member committed
 /// a batch that it lacks, and the third one then lost its disk, and reaches only the deposed
 /// leader. Yields the group, the deposed leader, the new one, and the one that forgot.
 fn one_forgot(seed: u64) -> (Trio, usize, usize, usize) {
@@ -158,7 +158,7 @@ fn a_heartbeat_that_shows_a_lost_acknowledgement_casts_doubt_on_the_term_too() {
     assert!(sent(&mut member, told(2, 4)).is_empty());
     assert!(sent(&mut member, told(3, 6)).is_empty());
     assert_eq!(sent(&mut member, batches(2, 4)), [(2, 6)]);
-    // Both have told this process already.
+    // This process has heard it from both already.
     let mut member = alone(noted(3), 3);
     (2..4).for_each(|peer| assert!(sent(&mut member, told(peer, 4)).is_empty()));
     assert_eq!(sent(&mut member, heartbeat()), [(2, 4)]);

@@ -20,7 +20,7 @@ pub(super) fn message(kind: MessageType, from: u64, term: u64, more: RaftMessage
     Input::Message(Message { inner })
 }
 
-/// What it says to a question for its vote in term 5 of a member whose log is as long as any.
+/// Its answer when a member with a log as long as any asks for its vote in term 5.
 pub(super) fn answer_to_vote(member: &mut Member, from: u64) -> (Option<HardState>, Option<bool>) {
     let more = RaftMessage { index: 1_000, log_term: 4, ..RaftMessage::default() };
     let mut out = Output::default();
@@ -108,7 +108,7 @@ fn a_heartbeat_that_shows_a_lost_acknowledgement_takes_the_vote_away_durably() {
 
 #[test]
 fn a_heartbeat_commits_nothing_in_a_log_that_its_sender_was_not_told_of() {
-    // Five batches of an older log: the leader was told of as many, and they were others.
+    // Five batches of an older log: the leader knows of as many, and they were others.
     let owing = noted(1).without_vote();
     let mut member = alone(owing, 5);
     let mut out = Output::default();
@@ -169,7 +169,7 @@ fn a_member_whose_log_became_shorter_votes_again_only_when_it_has_all_again() {
     trio.check();
 }
 
-/// One that was away and was brought a copy by the active one, which then goes on with the third
+/// One that was away and got a copy from the active one, which then goes on with the third
 /// one, and is lost with its disk: the members, in this order.
 fn after_a_copy(seed: u64, away_was_wiped: bool) -> (Trio, [usize; 3]) {
     let mut trio = Trio::formed(seed);

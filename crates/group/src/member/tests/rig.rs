@@ -43,7 +43,7 @@ pub(super) struct Trio {
     dice: u64,
     /// Every batch that any member ever saw committed, by index.
     seen: BTreeMap<u64, Batch>,
-    /// Set: what members want read waits here, with who wants it, until it is answered.
+    /// Set: what members want read waits here, with the member that wants it, until it is answered.
     reads_wait: Option<Vec<(usize, FetchOrder)>>,
 }
 
@@ -203,8 +203,8 @@ impl Trio {
         self.nodes[at].hard_state
     }
 
-    /// One gets the log of another, as a copy of its disk would bring it: it votes with that if the
-    /// copy bears out what it promised.
+    /// One gets the log of another, as it would have it from a copy of its disk: it votes with that
+    /// if the copy bears out what it promised.
     pub(super) fn copy(&mut self, from: usize, to: usize) {
         let log = self.nodes[from].log.clone();
         let last = |log: &[Batch]| log.last().map(Batch::place).unwrap_or_default();
@@ -318,7 +318,7 @@ impl Trio {
             let batch = self.append(at, term, Bytes::new());
             self.input(at, Input::Leading(batch.place()));
         }
-        // A process that leads no more begins again: it may have more in its log than was sent.
+        // A process that leads no more restarts: it may have more in its log than was sent.
         let node = &mut self.nodes[at];
         match out.role {
             Some(Role::Leader) => node.leads = true,

@@ -4,7 +4,7 @@
 use super::promises::{alone, answer_to_vote, message, noted, place_of};
 use super::*;
 
-/// What it was told with a connection.
+/// What it heard with a connection.
 fn told(peer: u64, term: u64) -> Input {
     Input::PeerOpened { peer: MemberId(peer), last_index: 3, term }
 }
