@@ -8,13 +8,14 @@
 //! position of the log that it remembers from before a cut: positions are read under the lock; the
 //! log's writers never wait for this lock while its holder may wait for the log.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex};
 use tokio::sync::watch;
 use towline_admin::catalogue::{GROUP_DISK_FULL, GROUP_LED_BY, GROUP_LOST, GROUP_REFUSED_LOG};
+use towline_delegation::DelegationLock;
 use towline_group::{FetchOrder, HardState, Input, Member, MemberId, Message, Output, Progress};
 use towline_log::{Listener, Log, LogError, Replicator, Space};
 use towline_types::{Batch, BatchPlace, Lsn, Time};
@@ -34,13 +35,12 @@ use towline_logging::log as say;
 
 /// See the module.
 pub struct Driver {
-    core: Mutex<Core>,
+    /// News that is posted: the log became durable further than the member knows.
+    core: DelegationLock<Core>,
     surroundings: Surroundings,
     log: OnceLock<Log>,
     links: OnceLock<Arc<Links>>,
     active: OnceLock<Arc<dyn ActiveInstance>>,
-    /// The log became durable further than the member knows.
-    durable_news: AtomicBool,
     /// End of the newest batch that may be applied.
     committed: AtomicU64,
     /// Wakes threads that wait for something to apply, or for leadership.
@@ -119,12 +119,11 @@ impl Driver {
         let this = peer_of(core.member.id());
         let pictured = Mutex::new(core.member.progress());
         Driver {
-            core: Mutex::new(core),
+            core: DelegationLock::new(core),
             surroundings,
             log: OnceLock::new(),
             links: OnceLock::new(),
             active: OnceLock::new(),
-            durable_news: AtomicBool::new(false),
             committed: AtomicU64::new(0),
             progress: Mutex::new(seen),
             changed: Condvar::new(),
@@ -287,7 +286,7 @@ impl Driver {
         self.after();
     }
 
-    fn tell_opened(&self, core: &mut MutexGuard<'_, Core>, peer: Peer, standing: Standing) {
+    fn tell_opened(&self, core: &mut Core, peer: Peer, standing: Standing) {
         let Standing { last_index, term, .. } = standing;
         self.run(core, Input::PeerOpened { peer: member_of(peer), last_index, term });
     }
@@ -406,28 +405,18 @@ impl Driver {
     /// Reports to the member what became durable; a thread that holds the lock meanwhile does it
     /// when it leaves.
     fn take_durable_news(&self) {
-        loop {
-            // Pairs with the fence of the other side: either we see its news, or it finds the lock
-            // free.
-            fence(Ordering::SeqCst);
-            if !self.durable_news.load(Ordering::SeqCst) {
-                return;
-            }
-            let Some(mut core) = self.core.try_lock() else { return };
-            self.durable_news.store(false, Ordering::SeqCst);
-            let upto = self.log().durable();
-            self.run(&mut core, Input::Durable(upto));
-        }
+        let take = |core: &mut Core| self.run(core, Input::Durable(self.log().durable()));
+        self.core.take_posted(take, |()| ());
     }
 
-    fn run(&self, core: &mut MutexGuard<'_, Core>, input: Input) {
+    fn run(&self, core: &mut Core, input: Input) {
         if !core.lifecycle.takes(&input) {
             return;
         }
         let now = self.now();
         let mut next = Some(input);
         while let Some(input) = next.take() {
-            let Core { member, out, .. } = &mut **core;
+            let Core { member, out, .. } = &mut *core;
             member.step(now, input, out);
             next = self.carry_out(core);
         }
@@ -442,7 +431,7 @@ impl Driver {
     }
 
     /// Carries out what the member said; yields what the member must learn of that.
-    fn carry_out(&self, core: &mut MutexGuard<'_, Core>) -> Option<Input> {
+    fn carry_out(&self, core: &mut Core) -> Option<Input> {
         let out = std::mem::take(&mut core.out);
         let settled = self.settle(core, out.hard_state);
         let lost = core.lifecycle.loses(&out);
@@ -495,7 +484,7 @@ impl Driver {
 
     /// What the member believes to be on its way to the disk is not: the process re-executes itself
     /// and starts from what is on the disk.
-    fn no_room(&self, core: &mut MutexGuard<'_, Core>) {
+    fn no_room(&self, core: &mut Core) {
         say(&GROUP_DISK_FULL, &[]);
         self.ends(core, EndReason::LogFull);
     }
@@ -509,12 +498,12 @@ impl Driver {
             links.send(peer_of(to), KIND_CONSENSUS, message.is_urgent(), FrameBody { head, parts });
     }
 
-    fn tell_leader(&self, core: &mut MutexGuard<'_, Core>) {
+    fn tell_leader(&self, core: &mut Core) {
         self.led_by(core, core.member.leader());
     }
 
     /// Publishes where clients are served, and logs it.
-    fn led_by(&self, core: &mut MutexGuard<'_, Core>, leader: Option<MemberId>) {
+    fn led_by(&self, core: &mut Core, leader: Option<MemberId>) {
         if leader == core.leader {
             return;
         }
@@ -535,7 +524,7 @@ impl Driver {
         self.changed.notify_all();
     }
 
-    fn ends(&self, core: &mut MutexGuard<'_, Core>, why: EndReason) {
+    fn ends(&self, core: &mut Core, why: EndReason) {
         if core.lifecycle.ends(why)
             && let Some(on_end) = self.on_end.get()
         {
@@ -552,7 +541,7 @@ impl Driver {
 
 impl Listener for Driver {
     fn durable(&self, _upto: Lsn) {
-        self.durable_news.store(true, Ordering::SeqCst);
+        self.core.post();
         self.take_durable_news();
         self.tell_committed();
     }

@@ -52,7 +52,7 @@ const MATRIX: &[Room] = &[
     },
     Room {
         folder: "crates/replication",
-        may_use: &["types", "group", "log", "admin", "logging", "config", "link"],
+        may_use: &["delegation", "types", "group", "log", "admin", "logging", "config", "link"],
         tests_may_use: &[],
     },
     Room {

@@ -13,7 +13,7 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use towline_admin::catalogue::{GROUP_DISK_ANSWERS, GROUP_DISK_OVERDUE};
 use towline_group::{Input, Message, Progress, Role};
 use towline_log::Overdue;
@@ -65,7 +65,10 @@ impl Driver {
 
     /// Whether this instance gets a copy; not, while the lock is not to be had.
     pub fn is_copying(&self) -> bool {
-        self.core.try_lock_for(LOOK_MAX).is_some_and(|core| core.lifecycle == Lifecycle::Copying)
+        let copying = |core: &Core| core.lifecycle == Lifecycle::Copying;
+        let is_copying = self.core.try_lock_for(LOOK_MAX).is_some_and(|core| copying(&core));
+        self.after();
+        is_copying
     }
 
     /// Looks for what the disk has not answered within `longest`, and acts on it. This process has
@@ -160,7 +163,7 @@ impl Driver {
     }
 }
 
-fn seen_from(core: &MutexGuard<'_, Core>) -> Progress {
+fn seen_from(core: &Core) -> Progress {
     let progress = core.member.progress();
     if !core.lifecycle.is_aside() {
         return progress;
