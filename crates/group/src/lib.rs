@@ -23,9 +23,9 @@ mod table;
 mod wire;
 
 pub use hard_state::HardState;
-pub use member::{FetchOrder, Held, Input, Member, Options, Output, Role, Witness};
+pub use member::{FetchOrder, Input, Member, Options, Output, RecoveredLog, Role, Witness};
 pub use progress::{PeerProgress, Progress};
-pub use starts::{Heard, Start, Starts};
+pub use starts::{Start, Starts, StartsChange};
 pub use wire::{Message, WireError};
 
 /// Names a member: never 0, the same for all members.

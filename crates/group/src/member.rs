@@ -16,11 +16,11 @@
 //! (`meeting`).
 
 mod input;
-mod lacking;
+mod leader_commit;
 mod meeting;
+mod missing_extents;
 mod newest_term;
 mod out;
-mod told;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
@@ -33,10 +33,10 @@ use crate::MemberId;
 use crate::election::Election;
 use crate::hard_state::HardState;
 use crate::payloads::Payloads;
-use crate::store::{Store, Wanted};
+use crate::store::{FetchRequest, Store};
 use crate::table::Table;
 use crate::wire::{Message, lsn_of};
-use meeting::{Meeting, Promised};
+use meeting::{HeardPromise, Meeting};
 
 pub use meeting::Witness;
 
@@ -76,7 +76,7 @@ pub struct Options {
 
 /// What the log of a member holds when it starts.
 #[derive(Clone, Debug, Default)]
-pub struct Held {
+pub struct RecoveredLog {
     /// The last batch of which only the position is known.
     pub base: BatchPlace,
     /// The batches behind it; all are durable.
@@ -85,7 +85,7 @@ pub struct Held {
     pub applied: u64,
 }
 
-impl Held {
+impl RecoveredLog {
     /// The newest batch.
     #[must_use]
     pub fn last(&self) -> BatchPlace {
@@ -214,12 +214,12 @@ pub struct Member {
     taken: u64,
     meeting: Meeting,
     /// What each of the others promised this process.
-    promised: HashMap<MemberId, Promised>,
+    promised: HashMap<MemberId, HeardPromise>,
     /// What must be durable before this member may vote, once it is known: an index that a leader
     /// said was committed, and the leader's term.
     catch_up_to: Option<(u64, u64)>,
     /// What its leader said of the group.
-    told: told::Told,
+    leader_commit: leader_commit::LeaderCommit,
     /// A leader's term, and up to where this process acknowledged to it that the logs are the same.
     agreed: (u64, u64),
     awaiting: VecDeque<Awaiting>,
@@ -244,7 +244,7 @@ pub struct Member {
     /// What was committed at the last two heartbeats.
     marks: [u64; 2],
     marked_at: Time,
-    fetching: Vec<(u64, Wanted)>,
+    fetching: Vec<(u64, FetchRequest)>,
     next_fetch: u64,
 }
 
@@ -260,7 +260,7 @@ impl Member {
     /// # Panics
     /// When the library refuses the options: they were checked with the configuration.
     #[must_use]
-    pub fn new(options: Options, hard_state: HardState, held: Held, now: Time) -> Member {
+    pub fn new(options: Options, hard_state: HardState, held: RecoveredLog, now: Time) -> Member {
         let hard_state = hard_state.at_start(&options, &held);
         let table = Table::new(held.base, held.places);
         let base = table.base();
@@ -317,7 +317,7 @@ impl Member {
             terms_told: HashMap::new(),
             taken: 0,
             catch_up_to: None,
-            told: told::Told::default(),
+            leader_commit: leader_commit::LeaderCommit::default(),
             agreed: (0, 0),
             awaiting: VecDeque::new(),
             held: None,
@@ -427,7 +427,7 @@ impl Member {
     /// Whether it has on its disk all that its leader said is committed, but for what is on its
     /// way.
     pub(crate) fn has_what_was_told(&self) -> bool {
-        self.told.is_reached(self.raw.raft.term, self.durable)
+        self.leader_commit.is_reached(self.raw.raft.term, self.durable)
     }
 
     /// What was committed one or two heartbeats ago.

@@ -59,7 +59,7 @@ impl Start {
 
 /// What follows from what another member has noted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Heard {
+pub struct StartsChange {
     /// It noted a start of this member that is not known here.
     pub of_unknown_start: bool,
     /// Something was noted here that is to be kept.
@@ -106,8 +106,8 @@ impl Starts {
     }
 
     /// What another member has noted: of `this` one, and of others.
-    pub fn hear(&mut self, this: MemberId, noted: &[(MemberId, Start)]) -> Heard {
-        let mut heard = Heard::default();
+    pub fn hear(&mut self, this: MemberId, noted: &[(MemberId, Start)]) -> StartsChange {
+        let mut heard = StartsChange::default();
         for (member, start) in noted {
             if *member == this {
                 heard.of_unknown_start |= !self.knows(*start);
@@ -388,7 +388,7 @@ mod tests {
             heard.has_news && heard.is_to_be_told,
             "the other one may be connected with C only"
         );
-        assert_eq!(unheard.hear(C, a.noted()), Heard::default());
+        assert_eq!(unheard.hear(C, a.noted()), StartsChange::default());
         assert!(!meets(B, &mut back, C, &mut unheard));
     }
 

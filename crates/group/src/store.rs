@@ -17,7 +17,7 @@ const ENTRIES_MAX: u64 = 4_096;
 
 /// What the library wants to read and is not in memory.
 #[derive(Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct FetchRequest {
     pub(crate) first: u64,
     pub(crate) context: GetEntriesContext,
 }
@@ -31,7 +31,7 @@ pub(crate) struct Store {
     pub(crate) hard: HardState,
     pub(crate) voters: Vec<u64>,
     /// Filled by `entries`, emptied by the member.
-    pub(crate) wanted: RefCell<Vec<Wanted>>,
+    pub(crate) wanted: RefCell<Vec<FetchRequest>>,
 }
 
 impl Store {
@@ -88,7 +88,7 @@ impl Storage for Store {
         }
         let entries = self.with_payloads(low, high, max_size.into().unwrap_or(u64::MAX));
         if entries.is_empty() && low < high {
-            self.wanted.borrow_mut().push(Wanted { first: low, context });
+            self.wanted.borrow_mut().push(FetchRequest { first: low, context });
             return Err(raft::Error::Store(StorageError::LogTemporarilyUnavailable));
         }
         Ok(entries)

@@ -10,15 +10,15 @@ use towline_types::{Batch, BatchPlace};
 const PLACES_AT_ONCE: u64 = 1_024;
 
 /// What may be applied behind a batch.
-pub enum Applicable {
+pub enum CommittedBatches {
     /// In memory.
     Batches(Vec<Batch>),
     /// To be read. Empty: there is nothing.
     Places(Vec<BatchPlace>),
 }
 
-impl Applicable {
-    pub(crate) fn of(member: &Member, index: u64, bytes_max: usize) -> Applicable {
+impl CommittedBatches {
+    pub(crate) fn of(member: &Member, index: u64, bytes_max: usize) -> CommittedBatches {
         let mut batches = Vec::new();
         let mut bytes = 0;
         for next in index + 1..=member.committed() {
@@ -30,9 +30,9 @@ impl Applicable {
             }
         }
         if !batches.is_empty() {
-            return Applicable::Batches(batches);
+            return CommittedBatches::Batches(batches);
         }
         let until = member.committed().min(index + PLACES_AT_ONCE);
-        Applicable::Places((index + 1..=until).map_while(|next| member.place(next)).collect())
+        CommittedBatches::Places((index + 1..=until).map_while(|next| member.place(next)).collect())
     }
 }

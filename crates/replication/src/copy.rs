@@ -1,6 +1,6 @@
 //! An instance that lags so far behind that the log it needs is gone gets a copy: the active one
 //! sends image, pages and extents straight from its files; the other one makes a log of them beside
-//! its own and re-executes itself, which replaces the old one by it (`swap`).
+//! its own and re-executes itself, which replaces the old one by it (`log_swap`).
 //!
 //! ```text
 //! giver to taker: a copy (`towline_log::backup`); taker to giver, once all is checked and synced: '+'
@@ -28,7 +28,7 @@ use towline_log::{Disk, LinuxDisk, Log, Pages};
 use towline_types::{BatchPlace, PageRef};
 
 use crate::driver::Driver;
-use crate::{repair, swap};
+use crate::{log_swap, repair};
 use towline_link::{LinkStream, Peer, StreamPurpose};
 use towline_logging::log as say;
 
@@ -175,7 +175,7 @@ pub fn take(driver: &Driver, data: &Path, peer: Peer, drawn: u64) -> Result<(), 
     let words = |error: std::io::Error| error.to_string();
     let links = driver.links().ok_or("there are no links")?;
     let handle = links.streams().clone();
-    let made = swap::begin(data).map_err(words)?;
+    let made = log_swap::begin(data).map_err(words)?;
     let taken = take_into(driver, &made, peer, handle);
     if taken.is_err() {
         // Its free space is wanted, and the next copy starts from the beginning.
@@ -192,7 +192,7 @@ pub fn take(driver: &Driver, data: &Path, peer: Peer, drawn: u64) -> Result<(), 
     }
     let last = BatchPlace { index: came.index, term: came.term, ..BatchPlace::default() };
     driver
-        .replaced_by(last, |hard_state| swap::hand_in(data, &made, hard_state, drawn))
+        .replaced_by(last, |hard_state| log_swap::hand_in(data, &made, hard_state, drawn))
         .map_err(words)?;
     say(&GROUP_COPY_TAKEN, &[driver.name(peer), &came.end.to_string()]);
     std::fs::remove_dir_all(&made).ok();

@@ -104,7 +104,7 @@ struct Fullness {
 
 /// What comes of a look.
 #[derive(Debug, PartialEq, Eq)]
-enum Verdict {
+enum FullnessVerdict {
     Nothing,
     /// No instance that could take over has free space.
     AllFull,
@@ -125,9 +125,9 @@ impl Fullness {
         });
         let heir = with_room.max_by_key(|peer| peer.acknowledged).map(|peer| peer_of(peer.id));
         match self.judge(heir, now) {
-            Verdict::Nothing => {}
-            Verdict::AllFull => say(&GROUP_ALL_FULL, &[]),
-            Verdict::HandOver(heir) => {
+            FullnessVerdict::Nothing => {}
+            FullnessVerdict::AllFull => say(&GROUP_ALL_FULL, &[]),
+            FullnessVerdict::HandOver(heir) => {
                 let name = driver.name(heir).to_owned();
                 say(&GROUP_FULL_HANDS_OVER, &[&name]);
                 if let Err(why) = hand_over::hand_over(driver, Some(&name)) {
@@ -139,24 +139,24 @@ impl Fullness {
     }
 
     /// This instance leads, and its log is full.
-    fn judge(&mut self, heir: Option<Peer>, now: Instant) -> Verdict {
+    fn judge(&mut self, heir: Option<Peer>, now: Instant) -> FullnessVerdict {
         let since = *self.since.get_or_insert(now);
         let may = match self.tried {
             None => true,
             Some(again) => again.is_some_and(|again| now >= again),
         };
         if now.duration_since(since) < FULL_FOR || !may {
-            return Verdict::Nothing;
+            return FullnessVerdict::Nothing;
         }
         match heir {
             Some(heir) => {
                 self.tried = Some(None);
-                Verdict::HandOver(heir)
+                FullnessVerdict::HandOver(heir)
             }
-            None if self.all_told => Verdict::Nothing,
+            None if self.all_told => FullnessVerdict::Nothing,
             None => {
                 self.all_told = true;
-                Verdict::AllFull
+                FullnessVerdict::AllFull
             }
         }
     }
@@ -181,14 +181,18 @@ mod tests {
     fn a_full_log_hands_over_once_and_not_before_it_was_full_for_a_while() {
         let mut fullness = Fullness::default();
         let began = Instant::now();
-        assert_eq!(fullness.judge(Some(1), began), Verdict::Nothing);
+        assert_eq!(fullness.judge(Some(1), began), FullnessVerdict::Nothing);
         let late = began + FULL_FOR;
-        assert_eq!(fullness.judge(Some(1), late), Verdict::HandOver(1));
-        assert_eq!(fullness.judge(Some(2), late + 10 * PAUSE), Verdict::Nothing, "only once");
+        assert_eq!(fullness.judge(Some(1), late), FullnessVerdict::HandOver(1));
+        assert_eq!(
+            fullness.judge(Some(2), late + 10 * PAUSE),
+            FullnessVerdict::Nothing,
+            "only once"
+        );
         // It failed: again after a pause.
         fullness.tried = Some(Some(late + PAUSE));
-        assert_eq!(fullness.judge(Some(2), late), Verdict::Nothing);
-        assert_eq!(fullness.judge(Some(2), late + PAUSE), Verdict::HandOver(2));
+        assert_eq!(fullness.judge(Some(2), late), FullnessVerdict::Nothing);
+        assert_eq!(fullness.judge(Some(2), late + PAUSE), FullnessVerdict::HandOver(2));
     }
 
     #[test]
@@ -197,8 +201,12 @@ mod tests {
         let began = Instant::now();
         fullness.judge(None, began);
         let late = began + FULL_FOR;
-        assert_eq!(fullness.judge(None, late), Verdict::AllFull);
-        assert_eq!(fullness.judge(None, late + PAUSE), Verdict::Nothing);
-        assert_eq!(fullness.judge(Some(0), late + PAUSE), Verdict::HandOver(0), "one has room");
+        assert_eq!(fullness.judge(None, late), FullnessVerdict::AllFull);
+        assert_eq!(fullness.judge(None, late + PAUSE), FullnessVerdict::Nothing);
+        assert_eq!(
+            fullness.judge(Some(0), late + PAUSE),
+            FullnessVerdict::HandOver(0),
+            "one has room"
+        );
     }
 }

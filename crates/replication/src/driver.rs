@@ -21,14 +21,14 @@ use towline_log::{Listener, Log, LogError, Replicator, Space};
 use towline_types::{Batch, BatchPlace, Lsn, Time};
 
 use crate::active_instance::ActiveInstance;
-use crate::applicable::Applicable;
+use crate::applicable::CommittedBatches;
 use crate::disk_condition::DiskConditions;
 use crate::frames::{KIND_CONSENSUS, member_of, peer_of};
 use crate::hard_state_file::HardStateFile;
 use crate::lifecycle::{EndReason, Lifecycle};
-use crate::repair_queue::Repairs;
+use crate::repair_queue::RepairQueue;
 use crate::retention::Retention;
-use keeping::HardStateDurable;
+use keep_hard_state::HardStateDurable;
 pub use surroundings::{Heartbeat, Surroundings};
 use towline_link::{FrameBody, Links, Peer, Standing, Where};
 use towline_logging::log as say;
@@ -56,11 +56,11 @@ pub struct Driver {
     notes: HardStateFile,
     starts: starts::KnownStarts,
     retention: Retention,
-    repairs: Arc<Repairs>,
+    repairs: Arc<RepairQueue>,
     this: Peer,
     conditions: DiskConditions,
-    disk: hanging::Disk,
-    alive: alive::Alive,
+    disk: disk_stall::DiskDelay,
+    liveness: liveness::Liveness,
     /// The group as it was last seen, for a status while the lock is not to be had.
     pictured: Mutex<Progress>,
 }
@@ -88,7 +88,7 @@ struct Core {
     copies_from: Time,
     /// The newest term of a leader that was heard while its member hears nothing.
     heard_term: u64,
-    unheard: unheard::Wait,
+    unheard: term_wait::TermWait,
 }
 
 impl Driver {
@@ -114,7 +114,7 @@ impl Driver {
             lifecycle: Lifecycle::Following,
             copies_from: Time::ZERO,
             heard_term: 0,
-            unheard: unheard::Wait::default(),
+            unheard: term_wait::TermWait::default(),
         };
         let this = peer_of(core.member.id());
         let pictured = Mutex::new(core.member.progress());
@@ -138,8 +138,8 @@ impl Driver {
             repairs: Arc::default(),
             this,
             conditions: DiskConditions::default(),
-            disk: hanging::Disk::default(),
-            alive: alive::Alive::default(),
+            disk: disk_stall::DiskDelay::default(),
+            liveness: liveness::Liveness::default(),
             pictured,
         }
     }
@@ -351,7 +351,7 @@ impl Driver {
     }
 
     /// Damaged batches of this log, fetched from other instances.
-    pub fn repairs(&self) -> &Arc<Repairs> {
+    pub fn repairs(&self) -> &Arc<RepairQueue> {
         &self.repairs
     }
 
@@ -368,8 +368,8 @@ impl Driver {
     /// Batches from behind `index` on that may be applied, of about `bytes_max` bytes; those that
     /// are in memory. When the first is not in memory: its position, and those of the batches after
     /// it.
-    pub fn committed_behind(&self, index: u64, bytes_max: usize) -> Applicable {
-        self.look(|core| Applicable::of(&core.member, index, bytes_max))
+    pub fn committed_behind(&self, index: u64, bytes_max: usize) -> CommittedBatches {
+        self.look(|core| CommittedBatches::of(&core.member, index, bytes_max))
     }
 
     /// Looks at the member, and takes over what came meanwhile.
@@ -572,12 +572,12 @@ impl Replicator for Driver {
     }
 }
 
-mod alive;
-mod hanging;
-mod keeping;
+mod disk_stall;
+mod keep_hard_state;
+mod liveness;
 mod starts;
 mod surroundings;
-mod unheard;
+mod term_wait;
 mod waiting;
 
 #[cfg(test)]

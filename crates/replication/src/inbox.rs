@@ -17,7 +17,7 @@ use towline_logging::log as say;
 
 /// The rest of the instance, which takes what is neither for the member nor for its log. Calls come
 /// from a thread of the links, so they must be quick and must not wait.
-pub trait Host: Send + Sync + 'static {
+pub trait InboxHost: Send + Sync + 'static {
     /// The build of a peer, as it says when it connects.
     fn build(&self, peer: Peer, build: &str);
 
@@ -64,7 +64,7 @@ fn message_of(peer: Peer, body: &Bytes) -> Result<Message, String> {
     Ok(message)
 }
 
-impl<H: Host> Inbox for GroupInbox<H> {
+impl<H: InboxHost> Inbox for GroupInbox<H> {
     fn standing(&self) -> Standing {
         self.driver.standing()
     }

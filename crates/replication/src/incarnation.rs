@@ -28,10 +28,11 @@
 //!   28  4  CRC-32C of bytes 0..28
 //! ```
 //!
-//! Not here: a log that is shorter than what was noted as committed (`towline_group::Held::has`).
-//! Not recognised by this: a copy of log *and* hard state together (a snapshot of the volume), and
-//! a copy of the log that was made since the last start. The others recognise them: the number is
-//! also that of the process's [`towline_group::Start`], which is kept with the first step.
+//! Not here: a log that is shorter than what was noted as committed
+//! (`towline_group::RecoveredLog::has`). Not recognised by this: a copy of log *and* hard state
+//! together (a snapshot of the volume), and a copy of the log that was made since the last start.
+//! The others recognise them: the number is also that of the process's [`towline_group::Start`],
+//! which is kept with the first step.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write};

@@ -5,10 +5,10 @@
 //! [`incarnation`] (what outlives the process beside the log, and for which log), [`lifecycle`],
 //! [`driver`] (the member, stepped), [`ticker`], [`inbox`] (what comes over the links);
 //! [`hand_over`] and [`preferred`] (leadership changes on purpose); [`disk_condition`],
-//! [`disk_watch`] and [`hanging`] (disks that are full or do not answer); [`retention`],
-//! [`retention_watch`], [`copy`] and [`swap`] (a replica that lags); [`repair_queue`], [`repair`],
-//! [`repair_at_start`] and [`batch`] (a damaged batch); [`missing`], [`agreement`], [`redirect`],
-//! [`vote`], [`reexec`].
+//! [`disk_watch`] and [`disk_probe`] (disks that are full or do not answer); [`retention`],
+//! [`retention_watch`], [`copy`] and [`log_swap`] (a replica that lags); [`repair_queue`],
+//! [`repair`], [`repair_at_start`] and [`batch`] (a damaged batch); [`no_active`], [`agreement`],
+//! [`redirect`], [`vote`], [`reexec`].
 //!
 //! Not here: consensus (`towline_group`), connections (`towline_link`), the bytes of the log
 //! (`towline_log`); clients, queues, what a record means: the caller provides
@@ -25,16 +25,17 @@ pub mod applicable;
 mod batch;
 pub mod copy;
 pub mod disk_condition;
+pub mod disk_probe;
 pub mod disk_watch;
 pub mod driver;
 pub mod frames;
 pub mod hand_over;
-pub mod hanging;
 pub mod hard_state_file;
 pub mod inbox;
 pub mod incarnation;
 pub mod lifecycle;
-pub mod missing;
+pub mod log_swap;
+pub mod no_active;
 pub mod preferred;
 pub mod redirect;
 pub mod reexec;
@@ -43,6 +44,5 @@ pub mod repair_at_start;
 pub mod repair_queue;
 pub mod retention;
 pub mod retention_watch;
-pub mod swap;
 pub mod ticker;
 pub mod vote;

@@ -121,7 +121,7 @@ mod tests {
     use std::collections::VecDeque;
     use std::time::Duration;
 
-    use towline_group::{HardState, Held, Member, MemberId, Message, Options};
+    use towline_group::{HardState, Member, MemberId, Message, Options, RecoveredLog};
     use towline_types::{BatchPlace, Lsn, Time};
 
     use super::*;
@@ -148,7 +148,7 @@ mod tests {
                     lacks_batches: false,
                 };
                 let hard_state = HardState { may_vote: true, ..HardState::default() };
-                Member::new(options, hard_state, Held::default(), now)
+                Member::new(options, hard_state, RecoveredLog::default(), now)
             })
             .collect();
         let mut said: Vec<Message> = Vec::new();

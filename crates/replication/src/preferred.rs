@@ -55,9 +55,9 @@ pub async fn watch(driver: Arc<Driver>, group: GroupConfig, data: PathBuf) {
         }
         let to = &group.preferred_location;
         match verdict {
-            Verdict::Nothing => {}
-            Verdict::HeldOff => say(&PREFERRED_HELD_OFF, &[to]),
-            Verdict::HandOver => {
+            PreferenceVerdict::Nothing => {}
+            PreferenceVerdict::HeldOff => say(&PREFERRED_HELD_OFF, &[to]),
+            PreferenceVerdict::HandOver => {
                 say(&PREFERRED_HANDS_OVER, &[to]);
                 hand_over::carry_out(&driver, AdminRequest::Switch { to: Some(to.clone()) });
             }
@@ -65,12 +65,12 @@ pub async fn watch(driver: Arc<Driver>, group: GroupConfig, data: PathBuf) {
     }
 }
 
-fn seen(driver: &Driver, preferred: Peer) -> Seen {
+fn seen(driver: &Driver, preferred: Peer) -> PreferenceInputs {
     let group = driver.group();
     let serves = group.role == Role::Leader && driver.active().is_some();
     let member = member_of(preferred);
     let in_sync = group.peers.iter().any(|peer| peer.id == member && peer.is_in_sync);
-    Seen { leader: group.leader.map(peer_of), can_take: serves && in_sync }
+    PreferenceInputs { leader: group.leader.map(peer_of), can_take: serves && in_sync }
 }
 
 /// Writes down whether the preferred instance is held off. When that fails it is forgotten at the
@@ -84,14 +84,14 @@ fn keep(file: &Path, held_off: bool) {
 
 /// What is to be seen at one moment.
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+struct PreferenceInputs {
     leader: Option<Peer>,
     /// This instance serves clients, and the preferred one is in sync with it.
     can_take: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+enum PreferenceVerdict {
     Nothing,
     HandOver,
     /// It would be time, but the last time was no success. Said once for each time.
@@ -131,25 +131,25 @@ impl Preference {
         Preference { preferred, this, delay, leader, reign, can_take_since, held_off, told: false }
     }
 
-    fn look(&mut self, now: Instant, seen: Seen) -> Verdict {
+    fn look(&mut self, now: Instant, seen: PreferenceInputs) -> PreferenceVerdict {
         if let Some(leader) = seen.leader {
             self.led_by(now, leader);
         }
         if seen.leader != Some(self.this) || !seen.can_take {
             (self.can_take_since, self.told) = (None, false);
-            return Verdict::Nothing;
+            return PreferenceVerdict::Nothing;
         }
         let since = *self.can_take_since.get_or_insert(now);
         if now.saturating_duration_since(since) < self.delay || self.told {
-            return Verdict::Nothing;
+            return PreferenceVerdict::Nothing;
         }
         self.told = true;
         if self.held_off {
-            return Verdict::HeldOff;
+            return PreferenceVerdict::HeldOff;
         }
         // Until it has shown that it can.
         self.held_off = true;
-        Verdict::HandOver
+        PreferenceVerdict::HandOver
     }
 
     fn led_by(&mut self, now: Instant, leader: Peer) {
@@ -203,12 +203,12 @@ mod tests {
             seconds: u64,
             leader: Option<Peer>,
             in_sync: bool,
-        ) -> Vec<(u64, Verdict)> {
+        ) -> Vec<(u64, PreferenceVerdict)> {
             let mut verdicts = Vec::new();
             for second in 0..seconds {
-                let seen = Seen { leader, can_take: leader == Some(B) && in_sync };
+                let seen = PreferenceInputs { leader, can_take: leader == Some(B) && in_sync };
                 let verdict = self.preference.look(self.now, seen);
-                if verdict != Verdict::Nothing {
+                if verdict != PreferenceVerdict::Nothing {
                     verdicts.push((second, verdict));
                 }
                 self.now += Duration::from_secs(1);
@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(told.sees(100, Some(B), false), []);
         assert_eq!(told.sees(20, Some(B), true), []);
         assert_eq!(told.sees(1, Some(B), false), []);
-        assert_eq!(told.sees(31, Some(B), true), [(30, Verdict::HandOver)]);
+        assert_eq!(told.sees(31, Some(B), true), [(30, PreferenceVerdict::HandOver)]);
     }
 
     #[test]
@@ -236,10 +236,10 @@ mod tests {
     #[test]
     fn a_hand_over_that_fails_is_not_tried_twice() {
         let mut told = Told::new(false);
-        assert_eq!(told.sees(200, Some(B), true), [(30, Verdict::HandOver)]);
+        assert_eq!(told.sees(200, Some(B), true), [(30, PreferenceVerdict::HandOver)]);
         // It was away and is in sync again.
         told.sees(1, Some(B), false);
-        assert_eq!(told.sees(200, Some(B), true), [(30, Verdict::HeldOff)]);
+        assert_eq!(told.sees(200, Some(B), true), [(30, PreferenceVerdict::HeldOff)]);
     }
 
     #[test]
@@ -247,14 +247,14 @@ mod tests {
         // B handed over, re-executed itself with the file there, and is active again.
         let mut giver = Told::new(true);
         giver.sees(20, Some(A), true);
-        assert_eq!(giver.sees(100, Some(B), true), [(30, Verdict::HeldOff)]);
+        assert_eq!(giver.sees(100, Some(B), true), [(30, PreferenceVerdict::HeldOff)]);
         // Here C gave.
         let mut watcher = Told::new(false);
         watcher.sees(100, Some(C), true);
         watcher.sees(59, Some(A), true);
         // No instance was active for long: that does not count as a time of the preferred one.
         watcher.sees(500, None, true);
-        assert_eq!(watcher.sees(100, Some(B), true), [(30, Verdict::HeldOff)]);
+        assert_eq!(watcher.sees(100, Some(B), true), [(30, PreferenceVerdict::HeldOff)]);
     }
 
     #[test]
@@ -265,7 +265,7 @@ mod tests {
         told.sees(5, None, true);
         told.sees(31, Some(A), true);
         assert!(!told.preference.held_off);
-        assert_eq!(told.sees(31, Some(B), true), [(30, Verdict::HandOver)]);
+        assert_eq!(told.sees(31, Some(B), true), [(30, PreferenceVerdict::HandOver)]);
     }
 
     #[test]
@@ -273,7 +273,7 @@ mod tests {
         let mut told = Told::new(false);
         told.sees(10, Some(A), true);
         told.sees(2, None, true);
-        assert_eq!(told.sees(31, Some(B), true), [(30, Verdict::HandOver)]);
+        assert_eq!(told.sees(31, Some(B), true), [(30, PreferenceVerdict::HandOver)]);
     }
 
     #[test]

@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The log to be repaired, and its instance.
-pub struct About<'a> {
+pub struct StartRepair<'a> {
     /// Name of the queue manager.
     pub queue_manager: &'a str,
     /// The group, with its members.
@@ -47,7 +47,7 @@ pub struct About<'a> {
 /// As `read_back`: its first error, when nothing can be repaired. `damage` is what an error
 /// says of the log.
 pub fn reading<T, E>(
-    about: &About<'_>,
+    about: &StartRepair<'_>,
     folder: &Path,
     damage: impl Fn(&E) -> Option<&Finding>,
     read_back: impl Fn() -> Result<T, E>,
@@ -67,7 +67,7 @@ fn is_of_a_batch(what: Damage) -> bool {
 }
 
 /// Whether all that was damaged is repaired.
-fn repair(about: &About<'_>, folder: &Path, found: &Finding) -> bool {
+fn repair(about: &StartRepair<'_>, folder: &Path, found: &Finding) -> bool {
     let lacking = |why: &str| say(&GROUP_BATCH_LACKING, &[&found.lsn.to_string(), why]);
     let asker = match Asker::new(about.queue_manager, about.group, about.this) {
         Ok(asker) => asker,
@@ -106,7 +106,7 @@ fn repair(about: &About<'_>, folder: &Path, found: &Finding) -> bool {
 }
 
 struct Asking<'a> {
-    about: &'a About<'a>,
+    about: &'a StartRepair<'a>,
     asker: Asker,
     /// Of the log.
     folder: &'a Path,
@@ -125,7 +125,7 @@ impl Asking<'_> {
         if self.listens {
             return;
         }
-        let About { queue_manager, group, this, log } = *self.about;
+        let StartRepair { queue_manager, group, this, log } = *self.about;
         let names: Vec<String> = group.member.iter().map(|member| member.name.clone()).collect();
         let folder = self.folder.to_owned();
         let give = move |peer: Peer, stream| {

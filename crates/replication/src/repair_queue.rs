@@ -12,17 +12,17 @@ use towline_types::BodyLocation;
 use towline_link::Peer;
 
 /// What is done when the others were asked: it hears whether anything was repaired.
-pub type Then = Box<dyn FnOnce(bool) + Send>;
+pub type OnRepaired = Box<dyn FnOnce(bool) + Send>;
 
 pub(crate) enum Job {
     /// Parts of the log, some of which may be damaged.
-    Bring(Vec<BodyLocation>, Then),
+    Bring(Vec<BodyLocation>, OnRepaired),
     /// An instance can be asked again.
     Back(Peer),
 }
 
 /// See the module.
-pub struct Repairs {
+pub struct RepairQueue {
     jobs: Sender<Job>,
     waiting: Mutex<Option<Receiver<Job>>>,
     /// Peers that are being given a batch.
@@ -37,19 +37,19 @@ struct Counts {
     lacking: AtomicU64,
 }
 
-impl Default for Repairs {
-    fn default() -> Repairs {
+impl Default for RepairQueue {
+    fn default() -> RepairQueue {
         let (jobs, waiting) = channel();
         let waiting = Mutex::new(Some(waiting));
         let asking = Mutex::default();
-        Repairs { jobs, waiting, asking, counts: Counts::default() }
+        RepairQueue { jobs, waiting, asking, counts: Counts::default() }
     }
 }
 
-impl Repairs {
+impl RepairQueue {
     /// Has the damaged ones among these parts of the log fetched; `then` is called on the thread
     /// that does it, and must not wait for anything but this disk.
-    pub fn ask(&self, parts: Vec<BodyLocation>, then: Then) {
+    pub fn ask(&self, parts: Vec<BodyLocation>, then: OnRepaired) {
         // The thread ends with the process.
         if let Err(SendError(Job::Bring(_, then))) = self.jobs.send(Job::Bring(parts, then)) {
             then(false);
@@ -107,7 +107,7 @@ impl Repairs {
 
 /// While it lives, a peer is being given a batch.
 pub(crate) struct BatchGrant<'a> {
-    repairs: &'a Repairs,
+    repairs: &'a RepairQueue,
     peer: Peer,
 }
 
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_peer_is_given_one_batch_at_a_time() {
-        let repairs = Repairs::default();
+        let repairs = RepairQueue::default();
         let one = repairs.begin_giving(1);
         let other = repairs.begin_giving(2);
         assert!(one.is_some() && other.is_some() && repairs.begin_giving(1).is_none());
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn who_waits_is_answered_though_the_thread_is_gone() {
-        let repairs = Repairs::default();
+        let repairs = RepairQueue::default();
         drop(repairs.waiting.lock().take());
         assert!(!repairs.wait_for(Vec::new()));
     }

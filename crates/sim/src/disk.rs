@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use bytes::Bytes;
-use towline_group::{HardState, Held, Starts};
+use towline_group::{HardState, RecoveredLog, Starts};
 use towline_types::{Batch, BatchPlace, BodyLocation, Lsn, PageRef};
 
 use towline_types::SeededRandom;
@@ -52,7 +52,7 @@ pub(crate) struct Disk {
 
 /// Which part of a disk an older copy restores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Older {
+pub(crate) enum DiskPart {
     Log,
     HardState,
     /// All of it.
@@ -154,10 +154,10 @@ impl Disk {
     }
 
     /// What a member finds when it starts.
-    pub(crate) fn held(&self) -> Held {
+    pub(crate) fn held(&self) -> RecoveredLog {
         let places = self.log.iter().map(Batch::place);
         let places = places.filter(|place| place.index > self.base.index).collect();
-        let mut held = Held { base: self.base, places, applied: self.base.index };
+        let mut held = RecoveredLog { base: self.base, places, applied: self.base.index };
         // What is noted is owed, not had, while it may not vote.
         if self.hard_state.may_vote && held.has(&self.hard_state) {
             held.applied = self.hard_state.committed;
@@ -175,11 +175,11 @@ impl Disk {
     }
 
     /// A part of it is that of an older copy.
-    pub(crate) fn put_back(&mut self, of: &Disk, part: Older) {
+    pub(crate) fn put_back(&mut self, of: &Disk, part: DiskPart) {
         let (log, state) = match part {
-            Older::Log => (of.clone(), &*self),
-            Older::HardState => (self.clone(), of),
-            Older::Folder => (of.clone(), of),
+            DiskPart::Log => (of.clone(), &*self),
+            DiskPart::HardState => (self.clone(), of),
+            DiskPart::Folder => (of.clone(), of),
         };
         let incarnations = [log.incarnations[0], state.incarnations[1]];
         let hard_state = state.hard_state;
@@ -310,8 +310,8 @@ mod tests {
         assert!(sound.hard_state.may_vote && !sound.forgot());
         let ways: [fn(&mut Disk, &Disk); 3] = [
             |disk, _| disk.lose_log(),
-            |disk, older| disk.put_back(older, Older::Log),
-            |disk, older| disk.put_back(older, Older::HardState),
+            |disk, older| disk.put_back(older, DiskPart::Log),
+            |disk, older| disk.put_back(older, DiskPart::HardState),
         ];
         for way in ways {
             let mut disk = sound.clone();

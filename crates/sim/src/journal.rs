@@ -39,7 +39,7 @@ struct Open {
 
 /// What waits in a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Waiting {
+pub(crate) enum CommitUrgency {
     Nothing,
     /// No client waits for it.
     Lazy,
@@ -66,12 +66,12 @@ impl SimulatedJournal {
         self.full.set(full);
     }
 
-    pub(crate) fn waiting(&self) -> Waiting {
+    pub(crate) fn waiting(&self) -> CommitUrgency {
         let open = self.open.borrow();
         match (open.forced, open.payload.is_empty() && open.sealed.is_empty()) {
-            (_, true) => Waiting::Nothing,
-            (true, false) => Waiting::Forced,
-            (false, false) => Waiting::Lazy,
+            (_, true) => CommitUrgency::Nothing,
+            (true, false) => CommitUrgency::Forced,
+            (false, false) => CommitUrgency::Lazy,
         }
     }
 
@@ -187,12 +187,12 @@ mod tests {
         let got = |n| Fact::Got { queue: QueueId(1), sequence: MessageSequence(n) };
         let mut facts: Vec<Fact> = (0..10).map(got).collect();
         let end = journal.append(&mut facts, Durability::Forced);
-        assert_eq!(journal.waiting(), Waiting::Forced);
+        assert_eq!(journal.waiting(), CommitUrgency::Forced);
         let batches = journal.take();
         assert!(batches.len() > 1, "{batches:?}");
         assert_eq!(batches.last().map(Batch::end), end);
         assert!(batches.iter().zip(5..).all(|(batch, index)| batch.index == index));
         assert!(batches.iter().all(|batch| batch.lsn.0 % 512 == 0 && batch.term == 2));
-        assert_eq!(journal.waiting(), Waiting::Nothing);
+        assert_eq!(journal.waiting(), CommitUrgency::Nothing);
     }
 }

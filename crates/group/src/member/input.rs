@@ -52,7 +52,7 @@ impl Member {
         if self.now.since(self.marked_at) >= self.options.heartbeat_interval {
             self.marked_at = self.now;
             self.marks = [self.marks[1], self.committed];
-            self.told.mark();
+            self.leader_commit.mark();
         }
         if self.role == Role::Leader && !self.hears_a_majority() {
             // At once, not when the library looks next: it counts in whole time-outs.
@@ -104,7 +104,7 @@ impl Member {
         self.heard.insert(from, self.now);
         self.gone.remove(&from);
         if inner.msg_type == MessageType::MsgAppend {
-            self.told.heard(inner.term, inner.commit);
+            self.leader_commit.heard(inner.term, inner.commit);
         }
         let last = self.last().index;
         match inner.msg_type {

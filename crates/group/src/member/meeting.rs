@@ -33,7 +33,7 @@ pub struct Witness {
 
 /// What was heard of one member since this process began.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Promised {
+pub(super) struct HeardPromise {
     term: u64,
     acknowledged: u64,
 }
@@ -69,7 +69,7 @@ impl Member {
     /// What this process heard `peer` promise.
     #[must_use]
     pub fn witness(&self, peer: MemberId) -> Witness {
-        let Some(Promised { term, acknowledged }) = self.promised.get(&peer).copied() else {
+        let Some(HeardPromise { term, acknowledged }) = self.promised.get(&peer).copied() else {
             return Witness::default();
         };
         // Only what is committed stays: behind it, the log of a member may be cut off.

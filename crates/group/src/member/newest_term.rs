@@ -19,7 +19,7 @@
 
 use towline_types::BatchPlace;
 
-use super::{HardState, Held, Member, MemberId, Options, Output, StateRole};
+use super::{HardState, Member, MemberId, Options, Output, RecoveredLog, StateRole};
 
 impl HardState {
     /// The same for a log that is replaced on purpose: the promises stand, but nothing bears them
@@ -43,7 +43,7 @@ impl HardState {
     }
 
     /// What a member begins with that finds this log.
-    pub(super) fn at_start(self, options: &Options, held: &Held) -> HardState {
+    pub(super) fn at_start(self, options: &Options, held: &RecoveredLog) -> HardState {
         // A log without what was once known to be committed has lost something, or the hard state
         // has.
         let forgets = self.may_vote && !held.has(&self);

@@ -1,8 +1,8 @@
 //! Three members over a network and logs made of vectors.
 
-mod lacking;
 mod lagging;
 mod meeting;
+mod missing_extents;
 mod newest_term;
 mod promises;
 mod rig;
@@ -273,7 +273,7 @@ fn first_of_three() -> Options {
 #[test]
 fn a_reply_about_earlier_batches_waits_until_they_are_durable_even_if_later_ones_are_cut_off() {
     let hard_state = HardState { knows_term: true, ..HardState::default() };
-    let mut member = Member::new(first_of_three(), hard_state, Held::default(), Time(1));
+    let mut member = Member::new(first_of_three(), hard_state, RecoveredLog::default(), Time(1));
     let mut out = Output::default();
     member.step(Time(2), append(2, 1, (0, 0), 1..4), &mut out);
     // Asked whether it has the second: it has, but not on its disk.

@@ -1,7 +1,7 @@
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
 
-use towline_group::{Held, Options, Role, Start, Witness};
+use towline_group::{Options, RecoveredLog, Role, Start, Witness};
 use towline_log::{Disk, EXTENT_BYTES_MIN, LogId, MemoryDisk, Recovery, Urgency};
 
 use super::*;
@@ -84,7 +84,7 @@ fn one_of(
     };
     let began = Instant::now();
     let now = move || Time(1_000_000) + began.elapsed();
-    let member = Member::new(options, hard_state, Held { base, places, applied: 0 }, now());
+    let member = Member::new(options, hard_state, RecoveredLog { base, places, applied: 0 }, now());
     let (orders, _) = channel();
     let surroundings = Surroundings {
         now: Box::new(now),

@@ -20,7 +20,7 @@ use towline_config::Config;
 use towline_logging::log as say;
 use towline_replication::active_instance::ActiveInstance;
 use towline_replication::driver::Driver;
-use towline_replication::missing;
+use towline_replication::no_active;
 
 /// The threads that serve clients, once there are any, and the one that turns them away.
 pub(crate) struct Serving {
@@ -36,7 +36,7 @@ impl Serving {
     /// When the system has no thread for it.
     pub(crate) fn new(driver: &Arc<Driver>, clock: Clock) -> std::io::Result<Serving> {
         let asked = Arc::clone(driver);
-        let why = Box::new(move || missing::why(&asked));
+        let why = Box::new(move || no_active::why(&asked));
         let away = IoThreads::turning_away(Away { clock, why })?;
         Ok(Serving { threads: OnceLock::new(), away, driver: Arc::clone(driver) })
     }

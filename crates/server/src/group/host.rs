@@ -10,7 +10,7 @@ use super::start::Opened;
 use super::status::View;
 use towline_link::{LinkStream, Peer, StreamPurpose};
 use towline_replication::copy::CopySource;
-use towline_replication::inbox::Host;
+use towline_replication::inbox::InboxHost;
 
 /// Takes relayed clients.
 pub(crate) type TakeClient = dyn Fn(Peer, StreamPurpose, LinkStream) + Send + Sync;
@@ -26,7 +26,7 @@ pub(crate) struct GroupHost {
     pub(crate) view: Arc<OnceLock<Arc<View>>>,
 }
 
-impl Host for GroupHost {
+impl InboxHost for GroupHost {
     fn build(&self, peer: Peer, build: &str) {
         if let Some(known) = self.builds.lock().get_mut(peer) {
             *known = build.to_owned();

@@ -23,7 +23,7 @@ mod switch;
 
 pub use report::{Answer, Report, Stand, ask_group};
 pub(crate) use run::run;
-pub(crate) use towline_replication::repair_queue::Repairs;
+pub(crate) use towline_replication::repair_queue::RepairQueue;
 pub use towline_replication::vote::{HardStateReport, give_up_vote, hard_state};
 
 /// See [`towline_replication::vote::force_vote`].

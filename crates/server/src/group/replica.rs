@@ -23,7 +23,7 @@ use crate::images::{Images, Stand, Taken};
 use crate::lacking::Doubt;
 use crate::start::make_room;
 use towline_logging::log as say;
-use towline_replication::applicable::Applicable;
+use towline_replication::applicable::CommittedBatches;
 use towline_replication::driver::{ApplyProgress, Driver};
 use towline_replication::repair;
 
@@ -99,9 +99,9 @@ impl Replica {
 
     fn apply_some(&self, applied: BatchPlace) {
         let batches = match self.driver.committed_behind(applied.index, APPLIED_AT_ONCE_BYTES) {
-            Applicable::Batches(batches) => batches,
-            Applicable::Places(places) if places.is_empty() => return,
-            Applicable::Places(places) => {
+            CommittedBatches::Batches(batches) => batches,
+            CommittedBatches::Places(places) if places.is_empty() => return,
+            CommittedBatches::Places(places) => {
                 match repair::read_batches(&self.driver, &places, APPLIED_AT_ONCE_BYTES) {
                     Ok(batches) => batches,
                     Err(error) => cannot_apply(&error.to_string()),

@@ -43,8 +43,8 @@ use towline_replication::lifecycle::EndReason;
 use towline_replication::redirect::Redirect;
 use towline_replication::reexec::ReexecContext;
 use towline_replication::{
-    agreement, copy, disk_watch, hand_over, hanging, missing, preferred, redirect, reexec, repair,
-    retention_watch, ticker,
+    agreement, copy, disk_probe, disk_watch, hand_over, no_active, preferred, redirect, reexec,
+    repair, retention_watch, ticker,
 };
 
 /// A start that takes longer refuses those that come to the sockets of the program before it.
@@ -294,7 +294,7 @@ impl Attending<'_> {
                         door.end(Farewell::NotActive);
                     }
                 };
-                hanging::wait_for_disk(&self.args.data, close_clients, move || {
+                disk_probe::wait_for_disk(&self.args.data, close_clients, move || {
                     answers.send(Event::DiskAnswers).ok();
                 });
             }
@@ -352,7 +352,7 @@ impl Attending<'_> {
 fn watches(args: &RunArgs, group: &GroupConfig, driver: &Arc<Driver>) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     tasks.spawn(preferred::watch(Arc::clone(driver), group.clone(), args.data.clone()));
-    tasks.spawn(missing::watch(Arc::clone(driver), group.heartbeat_timeout()));
+    tasks.spawn(no_active::watch(Arc::clone(driver), group.heartbeat_timeout()));
     tasks
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use towline_admin::catalogue::GROUP_LOG_FORGOT;
 use towline_admin::status::RestartStatus;
-use towline_group::{FetchOrder, HardState, Held, Member, MemberId, Options};
+use towline_group::{FetchOrder, HardState, Member, MemberId, Options, RecoveredLog};
 use towline_log::{Finding, Listener, LogError, LogId, Pages, Replicator};
 
 use super::replica::Replica;
@@ -25,10 +25,10 @@ use towline_replication::driver::{Driver, Heartbeat, Surroundings};
 use towline_replication::frames::member_of;
 use towline_replication::hard_state_file::HardStateFile;
 use towline_replication::incarnation;
+use towline_replication::log_swap::{self, SwapError};
 use towline_replication::reexec;
 use towline_replication::repair;
-use towline_replication::repair_at_start::{self, About};
-use towline_replication::swap::{self, SwapError};
+use towline_replication::repair_at_start::{self, StartRepair};
 
 /// A replica, and what its threads need.
 pub(crate) struct Opened {
@@ -78,12 +78,12 @@ pub(crate) fn open(
     clock: Clock,
 ) -> Result<Opened, StartError> {
     let id = log_id(name, &group.name);
-    swap::settle(data, REBUILD_MARKER).map_err(|error| match error {
+    log_swap::settle(data, REBUILD_MARKER).map_err(|error| match error {
         SwapError::Log(error) => StartError::Log(error),
         SwapError::Folder(error) => StartError::Folder(error),
     })?;
     let hard_state_file = HardStateFile::of(data);
-    let about = About { queue_manager: name, group, this, log: id };
+    let about = StartRepair { queue_manager: name, group, this, log: id };
     let read_back = |known| {
         let home = Home::single(data);
         let back = || start::bring_back(name, &home, config, wishes, (id, Some(known)));
@@ -95,7 +95,7 @@ pub(crate) fn open(
     if recovery.log_id() != id {
         return Err(StartError::OtherLog { group: group.name.clone() });
     }
-    swap::clear_up(data);
+    log_swap::clear_up(data);
     // One that re-executed itself, and whose folder is as it left it, was not put back.
     let meets_first = reexec::start_before() != Some(hard_state_file.starts().own().nonce);
     let drawn = u64::from_le_bytes(crate::random::bytes());
@@ -163,7 +163,7 @@ fn damage(error: &StartError) -> Option<&Finding> {
 /// A log that was read back, and what it is good for.
 struct Promised {
     hard_state: HardState,
-    held: Held,
+    held: RecoveredLog,
     found: Found,
 }
 
@@ -215,11 +215,11 @@ fn judged(hard_state: HardState, is_own: bool, has_noted: bool) -> HardState {
     if is_own && (has_noted || !hard_state.may_vote) { hard_state } else { hard_state.forgotten() }
 }
 
-fn held(found: &Found) -> Held {
+fn held(found: &Found) -> RecoveredLog {
     // Another instance may lack a little of what the image covers.
     let (base, places) = found.recovery.places_from_earlier();
     let (applied, _) = found.recovery.stream();
-    Held { base, places, applied }
+    RecoveredLog { base, places, applied }
 }
 
 fn options(group: &GroupConfig, this: Peer, (meets_first, lacks_batches): (bool, bool)) -> Options {

@@ -25,7 +25,7 @@ fn acknowledged(history: &mut History) -> usize {
     number
 }
 
-fn deliver(history: &mut History, number: usize) -> Result<usize, Broken> {
+fn deliver(history: &mut History, number: usize) -> Result<usize, Violation> {
     history.delivered(ACTIVE, 1, 0, &History::content(number, 5))
 }
 
@@ -118,7 +118,7 @@ fn put_in_memory(history: &mut History) -> usize {
     number
 }
 
-fn deliver_in(history: &mut History, term: u64, number: usize) -> Result<usize, Broken> {
+fn deliver_in(history: &mut History, term: u64, number: usize) -> Result<usize, Violation> {
     let speaker = Speaker { term, process: term, ..ACTIVE };
     history.delivered(speaker, term, 0, &History::content(number, 5))
 }

@@ -10,7 +10,7 @@ use super::{ADMINISTRATOR, At, Event, SCRATCH, World, tell};
 use crate::client::{Answer, queue_name};
 use crate::disk::{Disk, Image};
 use crate::history::Speaker;
-use crate::journal::Waiting;
+use crate::journal::CommitUrgency;
 use crate::process::Stage;
 use crate::view::content_of;
 
@@ -133,21 +133,21 @@ impl World {
         let busy = self.nodes[at.node].disk.flight.is_some() && !self.plan.disk.eager;
         let Some(active) = self.process(at).and_then(|process| process.active()) else { return };
         match active.journal.waiting() {
-            Waiting::Nothing => {}
-            Waiting::Lazy if active.flush_planned => {}
-            Waiting::Lazy => {
+            CommitUrgency::Nothing => {}
+            CommitUrgency::Lazy if active.flush_planned => {}
+            CommitUrgency::Lazy => {
                 active.flush_planned = true;
                 self.plan_in(LAZY_US, Event::Flush { at });
             }
-            Waiting::Forced if busy => {}
-            Waiting::Forced => self.close_batches(at),
+            CommitUrgency::Forced if busy => {}
+            CommitUrgency::Forced => self.close_batches(at),
         }
     }
 
     pub(crate) fn flush_lazy(&mut self, at: At) {
         let Some(active) = self.process(at).and_then(|process| process.active()) else { return };
         active.flush_planned = false;
-        if active.journal.waiting() != Waiting::Nothing {
+        if active.journal.waiting() != CommitUrgency::Nothing {
             self.close_batches(at);
         }
     }

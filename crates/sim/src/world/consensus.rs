@@ -5,7 +5,7 @@ use towline_group::{FetchOrder, Input, Message, Output, Role};
 use towline_node::Input as NodeInput;
 use towline_types::{Batch, Lsn, PageRef};
 
-use super::life::{Ending, node_of};
+use super::life::{ProcessEnd, node_of};
 use super::{At, Event, World, tell};
 use crate::journal::{SimulatedJournal, next_lsn};
 use crate::process::{Active, Stage};
@@ -38,7 +38,7 @@ impl World {
             if self.dice.chance(500) {
                 self.send(at, send);
             }
-            return self.restart(at.node, Ending::Exec);
+            return self.restart(at.node, ProcessEnd::Exec);
         }
         self.receive(at, receive);
         let leading = lead.map(|term| self.begin_leading(at, term));

@@ -15,7 +15,7 @@ use crate::runs::Runs;
 
 /// How a process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
+pub(crate) enum ProcessEnd {
     /// kill -9: what was written stays, what was about to be does not.
     Kill,
     /// What was not synced may be gone, and no process learns of it.
@@ -127,7 +127,7 @@ impl World {
     }
 
     /// A process ends. Nothing starts it again.
-    pub(crate) fn end(&mut self, node: usize, ending: Ending) {
+    pub(crate) fn end(&mut self, node: usize, ending: ProcessEnd) {
         let Some(process) = self.nodes[node].process.take() else { return };
         // A process that is killed while it is stopped has read nothing of what came.
         self.nodes[node].paused_until = 0;
@@ -136,9 +136,9 @@ impl World {
         let Process { number: _, stage, seam, next, connections, .. } = process;
         self.compare_replica(node, stage, seam, next);
         let keep_per_mille = match ending {
-            Ending::PowerCut => self.dice.below(700),
-            Ending::Kill | Ending::Exec => self.dice.below(1_001),
-            Ending::Stop => 1_000,
+            ProcessEnd::PowerCut => self.dice.below(700),
+            ProcessEnd::Kill | ProcessEnd::Exec => self.dice.below(1_001),
+            ProcessEnd::Stop => 1_000,
         };
         let lost = self.nodes[node].disk.lose_unsynced(keep_per_mille, &mut self.dice);
         if self.nodes[node].older.is_none() || self.dice.chance(COPIED_PER_MILLE) {
@@ -148,7 +148,7 @@ impl World {
             tell!(self, "{node}: {lost} batches that were not synced are gone");
         }
         for link in self.network.ends(node) {
-            if ending != Ending::PowerCut {
+            if ending != ProcessEnd::PowerCut {
                 self.announce(link, Parcel::End);
             }
         }
@@ -159,14 +159,16 @@ impl World {
     }
 
     /// A process ends and another begins after a while.
-    pub(crate) fn restart(&mut self, node: usize, ending: Ending) {
+    pub(crate) fn restart(&mut self, node: usize, ending: ProcessEnd) {
         self.end(node, ending);
         let after = match ending {
-            Ending::Exec => 1_000 + self.dice.below(20_000),
-            Ending::Kill | Ending::PowerCut | Ending::Stop if self.phase == Phase::Safety => {
+            ProcessEnd::Exec => 1_000 + self.dice.below(20_000),
+            ProcessEnd::Kill | ProcessEnd::PowerCut | ProcessEnd::Stop
+                if self.phase == Phase::Safety =>
+            {
                 1_000 + self.dice.below(self.plan.restart_after_us)
             }
-            Ending::Kill | Ending::PowerCut | Ending::Stop => 10_000,
+            ProcessEnd::Kill | ProcessEnd::PowerCut | ProcessEnd::Stop => 10_000,
         };
         self.plan_in(after, Event::Start { node });
     }
@@ -175,7 +177,7 @@ impl World {
     pub(crate) fn begin_copy(&mut self, at: At, from: usize) {
         let Some(from) = self.at(from) else { return };
         tell!(self, "{}: asks {} for a copy", at.node, from.node);
-        self.end(at.node, Ending::Stop);
+        self.end(at.node, ProcessEnd::Stop);
         // Two blank members could not make a leader, should the third need one.
         let wipes_first = self.plan.copy_wipes_first && self.others_are_sound(at.node);
         let node = &mut self.nodes[at.node];

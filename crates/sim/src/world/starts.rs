@@ -11,9 +11,9 @@
 
 use towline_group::{MemberId, Start, Witness};
 
-use super::life::{Ending, member_id};
+use super::life::{ProcessEnd, member_id};
 use super::{At, Event, World, tell};
-use crate::disk::{Disk, Older};
+use crate::disk::{Disk, DiskPart};
 use crate::network::{Link, Micros, Parcel};
 
 impl World {
@@ -53,9 +53,9 @@ impl World {
             return None;
         }
         let ran = self.nodes[node].process.is_some();
-        self.end(node, Ending::PowerCut);
+        self.end(node, ProcessEnd::PowerCut);
         let replaced = self.nodes[node].disk.clone();
-        self.nodes[node].disk.put_back(copy, Older::Folder);
+        self.nodes[node].disk.put_back(copy, DiskPart::Folder);
         self.nodes[node].put_back = true;
         self.nodes[node].was_put_back = true;
         // What it had to have before counts for another disk.
@@ -98,7 +98,7 @@ impl World {
         disk.hard_state = hard_state.forgotten();
         self.nodes[at.node].put_back = false;
         tell!(self, "{}: learns that it has promised more ({hard_state:?})", at.node);
-        self.restart(at.node, Ending::Exec);
+        self.restart(at.node, ProcessEnd::Exec);
         true
     }
 
@@ -150,7 +150,7 @@ impl World {
         }
         tell!(self, "{}: is replaced, because it did not meet the others", at.node);
         self.nodes[at.node].put_back = false;
-        self.end(at.node, Ending::Stop);
+        self.end(at.node, ProcessEnd::Stop);
         let disk = &mut self.nodes[at.node].disk;
         disk.hard_state = disk.hard_state.forgotten();
         disk.lose_log();

@@ -11,7 +11,7 @@ use towline_types::{BatchPlace, Lsn, Time};
 use super::{At, Event, LOOK_US, PEACE_US, Phase, SCRATCH, World, tell};
 use crate::client::queue_name;
 use crate::disk::Disk;
-use crate::journal::Waiting;
+use crate::journal::CommitUrgency;
 use crate::process::Stage;
 use crate::runs::Runs;
 use crate::view::{self, Row};
@@ -109,7 +109,8 @@ impl World {
             return Some(format!("client {} is still there", client.number));
         }
         let active = self.process(leader)?.active()?;
-        if active.instance.runs_pending() > 0 || active.journal.waiting() != Waiting::Nothing {
+        if active.instance.runs_pending() > 0 || active.journal.waiting() != CommitUrgency::Nothing
+        {
             return Some("something is on its way to the log".into());
         }
         if !self.process(leader)?.connections.is_empty() {

@@ -7,7 +7,7 @@ use super::*;
 fn starts() -> Member {
     let options = Options { meets_first: true, ..first_of_three() };
     let places = (1..=3).map(|index| place_of(index, 1)).collect();
-    let held = Held { base: BatchPlace::default(), places, applied: 3 };
+    let held = RecoveredLog { base: BatchPlace::default(), places, applied: 3 };
     Member::new(options, noted(3), held, Time(1))
 }
 
@@ -111,7 +111,7 @@ fn what_was_acknowledged_and_never_committed_contradicts_nothing() {
     let member = trio.member(follower);
     let another = Witness { index: member.last().index + 1, ..acknowledged };
     assert!(member.is_contradicted_by(another), "it was committed, and is not here");
-    let mut of_none = Member::new(first_of_three(), noted(3), Held::default(), Time(1));
+    let mut of_none = Member::new(first_of_three(), noted(3), RecoveredLog::default(), Time(1));
     // A vote in a term in which this one did not take part: it has none to give.
     let ahead = RaftMessage { index: 9, log_term: 9, ..RaftMessage::default() };
     let mut out = Output::default();

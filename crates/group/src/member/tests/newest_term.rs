@@ -4,7 +4,7 @@
 use super::promises::{alone, message, noted, place_of};
 use super::*;
 
-fn told(peer: u64, term: u64) -> Input {
+fn leader_commit(peer: u64, term: u64) -> Input {
     Input::PeerOpened { peer: MemberId(peer), last_index: 3, term }
 }
 
@@ -91,14 +91,14 @@ fn it_takes_the_highest_term_that_it_is_told_durably_and_refuses_older_ones() {
     let mut member = alone(HardState::default(), 3);
     assert_eq!(member.unheard(), [MemberId(2), MemberId(3)]);
     assert!(sent(&mut member, batches(2, 4)).is_empty());
-    assert!(sent(&mut member, told(2, 4)).is_empty());
+    assert!(sent(&mut member, leader_commit(2, 4)).is_empty());
     assert!(sent(&mut member, batches(2, 4)).is_empty(), "only one of two was heard");
     let heartbeat = message(MessageType::MsgHeartbeat, 2, 4, RaftMessage::default());
     assert!(sent(&mut member, heartbeat).is_empty(), "it counts for no majority");
     // Again, on another connection: that is the same member.
-    assert!(sent(&mut member, told(2, 5)).is_empty() && !member.knows_term());
+    assert!(sent(&mut member, leader_commit(2, 5)).is_empty() && !member.knows_term());
     let mut out = Output::default();
-    member.step(Time(6), told(3, 9), &mut out);
+    member.step(Time(6), leader_commit(3, 9), &mut out);
     let hard_state = out.hard_state.unwrap();
     assert_eq!((hard_state.term, hard_state.knows_term, hard_state.may_vote), (9, true, false));
     assert!(out.send.is_empty() && member.unheard().is_empty());
@@ -114,11 +114,11 @@ fn it_takes_the_highest_term_that_it_is_told_durably_and_refuses_older_ones() {
 fn a_crash_before_the_term_is_durable_leaves_a_member_that_asks_again() {
     let mut member = alone(HardState::default(), 3);
     let mut out = Output::default();
-    member.step(Time(5), told(2, 4), &mut out);
+    member.step(Time(5), leader_commit(2, 4), &mut out);
     assert_eq!(out.hard_state, None, "half of an answer is none");
     let mut again = alone(member.hard_state(), 3);
     assert_eq!(again.unheard().len(), 2, "what the process before was told does not count");
-    assert!(sent(&mut again, told(3, 4)).is_empty());
+    assert!(sent(&mut again, leader_commit(3, 4)).is_empty());
     assert!(sent(&mut again, batches(3, 4)).is_empty());
 }
 
@@ -126,9 +126,9 @@ fn a_crash_before_the_term_is_durable_leaves_a_member_that_asks_again() {
 fn what_it_is_told_before_a_member_of_no_term_of_its_own_may_vote_is_no_vote() {
     // It may have voted in the term that it hears of, and for another.
     let mut member = alone(HardState::default(), 3);
-    sent(&mut member, told(2, 5));
+    sent(&mut member, leader_commit(2, 5));
     let mut out = Output::default();
-    member.step(Time(6), told(3, 4), &mut out);
+    member.step(Time(6), leader_commit(3, 4), &mut out);
     assert_eq!(out.hard_state.unwrap().vote, Some(MemberId::NONE_OF_THEM));
     let voting = HardState { may_vote: true, ..out.hard_state.unwrap() };
     let mut again = alone(voting, 3);
@@ -155,12 +155,12 @@ fn a_heartbeat_that_shows_a_lost_acknowledgement_casts_doubt_on_the_term_too() {
     let heartbeat = || message(MessageType::MsgHeartbeat, 2, 4, of_four.clone());
     let mut member = alone(noted(3), 3);
     assert!(sent(&mut member, heartbeat()).is_empty(), "it asks first");
-    assert!(sent(&mut member, told(2, 4)).is_empty());
-    assert!(sent(&mut member, told(3, 6)).is_empty());
+    assert!(sent(&mut member, leader_commit(2, 4)).is_empty());
+    assert!(sent(&mut member, leader_commit(3, 6)).is_empty());
     assert_eq!(sent(&mut member, batches(2, 4)), [(2, 6)]);
     // This process has heard it from both already.
     let mut member = alone(noted(3), 3);
-    (2..4).for_each(|peer| assert!(sent(&mut member, told(peer, 4)).is_empty()));
+    (2..4).for_each(|peer| assert!(sent(&mut member, leader_commit(peer, 4)).is_empty()));
     assert_eq!(sent(&mut member, heartbeat()), [(2, 4)]);
     assert!(member.knows_term() && !member.may_vote());
     assert_eq!(member.last(), place_of(3, 1));

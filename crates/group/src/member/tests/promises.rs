@@ -5,7 +5,7 @@ use super::*;
 /// One member of three, with a log of so many batches of term 1.
 pub(super) fn alone(hard_state: HardState, batches: u64) -> Member {
     let places = (1..=batches).map(|index| place_of(index, 1)).collect();
-    let held = Held { base: BatchPlace::default(), places, applied: hard_state.committed };
+    let held = RecoveredLog { base: BatchPlace::default(), places, applied: hard_state.committed };
     Member::new(first_of_three(), hard_state, held, Time(1))
 }
 

@@ -97,7 +97,7 @@ impl Trio {
         let node = &mut self.nodes[at];
         node.log.truncate(node.durable);
         let places = node.log.iter().map(Batch::place).collect();
-        let mut held = Held { base: BatchPlace::default(), places, applied: 0 };
+        let mut held = RecoveredLog { base: BatchPlace::default(), places, applied: 0 };
         if held.has(&node.hard_state) {
             held.applied = node.hard_state.committed;
         }

@@ -5,7 +5,7 @@ use super::promises::{alone, answer_to_vote, message, noted, place_of};
 use super::*;
 
 /// What it heard with a connection.
-fn told(peer: u64, term: u64) -> Input {
+fn leader_commit(peer: u64, term: u64) -> Input {
     Input::PeerOpened { peer: MemberId(peer), last_index: 3, term }
 }
 
@@ -34,7 +34,7 @@ fn no_vote_is_given_in_a_term_that_another_one_knew_when_it_was_met() {
     for (terms, granted) in [([4, 4], true), ([5, 4], false), ([4, 9], false)] {
         let mut member = alone(noted(3), 3);
         for (peer, term) in [2, 3].into_iter().zip(terms) {
-            member.step(Time(2), told(peer, term), &mut Output::default());
+            member.step(Time(2), leader_commit(peer, term), &mut Output::default());
         }
         let (hard_state, answer) = answer_to_vote(&mut member, 2);
         // One that is behind must hear of the newer term, or would ask for ever.
@@ -51,7 +51,7 @@ fn no_vote_is_given_in_a_term_that_another_one_knew_when_it_was_met() {
 fn what_is_told_on_a_later_connection_takes_no_vote() {
     let mut member = alone(noted(3), 3);
     for term in [4, 5] {
-        member.step(Time(2), told(2, term), &mut Output::default());
+        member.step(Time(2), leader_commit(2, term), &mut Output::default());
     }
     // It stands, and its connection was made anew meanwhile.
     assert_eq!(answer_to_vote(&mut member, 2).1, Some(true));
@@ -60,7 +60,7 @@ fn what_is_told_on_a_later_connection_takes_no_vote() {
 #[test]
 fn a_member_stands_in_no_term_that_another_one_knew_and_follows_a_leader_of_an_older_one() {
     let mut member = alone(noted(3), 3);
-    member.step(Time(2), told(2, 7), &mut Output::default());
+    member.step(Time(2), leader_commit(2, 7), &mut Output::default());
     let heartbeat = || message(MessageType::MsgHeartbeat, 3, 6, RaftMessage::default());
     let mut out = Output::default();
     member.step(Time(3), heartbeat(), &mut out);
@@ -77,7 +77,7 @@ fn a_member_stands_in_no_term_that_another_one_knew_and_follows_a_leader_of_an_o
 
 #[test]
 fn a_hard_state_that_is_older_than_its_log_gives_no_vote_and_one_beside_a_copy_does() {
-    let held = |term| Held {
+    let held = |term| RecoveredLog {
         base: BatchPlace::default(),
         places: vec![place_of(1, 1), place_of(2, term)],
         applied: 0,

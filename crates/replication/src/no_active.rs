@@ -20,7 +20,7 @@ use towline_logging::log as say;
 const ELECTION_MAX: Duration = Duration::from_secs(1);
 
 /// What is known of one instance, from here.
-struct Seen<'a> {
+struct InstanceView<'a> {
     name: &'a str,
     connected: bool,
     may_vote: bool,
@@ -38,7 +38,7 @@ pub fn why(driver: &Driver) -> String {
             format!("the active instance '{name}' cannot be reached from here")
         };
     }
-    let seen: Vec<Seen<'_>> =
+    let seen: Vec<InstanceView<'_>> =
         driver.names().iter().enumerate().map(|(peer, name)| look(driver, peer, name)).collect();
     let text = in_words(&seen);
     match driver.why_silent(&driver.group().unheard) {
@@ -47,7 +47,7 @@ pub fn why(driver: &Driver) -> String {
     }
 }
 
-fn look<'a>(driver: &Driver, peer: Peer, name: &'a str) -> Seen<'a> {
+fn look<'a>(driver: &Driver, peer: Peer, name: &'a str) -> InstanceView<'a> {
     let standing = driver.standing_of(peer);
     let may_vote = standing.is_none_or(|standing| !standing.blank);
     let links = driver.links().filter(|_| peer != driver.this());
@@ -58,11 +58,11 @@ fn look<'a>(driver: &Driver, peer: Peer, name: &'a str) -> Seen<'a> {
             (state.connected_in && state.connected_out, links.trouble(peer))
         }
     };
-    Seen { name, connected, may_vote, trouble }
+    InstanceView { name, connected, may_vote, trouble }
 }
 
-fn in_words(seen: &[Seen<'_>]) -> String {
-    let gone: Vec<&Seen<'_>> = seen.iter().filter(|one| !one.connected).collect();
+fn in_words(seen: &[InstanceView<'_>]) -> String {
+    let gone: Vec<&InstanceView<'_>> = seen.iter().filter(|one| !one.connected).collect();
     let mut reasons = Vec::new();
     if !gone.is_empty() {
         let names: Vec<String> = gone
@@ -125,8 +125,8 @@ pub async fn watch(driver: Arc<Driver>, patience: Duration) {
 mod tests {
     use super::*;
 
-    fn seen(name: &str, connected: bool, may_vote: bool) -> Seen<'_> {
-        Seen { name, connected, may_vote, trouble: String::new() }
+    fn seen(name: &str, connected: bool, may_vote: bool) -> InstanceView<'_> {
+        InstanceView { name, connected, may_vote, trouble: String::new() }
     }
 
     #[test]

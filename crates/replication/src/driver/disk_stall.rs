@@ -30,14 +30,14 @@ const KEPT: &str = "group-state";
 
 /// What the disk owes.
 #[derive(Default)]
-pub(crate) struct Disk {
+pub(crate) struct DiskDelay {
     /// Since when the file beside the log is being written.
     keeping: Mutex<Option<Instant>>,
     /// What is overdue, as the last look found.
     overdue: Mutex<Option<Overdue>>,
 }
 
-impl Disk {
+impl DiskDelay {
     /// Notes that the file beside the log is written meanwhile.
     pub(crate) fn keeping(&self, write: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         *self.keeping.lock() = Some(Instant::now());

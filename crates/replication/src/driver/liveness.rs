@@ -21,12 +21,12 @@ use towline_link::Peer;
 
 /// See the module.
 #[derive(Default)]
-pub(crate) struct Alive {
-    seen: Mutex<Seen>,
+pub(crate) struct Liveness {
+    seen: Mutex<HeardTimes>,
 }
 
 #[derive(Debug, Default)]
-struct Seen {
+struct HeardTimes {
     /// The last tick.
     ticked: Option<Time>,
     /// It stood still up to here, and has not heard its leader since.
@@ -35,7 +35,7 @@ struct Seen {
     heard: Vec<(Peer, Time)>,
 }
 
-impl Seen {
+impl HeardTimes {
     fn ticks(&mut self, now: Time, longest: Duration) {
         if self.is_gap(now, longest) {
             self.woke = Some(now);
@@ -71,7 +71,7 @@ impl Seen {
 impl Driver {
     /// Time passes for this process.
     pub(crate) fn ticks(&self) {
-        self.alive.seen.lock().ticks(self.now(), self.heartbeat_timeout());
+        self.liveness.seen.lock().ticks(self.now(), self.heartbeat_timeout());
     }
 
     /// A peer is heard, by an instance that is led by `leader`, or leads itself.
@@ -79,18 +79,18 @@ impl Driver {
         let from = message.from();
         let leads = leader == Some(from) || leader == Some(member_of(self.this()));
         let now = self.now();
-        self.alive.seen.lock().hears(peer_of(from), leads, now, self.surroundings.heartbeat);
+        self.liveness.seen.lock().hears(peer_of(from), leads, now, self.surroundings.heartbeat);
     }
 
     /// Whether this process stood still for HeartbeatTimeout, and has not heard how the group is
     /// since.
     pub fn stood_still(&self) -> bool {
-        self.alive.seen.lock().stood_still(self.now(), self.heartbeat_timeout())
+        self.liveness.seen.lock().stood_still(self.now(), self.heartbeat_timeout())
     }
 
     /// Those that were heard after `since`.
     pub fn heard_since(&self, since: Time) -> Vec<Peer> {
-        let seen = self.alive.seen.lock();
+        let seen = self.liveness.seen.lock();
         seen.heard.iter().filter(|(_, when)| *when > since).map(|(peer, _)| *peer).collect()
     }
 
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn after_a_standstill_the_leader_is_heard_by_what_cannot_have_waited_in_a_socket() {
-        let mut seen = Seen::default();
+        let mut seen = HeardTimes::default();
         let times = Heartbeat { interval: INTERVAL, timeout: LONGEST };
         seen.ticks(at(0), LONGEST);
         seen.hears(1, true, at(10), times);

@@ -3,7 +3,7 @@
 //!
 //! The order is a matter of types: to send takes a [`HardStateDurable`], which only
 //! [`Driver::settle`] makes. Not here: how it is written (`hard_state_file`), what is watched
-//! meanwhile (`hanging`).
+//! meanwhile (`disk_stall`).
 
 use towline_group::HardState;
 use towline_log::{Listener, LogError};

@@ -25,7 +25,7 @@ const LACKS: &str = "extents of its log are missing: it gets a copy from the act
 
 /// When that it waits is said, once it is known to wait.
 #[derive(Debug, Default)]
-pub(crate) struct Wait {
+pub(crate) struct TermWait {
     /// When it is said next.
     next: Option<Time>,
     was_said: bool,
@@ -39,7 +39,7 @@ enum News {
     Over,
 }
 
-impl Wait {
+impl TermWait {
     fn news(&mut self, waits: bool, now: Time) -> News {
         if !waits {
             let was_said = std::mem::take(self).was_said;
@@ -48,7 +48,7 @@ impl Wait {
         if now < *self.next.get_or_insert(now + PATIENCE) {
             return News::Nothing;
         }
-        *self = Wait { next: Some(now + TOLD_AGAIN), was_said: true };
+        *self = TermWait { next: Some(now + TOLD_AGAIN), was_said: true };
         News::Waits
     }
 }
@@ -100,8 +100,8 @@ mod tests {
     #[test]
     fn a_wait_is_said_when_it_lasts_then_once_a_minute_and_its_end_if_it_was_said() {
         let start = Time(1_000_000);
-        let mut wait = Wait::default();
-        let said = |wait: &mut Wait, second: u64, waits| {
+        let mut wait = TermWait::default();
+        let said = |wait: &mut TermWait, second: u64, waits| {
             wait.news(waits, start + Duration::from_secs(second))
         };
         let waits: Vec<u64> =

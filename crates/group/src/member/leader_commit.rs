@@ -5,7 +5,7 @@
 
 /// See the module.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Told {
+pub(super) struct LeaderCommit {
     /// Of this term's leader.
     term: u64,
     /// The newest that it said.
@@ -14,12 +14,12 @@ pub(super) struct Told {
     marks: [u64; 2],
 }
 
-impl Told {
+impl LeaderCommit {
     /// The leader of `term` sent batches, or showed that there are none, and said how far the group
     /// is.
     pub(super) fn heard(&mut self, term: u64, committed: u64) {
         if term > self.term {
-            *self = Told { term, committed, marks: [committed; 2] };
+            *self = LeaderCommit { term, committed, marks: [committed; 2] };
         } else if term == self.term {
             self.committed = self.committed.max(committed);
         }
@@ -44,19 +44,19 @@ mod tests {
 
     #[test]
     fn a_follower_is_in_sync_with_what_its_leader_said_a_heartbeat_ago_and_never_without_a_word() {
-        let mut told = Told::default();
-        assert!(!told.is_reached(3, 900), "this leader said nothing yet");
-        told.heard(3, 50);
-        assert!(told.is_reached(3, 50) && !told.is_reached(3, 49));
-        told.heard(3, 80);
-        assert!(told.is_reached(3, 50), "it is on its way");
-        told.mark();
-        told.mark();
-        assert!(!told.is_reached(3, 79) && told.is_reached(3, 80));
-        told.heard(2, 200);
-        assert!(told.is_reached(3, 80), "a late word of an older leader");
-        told.heard(4, 100);
-        assert!(!told.is_reached(4, 99), "a new one counts at once");
-        assert!(!told.is_reached(5, 900));
+        let mut leader_commit = LeaderCommit::default();
+        assert!(!leader_commit.is_reached(3, 900), "this leader said nothing yet");
+        leader_commit.heard(3, 50);
+        assert!(leader_commit.is_reached(3, 50) && !leader_commit.is_reached(3, 49));
+        leader_commit.heard(3, 80);
+        assert!(leader_commit.is_reached(3, 50), "it is on its way");
+        leader_commit.mark();
+        leader_commit.mark();
+        assert!(!leader_commit.is_reached(3, 79) && leader_commit.is_reached(3, 80));
+        leader_commit.heard(2, 200);
+        assert!(leader_commit.is_reached(3, 80), "a late word of an older leader");
+        leader_commit.heard(4, 100);
+        assert!(!leader_commit.is_reached(4, 99), "a new one counts at once");
+        assert!(!leader_commit.is_reached(5, 900));
     }
 }
