@@ -2,13 +2,13 @@
 //! of the group, keeps its hard state, and sees to it that the log is whole.
 //!
 //! Reading order: [`frames`] (what instances send each other), [`hard_state_file`] and
-//! [`incarnation`] (what outlives the process beside the log, and for which log), [`lifecycle`],
-//! [`driver`] (the member, stepped), [`ticker`], [`inbox`] (what comes over the links);
-//! [`hand_over`] and [`preferred`] (leadership changes on purpose); [`disk_condition`],
-//! [`disk_watch`] and [`disk_probe`] (disks that are full or do not answer); [`retention`],
-//! [`retention_watch`], [`copy`] and [`log_swap`] (a replica that lags); [`repair_queue`],
-//! [`repair`], [`repair_at_start`] and [`batch`] (a damaged batch); [`no_active`], [`agreement`],
-//! [`redirect`], [`vote`], [`reexec`].
+//! [`incarnation`] (what outlives the process beside the log, and for which log), [`trusted_log`]
+//! (how far a start believes both), [`membership`], [`lifecycle`], [`driver`] (the member,
+//! stepped), [`ticker`], [`inbox`] (what comes over the links); [`hand_over`] and [`preferred`]
+//! (leadership changes on purpose); [`disk_condition`], [`disk_watch`] and [`disk_probe`] (disks
+//! that are full or do not answer); [`retention`], [`retention_watch`], [`copy`] and [`log_swap`]
+//! (a replica that lags); [`repair_queue`], [`repair`], [`repair_at_start`] and [`batch`] (a
+//! damaged batch); [`no_active`], [`agreement`], [`redirect`], [`vote`], [`reexec`].
 //!
 //! Not here: consensus (`towline_group`), connections (`towline_link`), the bytes of the log
 //! (`towline_log`); clients, queues, what a record means: the caller provides
@@ -35,6 +35,7 @@ pub mod inbox;
 pub mod incarnation;
 pub mod lifecycle;
 pub mod log_swap;
+pub mod membership;
 pub mod no_active;
 pub mod preferred;
 pub mod redirect;
@@ -45,4 +46,5 @@ pub mod repair_queue;
 pub mod retention;
 pub mod retention_watch;
 pub mod ticker;
+pub mod trusted_log;
 pub mod vote;

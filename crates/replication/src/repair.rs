@@ -18,9 +18,11 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use towline_admin::catalogue::{GROUP_BATCH_LACKING, GROUP_BATCH_REFUSED, GROUP_BATCH_REPAIRED};
+use towline_group::FetchOrder;
 use towline_log::mend::NotMended;
 use towline_log::{Log, LogError};
 use towline_types::{Batch, BatchPlace, BodyLocation, Lsn};
@@ -85,6 +87,19 @@ pub fn read_batches(
             }
             read => return read,
         }
+    }
+}
+
+/// Reads batches for replicas that lag, until the process ends.
+pub fn serve_fetches(driver: &Driver, orders: Receiver<FetchOrder>) {
+    /// Read for one order.
+    const BYTES_MAX: usize = 8 * 1024 * 1024;
+    for FetchOrder { id, places } in orders {
+        let batches = read_batches(driver, &places, BYTES_MAX).unwrap_or_else(|error| {
+            tracing::warn!(%error, "batches for a replica that lags");
+            Vec::new()
+        });
+        driver.fetched(id, batches);
     }
 }
 

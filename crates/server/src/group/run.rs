@@ -43,8 +43,8 @@ use towline_replication::lifecycle::EndReason;
 use towline_replication::redirect::Redirect;
 use towline_replication::reexec::ReexecContext;
 use towline_replication::{
-    agreement, copy, disk_probe, disk_watch, hand_over, no_active, preferred, redirect, reexec,
-    repair, retention_watch, ticker,
+    agreement, copy, disk_probe, disk_watch, hand_over, membership, no_active, preferred, redirect,
+    reexec, repair, retention_watch, ticker,
 };
 
 /// A start that takes longer refuses those that come to the sockets of the program before it.
@@ -494,12 +494,20 @@ fn start_threads(
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(body);
         thread.map(drop).map_err(RunError::System)
     };
-    let (driver, tick) = (Arc::clone(&opened.driver), start::tick(group));
+    let (driver, tick) = (Arc::clone(&opened.driver), membership::tick(group));
     spawn("group-tick", Box::new(move || ticker::keep_time(&driver, tick)))?;
     let (driver, longest) = (Arc::clone(&opened.driver), group.heartbeat_timeout());
     spawn("group-disk", Box::new(move || disk_watch::watch(&driver, longest)))?;
     let of_fetches = Arc::clone(opened);
-    spawn("group-read", Box::new(move || start::serve_fetches(&of_fetches)))?;
+    spawn(
+        "group-read",
+        Box::new(move || {
+            let orders = of_fetches.fetches.lock().take();
+            if let Some(orders) = orders {
+                repair::serve_fetches(&of_fetches.driver, orders);
+            }
+        }),
+    )?;
     let of_repairs = Arc::clone(&opened.driver);
     spawn("group-repair", Box::new(move || repair::serve(&of_repairs)))?;
     let house = Arc::clone(opened);
