@@ -18,7 +18,7 @@
 
 use towline_types::{BatchPlace, Lsn};
 
-use crate::MemberId;
+use crate::member_id::MemberId;
 
 const MAGIC: &[u8; 8] = b"TOWLINEG";
 const VERSION: u16 = 2;

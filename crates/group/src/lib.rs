@@ -15,6 +15,7 @@
 mod election;
 mod hard_state;
 mod member;
+mod member_id;
 mod payloads;
 mod progress;
 mod starts;
@@ -24,16 +25,7 @@ mod wire;
 
 pub use hard_state::HardState;
 pub use member::{FetchOrder, Input, Member, Options, Output, RecoveredLog, Role, Witness};
+pub use member_id::MemberId;
 pub use progress::{PeerProgress, Progress};
 pub use starts::{Start, Starts, StartsChange};
 pub use wire::{Message, WireError};
-
-/// Names a member: never 0, the same for all members.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct MemberId(pub u64);
-
-impl MemberId {
-    /// Stands for a vote that was given, or may have been, when it is not known to which
-    /// member: no member has this name, so that none is given the vote of that term again.
-    pub const NONE_OF_THEM: MemberId = MemberId(u64::MAX);
-}

@@ -29,9 +29,9 @@ use raft::eraftpb::{Entry, HardState as RaftHardState, Message as RaftMessage, M
 use raft::{Config, ProgressState, RawNode, SnapshotStatus, StateRole};
 use towline_types::{Batch, BatchPlace, Lsn, Time};
 
-use crate::MemberId;
 use crate::election::Election;
 use crate::hard_state::HardState;
+use crate::member_id::MemberId;
 use crate::payloads::Payloads;
 use crate::store::{FetchRequest, Store};
 use crate::table::Table;

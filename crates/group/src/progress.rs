@@ -3,8 +3,8 @@
 use raft::ProgressState;
 use towline_types::{BatchPlace, Lsn};
 
-use crate::MemberId;
 use crate::member::{Member, Role};
+use crate::member_id::MemberId;
 
 /// One member's view of the group.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -26,7 +26,7 @@
 //! member declared stays noted until it declares another one, whatever third members say; of those
 //! that they say one is noted beside it, the newest; a member notes nothing of itself.
 
-use crate::MemberId;
+use crate::member_id::MemberId;
 
 /// Own starts that are kept. A peer may have noted an older one, and was away since.
 const OWN_MAX: usize = 64;

@@ -17,7 +17,7 @@ use bytes::Bytes;
 use raft::eraftpb::{Entry, Message as RaftMessage, MessageType};
 use towline_types::Lsn;
 
-use crate::MemberId;
+use crate::member_id::MemberId;
 
 /// Bytes before the context.
 const HEAD_BYTES: usize = 88;

@@ -575,6 +575,7 @@ impl Replicator for Driver {
 mod disk_stall;
 mod keep_hard_state;
 mod liveness;
+mod messages;
 mod starts;
 mod surroundings;
 mod term_wait;

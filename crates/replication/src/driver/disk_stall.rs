@@ -5,17 +5,17 @@
 //! because what it must keep for that would not be kept. Both go on to hear which instance leads,
 //! for their clients.
 //!
-//! Not here: what the process does while it waits for the disk (`run`), what the others learn
+//! Not here: what the process does while it waits for the disk (`disk_probe`), what the others learn
 //! (`disk_watch`).
 //!
-//! Invariant: nothing here waits for the disk, nor for one that holds the driver's lock and does.
+//! Invariant: nothing here waits for the disk, nor for a thread that holds the driver's lock and waits.
 
 use std::io;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use towline_admin::catalogue::{GROUP_DISK_ANSWERS, GROUP_DISK_OVERDUE};
-use towline_group::{Input, Message, Progress, Role};
+use towline_group::{Input, Role};
 use towline_log::Overdue;
 
 use super::{Core, Driver};
@@ -24,7 +24,7 @@ use towline_link::Where;
 use towline_logging::log as say;
 
 /// How long a caller that only looks waits for the driver's lock.
-const LOOK_MAX: Duration = Duration::from_millis(100);
+pub(super) const LOOK_MAX: Duration = Duration::from_millis(100);
 /// The file that is watched besides the log.
 const KEPT: &str = "group-state";
 
@@ -135,39 +135,4 @@ impl Driver {
         drop(core);
         self.after();
     }
-
-    /// A message came in: for the member, or only to learn which instance leads.
-    pub fn hear(&self, message: Message) {
-        let mut core = self.core.lock();
-        self.notes_heard(&message, core.leader);
-        if !core.lifecycle.is_aside() {
-            self.run(&mut core, Input::Message(message));
-        } else if message.is_heartbeat() && message.term() >= core.heard_term {
-            core.heard_term = message.term();
-            self.led_by(&mut core, Some(message.from()));
-        }
-        drop(core);
-        self.after();
-    }
-
-    /// The group as it is seen from here; as it was last seen while the lock is not to be had.
-    pub(crate) fn picture(&self) -> Progress {
-        let Some(core) = self.core.try_lock_for(LOOK_MAX) else {
-            return self.pictured.lock().clone();
-        };
-        let progress = seen_from(&core);
-        drop(core);
-        self.after();
-        self.pictured.lock().clone_from(&progress);
-        progress
-    }
-}
-
-fn seen_from(core: &Core) -> Progress {
-    let progress = core.member.progress();
-    if !core.lifecycle.is_aside() {
-        return progress;
-    }
-    let term = progress.term.max(core.heard_term);
-    Progress { role: Role::Follower, leader: core.leader, term, is_in_sync: false, ..progress }
 }
