@@ -1,10 +1,11 @@
 //! Watches the disk of this instance, and reports its condition to the others. An active instance
 //! whose log is full hands over to one with free space.
 //!
-//! Not here: how a disk that hangs is noticed (`driver`), how leadership is handed over (`switch`).
+//! Not here: how a disk that hangs is noticed (`driver`), how leadership is handed over
+//! (`hand_over`).
 //!
 //! Invariant: an instance hands over for its full log at most once until it had free space again in
-//! between, and to none that is full: leadership does not go round among full disks.
+//! between, and to none that is full: leadership does not circulate among full disks.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

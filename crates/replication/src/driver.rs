@@ -1,8 +1,8 @@
 //! Drives a member of the group: each thread with news (of the links, the log's writers, the
 //! ticker) steps it under one short lock, and carries out what it says.
 //!
-//! Not here: applying what is committed (`replica` before this instance leads, the door after it);
-//! what a connection between instances is (`link`).
+//! Not here: applying what is committed (the caller); connections between instances
+//! (`towline_link`).
 //!
 //! Invariants: what must be kept is durable before a message leaves; the member never hears of a
 //! position of the log that it remembers from before a cut: positions are read under the lock; the
@@ -61,7 +61,7 @@ pub struct Driver {
     conditions: DiskConditions,
     disk: disk_stall::DiskDelay,
     liveness: liveness::Liveness,
-    /// The group as it was last seen, for a status while the lock is not to be had.
+    /// The group as it was last seen: a status shows it while another thread holds the lock.
     pictured: Mutex<Progress>,
 }
 
@@ -80,13 +80,13 @@ struct Core {
     member: Member,
     out: Output,
     hard_state_file: HardStateFile,
-    /// What each peer said of itself when it came.
+    /// The newest hello of each peer.
     standings: Vec<Option<Standing>>,
     leader: Option<MemberId>,
     lifecycle: Lifecycle,
-    /// No copy before: the last one failed.
+    /// Not before this time is a copy asked for: the last one failed.
     copies_from: Time,
-    /// The newest term of a leader that was heard while its member hears nothing.
+    /// The newest term of a leader from which a message came while the member gets none.
     heard_term: u64,
     unheard: term_wait::TermWait,
 }
@@ -144,12 +144,12 @@ impl Driver {
         }
     }
 
-    /// The log, once it runs.
+    /// Sets the log, as soon as it runs.
     pub fn set_log(&self, log: Log) {
         assert!(self.log.set(log).is_ok(), "a member has one log");
     }
 
-    /// The links, once they are there. Until then nothing is sent.
+    /// Sets the links. Until then nothing is sent.
     pub fn set_links(&self, links: Arc<Links>) {
         assert!(self.links.set(links).is_ok(), "a member has its links once");
     }
@@ -163,7 +163,7 @@ impl Driver {
         self.place.send_replace(Where::Here);
     }
 
-    /// What to do when this process cannot go on as it is.
+    /// Sets what happens when this process cannot go on as it is.
     pub fn set_on_end(&self, on_end: impl Fn(EndReason) + Send + Sync + 'static) {
         assert!(self.on_end.set(Box::new(on_end)).is_ok(), "the end is set once");
     }
@@ -243,7 +243,7 @@ impl Driver {
         Standing { blank: !may_vote, last_index: last.index, last_term: last.term, term }
     }
 
-    /// Where another instance was, as it said when it came; this instance as it is now.
+    /// The position of another instance, as its newest hello said; of this instance, as it is now.
     pub fn standing_of(&self, peer: Peer) -> Option<Standing> {
         if peer == self.this() {
             return Some(self.standing());
@@ -291,7 +291,7 @@ impl Driver {
         self.run(core, Input::PeerOpened { peer: member_of(peer), last_index, term });
     }
 
-    /// A new group: all have said so, or that nothing is in their log.
+    /// Whether the group is new: the log of each instance is empty.
     fn nobody_has_a_log(&self, core: &Core) -> bool {
         let others = core.standings.iter().enumerate();
         let empty = others.clone().filter(|(_, standing)| {
@@ -308,7 +308,7 @@ impl Driver {
         self.step(Input::PeerClosed(member_of(peer)));
     }
 
-    /// What was asked for was read.
+    /// The batches of a fetch order were read.
     pub fn fetched(&self, order: u64, batches: Vec<Batch>) {
         self.step(Input::Fetched(order, batches));
     }
@@ -318,12 +318,12 @@ impl Driver {
         self.step(Input::Transfer(member_of(to)));
     }
 
-    /// Up to this batch all is applied here and no run is unfinished.
+    /// All batches up to this one are applied here, and none of them ends inside a run.
     pub fn seam(&self, place: BatchPlace) {
         self.step(Input::Seam(place));
     }
 
-    /// Writes down how far the log is known to be committed: a start then need not ask.
+    /// Notes how far the log is known to be committed: a start then need not ask.
     pub fn note_committed(&self) -> std::io::Result<()> {
         let hard_state = self.look(|core| core.member.noted());
         // Not under the lock: a busy disk would stop the group with it.
@@ -355,12 +355,12 @@ impl Driver {
         &self.repairs
     }
 
-    /// In what condition the others say their disks are.
+    /// The condition of the disks of the others, as they report it.
     pub fn conditions(&self) -> &DiskConditions {
         &self.conditions
     }
 
-    /// A copy is asked for after this pause, and not before.
+    /// Asks for no copy before this pause is over.
     pub fn ask_for_copies_after(&self, pause: Duration) {
         self.core.lock().copies_from = self.now() + pause;
     }
@@ -372,7 +372,7 @@ impl Driver {
         self.look(|core| CommittedBatches::of(&core.member, index, bytes_max))
     }
 
-    /// Looks at the member, and takes over what came meanwhile.
+    /// Runs `look` on the member, and takes over the news that came meanwhile.
     fn look<R>(&self, look: impl FnOnce(&Core) -> R) -> R {
         let result = look(&self.core.lock());
         self.after();
@@ -532,7 +532,7 @@ impl Driver {
         }
     }
 
-    /// The log does not take what the group decided: this instance cannot go on with it.
+    /// The log refuses what the group decided: this instance cannot go on with it.
     fn refused_by_log(&self, error: &LogError) -> ! {
         say(&GROUP_REFUSED_LOG, &[&error.to_string()]);
         std::process::exit(self.surroundings.log_failed_status);

@@ -15,7 +15,7 @@
 //!
 //! A copy comes without a number. The process that takes it, and knows that the copy bears out what
 //! it promised, gives it one and names that as the next one. For a copy that gives no vote yet it
-//! says beforehand in `group-state` that a log without a number comes ([`UNNUMBERED`]): the hard
+//! says beforehand in `group-state` that a log without a number comes (`UNNUMBERED`): the hard
 //! state is known to be the newest, and with it the term.
 //!
 //! ```text

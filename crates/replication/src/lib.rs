@@ -1,5 +1,5 @@
 //! One instance's part in a group, with a real log, real files and real links: it steps the member
-//! of the group, keeps its hard state, and sees to it that the log is whole.
+//! of the group, keeps its hard state, and keeps the log complete.
 //!
 //! Reading order: [`frames`] (what instances send each other), [`hard_state_file`] and
 //! [`incarnation`] (what outlives the process beside the log, and for which log), [`trusted_log`]
@@ -7,12 +7,12 @@
 //! stepped), [`ticker`], [`inbox`] (what comes over the links); [`hand_over`] and [`preferred`]
 //! (leadership changes on purpose); [`disk_condition`], [`disk_watch`] and [`disk_probe`] (disks
 //! that are full or do not answer); [`retention`], [`retention_watch`], [`copy`] and [`log_swap`]
-//! (a replica that lags); [`repair_queue`], [`repair`], [`repair_at_start`] and [`batch`] (a
+//! (a replica that lags); [`repair_queue`], [`repair`], [`repair_at_start`] and `batch` (a
 //! damaged batch); [`no_active`], [`agreement`], [`redirect`], [`vote`], [`reexec`].
 //!
 //! Not here: consensus (`towline_group`), connections (`towline_link`), the bytes of the log
 //! (`towline_log`); clients, queues, what a record means: the caller provides
-//! [`active_instance::ActiveInstance`], [`inbox::Host`] and [`copy::CopySource`].
+//! [`active_instance::ActiveInstance`], [`inbox::InboxHost`] and [`copy::CopySource`].
 //!
 //! Invariants: what must be kept is durable before a message leaves; a log that led takes nothing
 //! from others; the log that is replaced stays until the copy is whole.

@@ -1,8 +1,9 @@
-//! What a member's process is in its one life: it follows, and then it leads, or gets a copy, or
-//! neither; after each of these it re-executes itself.
+//! The lifecycle of a member's process: it follows, and then it leads, gets a copy, or ends; after
+//! each of these it re-executes itself.
 //!
-//! Not here: what the driver does at each turn. Invariant: there is no way back: a log that led
-//! takes nothing of others, and what was decided and not committed goes with the process.
+//! Not here: what the driver does at each turn. Invariant: there is no way back: the log of a
+//! former leader takes no batch of another one, and what was decided and not committed ends with
+//! the process.
 
 use towline_group::{Input, Output, Role};
 

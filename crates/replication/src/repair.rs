@@ -6,15 +6,15 @@
 //! other, so this instance has at most one question under way, and no lock is held meanwhile: other
 //! clients, other queues and the group go on.
 //!
-//! Not here: the bytes of question and answer ([`crate::batch`]); what is proven before anything is
+//! Not here: the bytes of question and answer (`batch`); what is proven before anything is
 //! written (`towline_log::Log::mend_batch`).
 //!
 //! A batch that no instance had while one of them could not be reached is asked for again, by
 //! itself, when that one is back: what was set aside meanwhile is whole then.
 //!
 //! Invariants: each job is answered once, whatever becomes of it; a batch that no instance had is
-//! not asked for again before [`PAUSE`] unless an instance is back, one that was silent not before
-//! [`SILENCE`].
+//! not asked for again before `PAUSE` unless an instance is back, one that was silent not before
+//! `SILENCE`.
 
 use std::collections::HashMap;
 use std::sync::Arc;

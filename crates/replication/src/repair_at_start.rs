@@ -7,8 +7,8 @@
 //! There are no links yet, and none of the group's state is touched: after the repair the log is
 //! byte for byte what it was, and with it what this instance may promise.
 //!
-//! Not here: the question ([`crate::batch`]), the proof (`towline_log::mend`). Invariants: a start
-//! is repaired once; it waits [`PATIENCE`] for instances that do not answer yet, and no longer.
+//! Not here: the question (`batch`), the proof (`towline_log::mend`). Invariants: a start
+//! is repaired once; it waits `PATIENCE` for instances that do not answer yet, and no longer.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

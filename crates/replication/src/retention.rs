@@ -1,7 +1,7 @@
-//! What the active instance keeps for the others: the log behind a copy, until the instance that
-//! took it is in sync; and the log that an instance has not acknowledged which lags, or has been
-//! away for a short time. Otherwise a load that reuses the log quickly would outrun them, and they
-//! would need a copy, and another one.
+//! Log retention for the other instances. The active instance retains the log behind a copy until
+//! the taker is in sync, and the log that a replica has not acknowledged while it lags or has been
+//! away for a short time. Otherwise a load that reuses the log quickly would outrun the replica,
+//! which would need one copy after the other.
 //!
 //! Not here: the copy itself (`copy`); what a hold keeps (`towline_log::Hold`).
 //!
@@ -35,8 +35,8 @@ const HELD_BYTES_MAX: u64 = 16 << 30;
 #[derive(Default)]
 pub struct Retention {
     all: Mutex<BTreeMap<Peer, RetainedLog>>,
-    /// Instances for which nothing was held since their hold ended while they were away: nothing
-    /// will be before they are back.
+    /// Instances with a hold that ended while they were away: they get a new one when they are
+    /// back.
     given_up: Mutex<BTreeSet<Peer>>,
 }
 
@@ -66,7 +66,8 @@ impl RetentionStage {
     }
 }
 
-/// A copy that is being given; dropped before [`Giving::given`] it failed, and nothing is held.
+/// The hold for a copy on its way. When it is dropped before [`CopyRetention::given`], the copy
+/// failed and nothing is held.
 pub(crate) struct CopyRetention<'a> {
     retention: &'a Retention,
     peer: Peer,
@@ -113,7 +114,7 @@ pub(crate) struct RetentionInputs<'a> {
     pub(crate) percent_full: &'a dyn Fn(&Stats) -> u64,
 }
 
-/// What one look at a hold finds.
+/// What is known of a hold at one look.
 #[derive(Clone, Copy)]
 struct RetentionView {
     stage: RetentionStage,
@@ -121,14 +122,14 @@ struct RetentionView {
     row: Option<PeerProgress>,
     is_connected: bool,
     away: Duration,
-    /// Bytes that are there only for it.
+    /// Bytes that are retained only for it.
     bytes: u64,
     /// The log that is in use, in percent of what puts may fill, and the free space.
     percent: u64,
     space: Space,
 }
 
-/// What becomes of a hold.
+/// The decision about a hold.
 #[derive(Debug, PartialEq, Eq)]
 enum RetentionVerdict {
     Stays,
@@ -142,9 +143,9 @@ enum RetentionVerdict {
     Pressed,
 }
 
-/// From where on log is to be held for an instance for which none is held yet. One that has not
-/// acknowledged anything to this active instance lacks, as far as is known, all behind `base`: what
-/// lies before that cannot be sent anyway.
+/// The position from which log is to be retained for an instance without a hold. One that has not
+/// acknowledged anything to this active instance lacks, as far as is known, all behind `base`:
+/// earlier log cannot be sent anyway.
 fn wanted(row: &PeerProgress, is_connected: bool, given_up: bool, base: Lsn) -> Option<Lsn> {
     let is_awaited = if is_connected { !row.is_in_sync } else { !given_up };
     (is_awaited && !row.needs_copy).then_some(row.acknowledged.max(base))
@@ -169,7 +170,7 @@ fn judge(sight: &RetentionView) -> RetentionVerdict {
 }
 
 impl Retention {
-    /// A copy for `peer` begins: all log that is there now is held. An earlier hold for it ends.
+    /// A copy for `peer` begins: all present log is held. An earlier hold for this peer ends.
     pub(crate) fn begin(&self, peer: Peer, log: &Log) -> CopyRetention<'_> {
         let hold = Arc::new(log.hold(Lsn::ZERO));
         let stage = RetentionStage::CopyRetention;
@@ -181,7 +182,7 @@ impl Retention {
         CopyRetention { retention: self, peer, hold }
     }
 
-    /// Bytes that are kept only for `peer`; `None` when nothing is held for it.
+    /// Bytes that are retained only for `peer`; `None` when it has no hold.
     pub fn bytes(&self, peer: Peer, log: &Log) -> Option<u64> {
         let from = self.all.lock().get(&peer)?.hold.from()?;
         Some(log.bytes_held_back(from))
@@ -192,7 +193,7 @@ impl Retention {
         self.all.lock().get(&peer).is_some_and(|held| held.stage != RetentionStage::Lagging)
     }
 
-    /// What is to be held anew: for which instances, and from where on.
+    /// The instances that need a new hold, and the position from which each needs the log.
     fn wanted(&self, inputs: &RetentionInputs<'_>) -> Vec<(Peer, Lsn)> {
         let group = inputs.group;
         let all = self.all.lock();
@@ -210,7 +211,7 @@ impl Retention {
         found
     }
 
-    /// Holds what instances lack that lag, or are away.
+    /// Adds holds for instances that lag or are away.
     fn hold_for_laggards(&self, log: &Log, wanted: &[(Peer, Lsn)]) {
         for (peer, from) in wanted {
             let mut all = self.all.lock();
@@ -224,7 +225,7 @@ impl Retention {
         }
     }
 
-    /// Looks at each; true when log was let go that is wanted now.
+    /// Judges each hold; true when log was released because free space is needed now.
     pub(crate) fn look(&self, inputs: &RetentionInputs<'_>) -> bool {
         let RetentionInputs { log, group, .. } = *inputs;
         let wanted = self.wanted(inputs);

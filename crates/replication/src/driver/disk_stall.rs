@@ -5,10 +5,11 @@
 //! because what it must keep for that would not be kept. Both go on to hear which instance leads,
 //! for their clients.
 //!
-//! Not here: what the process does while it waits for the disk (`disk_probe`), what the others learn
-//! (`disk_watch`).
+//! Not here: what the process does while it waits for the disk (`disk_probe`), what the others
+//! learn (`disk_watch`).
 //!
-//! Invariant: nothing here waits for the disk, nor for a thread that holds the driver's lock and waits.
+//! Invariant: nothing here waits for the disk, nor for a thread that holds the driver's lock while
+//! it waits for the disk.
 
 use std::io;
 use std::time::{Duration, Instant};
