@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn who_gave_its_vote_lets_that_one_a_pause_and_asks_then() {
+    fn a_member_that_gave_its_vote_waits_a_pause_and_asks_then() {
         let start = Time(1_000_000);
         for seed in 0..50 {
             let mut election = Election::new(seed);

@@ -209,7 +209,7 @@ pub struct Member {
     election: Election,
     hard_state: HardState,
     /// The newest term that each of the others sent this process with a connection.
-    terms_told: HashMap<MemberId, u64>,
+    heard_terms: HashMap<MemberId, u64>,
     /// The newest of the terms that they sent first: before they met this process.
     taken: u64,
     meeting: Meeting,
@@ -237,7 +237,7 @@ pub struct Member {
     /// Since when members need a copy, as far as this leader said so.
     copying: HashMap<MemberId, Time>,
     /// Whether this leader has sent that it has committed a batch of its own term.
-    own_term_told: bool,
+    own_commit_sent: bool,
     now: Time,
     /// When it last led, or heard a leader.
     led_at: Time,
@@ -314,7 +314,7 @@ impl Member {
             promised: HashMap::new(),
             options,
             hard_state,
-            terms_told: HashMap::new(),
+            heard_terms: HashMap::new(),
             taken: 0,
             catch_up_to: None,
             leader_commit: leader_commit::LeaderCommit::default(),
@@ -326,7 +326,7 @@ impl Member {
             gone: HashSet::new(),
             opened_at: HashMap::new(),
             copying: HashMap::new(),
-            own_term_told: false,
+            own_commit_sent: false,
             now,
             led_at: now,
             marks: [committed; 2],
@@ -426,7 +426,7 @@ impl Member {
 
     /// Whether it has on its disk all that its leader said is committed, but for what is on its
     /// way.
-    pub(crate) fn has_what_was_told(&self) -> bool {
+    pub(crate) fn has_leader_commit(&self) -> bool {
         self.leader_commit.is_reached(self.raw.raft.term, self.durable)
     }
 

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_back_is_found_until_nobody_needs_it() {
+    fn what_was_read_back_is_found_until_no_member_needs_it() {
         let mut payloads = Payloads::new(50, 100);
         let batch = |index| Batch { index, payload: payload(10), ..Batch::default() };
         payloads.fetched(vec![batch(3), batch(4), batch(5)]);

@@ -77,7 +77,7 @@ impl Member {
             is_in_sync: self.may_vote()
                 && !self.lacks_batches()
                 && self.hears_leader()
-                && (leads || self.has_what_was_told()),
+                && (leads || self.has_leader_commit()),
             hears_leader: self.hears_leader(),
             may_vote: self.may_vote(),
             unheard: self.unheard(),

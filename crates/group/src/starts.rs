@@ -66,7 +66,7 @@ pub struct StartsChange {
     pub has_news: bool,
     /// The other members are to hear it: the one that it is about may be connected with this one
     /// only. Not so when it replaced another note: two that swap theirs would never end.
-    pub is_to_be_told: bool,
+    pub is_to_be_forwarded: bool,
 }
 
 /// See the module.
@@ -115,7 +115,7 @@ impl Starts {
                 let has_room = self.count_noted(*member) < NOTED_MAX;
                 let is_news = self.note(*member, *start);
                 heard.has_news |= is_news;
-                heard.is_to_be_told |= is_news && has_room;
+                heard.is_to_be_forwarded |= is_news && has_room;
             }
         }
         heard
@@ -385,7 +385,7 @@ mod tests {
         assert!(meets(B, &mut back, C, &mut unheard));
         let heard = unheard.hear(C, a.noted());
         assert!(
-            heard.has_news && heard.is_to_be_told,
+            heard.has_news && heard.is_to_be_forwarded,
             "the other one may be connected with C only"
         );
         assert_eq!(unheard.hear(C, a.noted()), StartsChange::default());

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_without_a_place_is_not_durable() {
+    fn a_batch_without_a_position_is_not_durable() {
         let mut table = Table::new(BatchPlace::default(), Vec::new());
         table.push(BatchPlace { index: 1, term: 4, ..BatchPlace::default() });
         assert_eq!(table.ended_by(Lsn(1 << 40)), 0);

@@ -188,7 +188,7 @@ pub fn take(driver: &Driver, data: &Path, peer: Peer, drawn: u64) -> Result<(), 
     });
     if let Err(error) = told {
         // The copy is good, but what comes behind it may not be held back.
-        tracing::warn!(%error, "that a copy arrived could not be told");
+        tracing::warn!(%error, "the end of a copy could not be acknowledged");
     }
     let last = BatchPlace { index: came.index, term: came.term, ..BatchPlace::default() };
     driver

@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_peer_tells_replaces_what_it_told_and_words_of_a_later_version_are_passed_over() {
+    fn a_report_of_a_peer_replaces_the_one_before_and_fields_of_a_later_version_are_ignored() {
         let conditions = DiskConditions::default();
         assert_eq!(conditions.of(1), None);
         conditions.told(1, b"{\"log_full\":true,\"colour\":\"red\"}");

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn while_all_are_full_nothing_is_handed_over_and_that_is_told_once() {
+    fn while_all_are_full_nothing_is_handed_over_and_that_is_logged_once() {
         let mut fullness = Fullness::default();
         let began = Instant::now();
         fullness.judge(None, began);

@@ -255,7 +255,7 @@ impl Driver {
     pub fn tick(&self) {
         self.ticks();
         self.step(Input::Tick);
-        self.tell_unheard();
+        self.log_term_wait();
     }
 
     /// Nothing happened, but it may be time for something.
@@ -278,21 +278,21 @@ impl Driver {
     pub fn opened(&self, peer: Peer, standing: Standing) {
         let mut core = self.core.lock();
         core.standings[peer] = Some(standing);
-        self.tell_opened(&mut core, peer, standing);
-        if self.nobody_has_a_log(&core) {
+        self.report_opened(&mut core, peer, standing);
+        if self.group_is_new(&core) {
             self.run(&mut core, Input::Form);
         }
         drop(core);
         self.after();
     }
 
-    fn tell_opened(&self, core: &mut Core, peer: Peer, standing: Standing) {
+    fn report_opened(&self, core: &mut Core, peer: Peer, standing: Standing) {
         let Standing { last_index, term, .. } = standing;
         self.run(core, Input::PeerOpened { peer: member_of(peer), last_index, term });
     }
 
     /// Whether the group is new: the log of each instance is empty.
-    fn nobody_has_a_log(&self, core: &Core) -> bool {
+    fn group_is_new(&self, core: &Core) -> bool {
         let others = core.standings.iter().enumerate();
         let empty = others.clone().filter(|(_, standing)| {
             standing.as_ref().is_some_and(|standing| standing.last_index == 0)
@@ -390,11 +390,11 @@ impl Driver {
     /// Takes over the news that the log's threads left, and reports what is committed.
     fn after(&self) {
         self.take_durable_news();
-        self.tell_committed();
+        self.report_committed();
     }
 
     /// Reports to the active instance what the group committed.
-    fn tell_committed(&self) {
+    fn report_committed(&self) {
         if let Some(active) = self.active.get() {
             let upto = self.committed_end();
             self.log().committed(upto);
@@ -442,7 +442,7 @@ impl Driver {
             if !matches!(error, LogError::Full) {
                 self.refused_by_log(&error);
             }
-            self.no_room(core);
+            self.log_is_full(core);
             return None;
         }
         if !lost {
@@ -462,7 +462,7 @@ impl Driver {
             say(&GROUP_LOST, &[&core.member.progress().term.to_string()]);
             self.ends(core, EndReason::LostLeadership);
         }
-        self.tell_leader(core);
+        self.publish_leader(core);
         let term = out.lead?;
         core.lifecycle.elected();
         match self.log().lead(term) {
@@ -475,7 +475,7 @@ impl Driver {
                 Some(Input::Leading(first.place()))
             }
             Err(LogError::Full) => {
-                self.no_room(core);
+                self.log_is_full(core);
                 None
             }
             Err(error) => self.refused_by_log(&error),
@@ -484,7 +484,7 @@ impl Driver {
 
     /// What the member believes to be on its way to the disk is not: the process re-executes itself
     /// and starts from what is on the disk.
-    fn no_room(&self, core: &mut Core) {
+    fn log_is_full(&self, core: &mut Core) {
         say(&GROUP_DISK_FULL, &[]);
         self.ends(core, EndReason::LogFull);
     }
@@ -498,7 +498,7 @@ impl Driver {
             links.send(peer_of(to), KIND_CONSENSUS, message.is_urgent(), FrameBody { head, parts });
     }
 
-    fn tell_leader(&self, core: &mut Core) {
+    fn publish_leader(&self, core: &mut Core) {
         self.led_by(core, core.member.leader());
     }
 
@@ -543,7 +543,7 @@ impl Listener for Driver {
     fn durable(&self, _upto: Lsn) {
         self.core.post();
         self.take_durable_news();
-        self.tell_committed();
+        self.report_committed();
     }
 
     fn failed(&self, error: &LogError) {

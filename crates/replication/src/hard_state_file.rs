@@ -178,7 +178,7 @@ impl HardStateFile {
         })?;
         if let Err(error) = self.whole(NOTE) {
             // What is noted is refused later, perhaps, and may as well be forgotten.
-            tracing::warn!(%error, "room for the note of what is committed");
+            tracing::warn!(%error, "no blocks for the note of what is committed");
         }
         Ok(())
     }

@@ -111,7 +111,7 @@ impl<H: InboxHost> Inbox for GroupInbox<H> {
                 Err(error) => tracing::warn!(%error, peer, "a request from another instance"),
             },
             KIND_ROWS => self.host.rows(peer, &body),
-            KIND_KNOWN => self.driver.told_known(peer, &body)?,
+            KIND_KNOWN => self.driver.take_known(peer, &body)?,
             KIND_CONDITION => self.driver.conditions().told(peer, &body),
             // Of a later version: what must be understood has another protocol version.
             other => tracing::debug!(other, peer, "a frame of an unknown kind"),

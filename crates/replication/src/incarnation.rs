@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_leaves_the_hard_state_the_newest_and_an_older_log_in_its_place_does_not() {
+    fn a_copy_leaves_the_hard_state_the_newest_and_an_older_log_instead_does_not() {
         let (folder, file) = folder();
         let data = folder.path();
         let own = || is_own(data, file.mark()).unwrap();
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_with_any_flipped_or_missing_bit_is_nobodys() {
+    fn a_number_with_any_flipped_or_missing_bit_is_refused() {
         let whole = encode(77);
         assert_eq!((decode(&whole), whole.len()), (Some(77), BYTES));
         for bit in 0..8 * BYTES {

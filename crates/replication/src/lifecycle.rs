@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn only_who_led_can_lose_and_it_loses_by_any_other_role() {
+    fn only_a_leader_can_lose_and_it_loses_by_any_other_role() {
         let mut lifecycle = Lifecycle::Following;
         assert!(!lifecycle.loses(&out(Some(Role::Candidate))));
         lifecycle.elected();
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_is_told_once_and_nothing_is_taken_after_it() {
+    fn the_end_is_reported_once_and_nothing_is_taken_after_it() {
         for why in [EndReason::LostLeadership, EndReason::LogFull, EndReason::PutBack] {
             let mut lifecycle = Lifecycle::Following;
             assert!(lifecycle.takes(&Input::Tick));

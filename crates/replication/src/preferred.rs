@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_preferred_instance_that_did_not_last_is_held_off_by_who_gave_and_by_who_watched() {
+    fn a_preferred_instance_that_did_not_last_is_held_off_by_the_giver_and_by_the_watcher() {
         // B handed over, re-executed itself with the file there, and is active again.
         let mut giver = Told::new(true);
         giver.sees(20, Some(A), true);

@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_configured_is_told_and_else_the_own_address_if_it_leads_here() {
+    fn the_configured_address_is_given_and_else_the_own_one_if_it_leads_here() {
         let far = group("links.example", "[\"\", \"[2001:db8::1]:5671\"]");
         assert_eq!(told(&far, 1, "0.0.0.0:5671").unwrap(), "amqps 2001:db8::1 5671");
         assert_eq!(told(&far, 0, "192.0.2.7:5671").unwrap(), "amqps 192.0.2.7 5671");

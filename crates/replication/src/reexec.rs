@@ -38,13 +38,13 @@ pub struct ReexecContext {
     /// Copies that could not be had, one after the other.
     pub copies_failed: u32,
     /// Those that wait for `ready` have seen it.
-    pub ready_told: bool,
+    pub ready_printed: bool,
     /// The start of this process: its folder is the same as long as this is the newest one in it.
     pub start: Start,
 }
 
 /// Whether the program that re-executed itself as this one had printed that it was ready.
-pub fn ready_was_told() -> bool {
+pub fn ready_was_printed() -> bool {
     std::env::var_os(MARK).is_some()
 }
 
@@ -81,7 +81,7 @@ pub fn reexecute(
     let called = arguments.next().unwrap_or_default();
     let mut next = Command::new(program(called.into()));
     next.args(arguments).env(COPIES_FAILED, context.copies_failed.to_string());
-    match context.ready_told {
+    match context.ready_printed {
         true => next.env(MARK, "1"),
         false => next.env_remove(MARK),
     };

@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_instance_had_and_who_was_silent_are_asked_again_after_a_pause() {
+    fn lacking_batches_and_silent_instances_are_asked_again_after_a_pause() {
         let began = Instant::now();
         let mut memory = Memory { lacking: HashMap::new(), silent: vec![None; 3] };
         memory.lacks(lacking(4_096, began, &[]));

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_is_answered_though_the_thread_is_gone() {
+    fn a_waiting_caller_is_answered_though_the_thread_is_gone() {
         let repairs = RepairQueue::default();
         drop(repairs.waiting.lock().take());
         assert!(!repairs.wait_for(Vec::new()));

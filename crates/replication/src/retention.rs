@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_becomes_tight_is_not_held_for_anybody() {
+    fn a_log_that_becomes_tight_is_held_for_no_instance() {
         let tight = |percent, space| judge(&RetentionView { percent, space, ..catching_up() });
         assert_eq!(tight(79, Space::Ample), RetentionVerdict::From(Lsn(500)));
         assert_eq!(tight(80, Space::Ample), RetentionVerdict::Pressed);

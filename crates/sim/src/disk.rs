@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_is_found_by_its_place() {
+    fn a_body_is_found_by_its_position() {
         let disk = disk(3);
         let location = BodyLocation { lsn: Lsn(1_024 + 40 + 8), bytes: 1 };
         assert_eq!(disk.body(location), Some(Bytes::from_static(b"2")));

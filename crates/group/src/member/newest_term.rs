@@ -96,19 +96,19 @@ impl Member {
         if self.hard_state.knows_term {
             return Vec::new();
         }
-        let unheard = self.peers.iter().filter(|peer| !self.terms_told.contains_key(peer));
+        let unheard = self.peers.iter().filter(|peer| !self.heard_terms.contains_key(peer));
         unheard.copied().collect()
     }
 
     /// A member sent its term, on a connection that this process has seen open.
     pub(super) fn told_term(&mut self, peer: MemberId, term: u64, out: &mut Output) {
         if self.peers.contains(&peer) {
-            if !self.terms_told.contains_key(&peer) {
+            if !self.heard_terms.contains_key(&peer) {
                 self.taken = self.taken.max(term);
             }
-            let newest = self.terms_told.entry(peer).or_default();
+            let newest = self.heard_terms.entry(peer).or_default();
             *newest = term.max(*newest);
-            self.adopt_term_if_told(out);
+            self.adopt_newest_term(out);
         }
     }
 
@@ -140,15 +140,15 @@ impl Member {
         if self.hard_state.may_vote {
             self.hard_state = self.hard_state.forgotten();
             out.hard_state = Some(self.hard_state);
-            self.adopt_term_if_told(out);
+            self.adopt_newest_term(out);
         }
     }
 
-    fn adopt_term_if_told(&mut self, out: &mut Output) {
+    fn adopt_newest_term(&mut self, out: &mut Output) {
         if self.hard_state.knows_term || !self.unheard().is_empty() {
             return;
         }
-        let newest = self.terms_told.values().copied().max().unwrap_or(0);
+        let newest = self.heard_terms.values().copied().max().unwrap_or(0);
         let raft = &mut self.raw.raft;
         if newest > raft.term {
             raft.become_follower(newest, 0);

@@ -18,7 +18,7 @@ impl Member {
             self.release_durable(out);
             if self.raw.has_ready() {
                 self.take_ready(out);
-            } else if !self.tell_own_term() {
+            } else if !self.send_own_commit() {
                 break;
             }
         }
@@ -33,7 +33,7 @@ impl Member {
             self.role = role;
             out.role = Some(role);
             if role == Role::Leader {
-                self.own_term_told = false;
+                self.own_commit_sent = false;
                 // Each member that voted was heard; its answers will say what it has.
                 let now = self.now;
                 let last = self.last().index;
@@ -51,13 +51,13 @@ impl Member {
     /// Says once, in a message of its own, that a batch of this leader's own term is committed: a
     /// blank member votes when it has heard that, and in a group in which nothing happens nothing
     /// else would say it. True when there is something to send.
-    fn tell_own_term(&mut self) -> bool {
+    fn send_own_commit(&mut self) -> bool {
         let term = self.raw.raft.term;
         let is_own = self.place(self.committed).is_some_and(|place| place.term == term);
-        if self.role != Role::Leader || self.own_term_told || !is_own {
+        if self.role != Role::Leader || self.own_commit_sent || !is_own {
             return false;
         }
-        self.own_term_told = true;
+        self.own_commit_sent = true;
         for peer in self.peers.clone() {
             self.raw.raft.send_append(peer.0);
         }

@@ -206,7 +206,7 @@ fn a_member_that_is_too_far_behind_asks_for_a_copy() {
 }
 
 #[test]
-fn a_member_that_was_not_reached_is_told_again_that_it_needs_a_copy() {
+fn a_member_that_was_not_reached_hears_again_that_it_needs_a_copy() {
     let (mut trio, leader, behind) = one_too_far_behind(10);
     trio.cut_off(behind);
     trio.start(behind);
@@ -219,7 +219,7 @@ fn a_member_that_was_not_reached_is_told_again_that_it_needs_a_copy() {
 }
 
 #[test]
-fn a_member_that_was_brought_a_copy_is_sent_what_follows_and_no_second_copy() {
+fn a_member_that_got_a_copy_is_sent_what_follows_and_no_second_copy() {
     let (mut trio, leader, behind) = one_too_far_behind(8);
     trio.start(behind);
     trio.run(Duration::from_millis(200));

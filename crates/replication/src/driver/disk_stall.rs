@@ -127,10 +127,10 @@ impl Driver {
         let standings: Vec<_> = core.standings.iter().copied().enumerate().collect();
         for (peer, standing) in standings {
             if let Some(standing) = standing {
-                self.tell_opened(&mut core, peer, standing);
+                self.report_opened(&mut core, peer, standing);
             }
         }
-        if self.nobody_has_a_log(&core) {
+        if self.group_is_new(&core) {
             self.run(&mut core, Input::Form);
         }
         drop(core);

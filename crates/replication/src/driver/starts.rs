@@ -108,9 +108,9 @@ impl Driver {
             inner.has_news |= heard.has_news;
             heard
         };
-        if heard.is_to_be_told {
+        if heard.is_to_be_forwarded {
             // The one that it is about may be connected with this instance only.
-            self.tell_known();
+            self.send_known();
         }
         let promised_more = self.look(|core| core.member.is_contradicted_by(known.witness));
         if !heard.of_unknown_start && !promised_more {
@@ -169,7 +169,7 @@ impl Driver {
         }
         drop(writing);
         if is_news {
-            self.tell_known();
+            self.send_known();
         }
     }
 
@@ -200,7 +200,7 @@ impl Driver {
     }
 
     /// Sends the others what was noted here: a process that runs learns of another one of its name.
-    fn tell_known(&self) {
+    fn send_known(&self) {
         let Some(links) = self.links.get() else { return };
         for peer in (0..self.names.len()).filter(|peer| *peer != self.this) {
             let mut head = Vec::new();
@@ -214,7 +214,7 @@ impl Driver {
     ///
     /// # Errors
     /// When it is none.
-    pub fn told_known(&self, peer: Peer, mut body: &[u8]) -> Result<(), String> {
+    pub fn take_known(&self, peer: Peer, mut body: &[u8]) -> Result<(), String> {
         let known = Known::decode(&mut body).ok_or("what it knows of starts cannot be read")?;
         self.hears(peer, &known)
     }

@@ -55,7 +55,7 @@ impl TermWait {
 
 impl Driver {
     /// Says that this instance waits, and for which others, now and then while it does.
-    pub(crate) fn tell_unheard(&self) {
+    pub(crate) fn log_term_wait(&self) {
         let mut core = self.core.lock();
         let unheard = core.member.unheard();
         let term = core.member.hard_state().term;

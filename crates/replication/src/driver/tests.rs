@@ -154,7 +154,7 @@ fn one_that_starts(folder: &std::path::Path) -> (Arc<Driver>, Receiver<EndReason
 }
 
 #[test]
-fn one_of_which_a_peer_noted_another_start_forgets_durably_and_begins_again_once() {
+fn one_of_which_a_peer_noted_another_start_forgets_durably_and_re_executes_once() {
     let folder = tempfile::tempdir().unwrap();
     let (driver, on_end) = one_that_starts(folder.path());
     let hard_state_file = HardStateFile::of(folder.path());
@@ -180,7 +180,7 @@ fn one_of_which_a_peer_noted_another_start_forgets_durably_and_begins_again_once
 }
 
 #[test]
-fn one_that_a_peer_heard_promise_more_forgets_it_and_begins_again() {
+fn one_that_a_peer_heard_promise_more_forgets_it_and_re_executes() {
     for (term, index, is_fine) in [(11, 0, true), (12, 0, false), (11, 9, false)] {
         let folder = tempfile::tempdir().unwrap();
         let (driver, on_end) = one_that_starts(folder.path());
@@ -205,7 +205,7 @@ fn what_a_peer_declares_is_on_the_disk_before_anything_else_of_it_is_heard() {
 }
 
 #[test]
-fn what_a_third_instance_told_of_a_start_is_on_the_disk_when_that_start_is_declared() {
+fn what_a_third_instance_said_of_a_start_is_on_the_disk_when_that_start_is_declared() {
     let folder = tempfile::tempdir().unwrap();
     let (driver, _over) = one_that_starts(folder.path());
     // Kept now and then, and not yet.
@@ -252,7 +252,7 @@ fn a_new_group_forms_with_the_hellos_of_all_and_no_operator() {
 }
 
 #[test]
-fn who_is_elected_with_room_in_its_log_leads() {
+fn one_that_is_elected_with_free_space_in_its_log_leads() {
     let (disk, folder) =
         (Arc::new(MemoryDisk::new()) as Arc<dyn Disk>, tempfile::tempdir().unwrap());
     let (driver, on_end) = alone(&disk, folder.path());
@@ -266,7 +266,7 @@ fn who_is_elected_with_room_in_its_log_leads() {
 }
 
 #[test]
-fn who_is_elected_without_room_in_its_log_begins_again_and_does_nothing_more() {
+fn one_that_is_elected_without_free_space_in_its_log_re_executes_and_does_nothing_more() {
     let (disk, folder) =
         (Arc::new(MemoryDisk::new()) as Arc<dyn Disk>, tempfile::tempdir().unwrap());
     fill(&disk);

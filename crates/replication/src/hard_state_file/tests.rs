@@ -91,7 +91,7 @@ fn of_version(version: u8, summed_bytes: usize, slot: &Slot) -> Vec<u8> {
 }
 
 #[test]
-fn the_version_without_starts_is_read_and_who_writes_votes_leaves_the_starts() {
+fn the_version_without_starts_is_read_and_a_vote_leaves_the_starts() {
     let folder = tempfile::tempdir().unwrap();
     let (file, path) = (HardStateFile::of(folder.path()), folder.path().join(NAME));
     let mark = Mark { incarnation: 7, next: 0, starts: 3 };
@@ -117,7 +117,7 @@ fn the_version_without_starts_is_read_and_who_writes_votes_leaves_the_starts() {
 }
 
 #[test]
-fn the_version_without_an_incarnation_is_read_and_who_writes_votes_leaves_the_mark() {
+fn the_version_without_an_incarnation_is_read_and_a_vote_leaves_the_mark() {
     let folder = tempfile::tempdir().unwrap();
     let (file, path) = (HardStateFile::of(folder.path()), folder.path().join(NAME));
     let slot = Slot { sequence: 4, hard_state: hard_state(4), ..Slot::default() };
@@ -137,7 +137,7 @@ fn the_version_without_an_incarnation_is_read_and_who_writes_votes_leaves_the_ma
 }
 
 #[test]
-fn a_damaged_sector_takes_no_vote_back_and_damage_of_all_places_is_nothing() {
+fn a_damaged_sector_takes_no_vote_back_and_damage_of_all_copies_is_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let (file, path) = (HardStateFile::of(folder.path()), folder.path().join(NAME));
     file.write(&hard_state(1)).unwrap();

@@ -189,7 +189,7 @@ async fn serve(
     let about = (&entrance, reload, names.clone());
     start_threads(args, (config, group), opened, about, events.clone())?;
     say(&GROUP_REPLICA, &[&group.instance, &args.name]);
-    await_group(args, group, needed(opened), reexec::ready_was_told());
+    await_group(args, group, needed(opened), reexec::ready_was_printed());
     tasks.spawn(ready(args.clone(), names, Arc::clone(&entrance.view)));
     let view = Arc::clone(&entrance.view);
     let parts = (config, opened, floating);
@@ -225,11 +225,11 @@ fn needed(opened: &Opened) -> usize {
 }
 
 /// Prints what this instance waits for: `ready` comes when clients are served.
-fn await_group(args: &RunArgs, group: &GroupConfig, needed: usize, ready_was_told: bool) {
+fn await_group(args: &RunArgs, group: &GroupConfig, needed: usize, ready_was_printed: bool) {
     let (all, name) = (group.member.len().to_string(), group.name.as_str());
     let needed = needed.to_string();
     say(&GROUP_AWAITED, &[&args.name, &needed, &all, name]);
-    if !ready_was_told {
+    if !ready_was_printed {
         // Nobody has to read it.
         crate::run::say(&format!("waiting for {needed} of {all} instances of group {name}"));
     }
@@ -238,7 +238,7 @@ fn await_group(args: &RunArgs, group: &GroupConfig, needed: usize, ready_was_tol
 /// Tells that clients may come, when they are served for the first time.
 async fn ready(args: RunArgs, urls: Vec<String>, view: Arc<View>) {
     view.until_served().await;
-    welcome(&args, &urls, view.clock(), reexec::ready_was_told());
+    welcome(&args, &urls, view.clock(), reexec::ready_was_printed());
     view.ready_is_told();
 }
 
@@ -259,9 +259,9 @@ impl Attending<'_> {
     }
 
     fn reexec_after(&self, copies_failed: u32) -> Ended {
-        let ready_told = self.view.was_ready_told() || reexec::ready_was_told();
+        let ready_printed = self.view.was_ready_told() || reexec::ready_was_printed();
         let start = self.parts.1.driver.own_start();
-        Ended::Again(ReexecContext { copies_failed, ready_told, start })
+        Ended::Again(ReexecContext { copies_failed, ready_printed, start })
     }
 
     async fn event(

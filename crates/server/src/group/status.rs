@@ -29,7 +29,7 @@ pub(crate) struct View {
     /// The active instance told something.
     news: Notify,
     /// That this instance is ready was told.
-    ready_told: AtomicBool,
+    ready_printed: AtomicBool,
     /// What the active instance last told, and when.
     told: Mutex<Option<(Instant, Vec<InstanceStatus>)>>,
 }
@@ -45,8 +45,17 @@ impl View {
         builds: Arc<Mutex<Vec<String>>>,
     ) -> View {
         let in_sync_at = Mutex::new(vec![0; config.member.len()]);
-        let (news, ready_told) = (Notify::new(), AtomicBool::new(false));
-        View { driver, clock, config, builds, in_sync_at, news, ready_told, told: Mutex::new(None) }
+        let (news, ready_printed) = (Notify::new(), AtomicBool::new(false));
+        View {
+            driver,
+            clock,
+            config,
+            builds,
+            in_sync_at,
+            news,
+            ready_printed,
+            told: Mutex::new(None),
+        }
     }
 
     /// Waits until clients are served, here or through the active instance.
@@ -77,12 +86,12 @@ impl View {
 
     /// Whether it was told that clients may come, and that it was.
     pub(crate) fn was_ready_told(&self) -> bool {
-        self.ready_told.load(Ordering::SeqCst)
+        self.ready_printed.load(Ordering::SeqCst)
     }
 
     /// See [`View::was_ready_told`].
     pub(crate) fn ready_is_told(&self) {
-        self.ready_told.store(true, Ordering::SeqCst);
+        self.ready_printed.store(true, Ordering::SeqCst);
     }
 
     pub(crate) fn clock(&self) -> Clock {

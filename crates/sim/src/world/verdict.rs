@@ -83,7 +83,7 @@ impl World {
     }
 
     fn what_is_missing(&mut self, since: u64) -> Option<String> {
-        let Some(leader) = self.leader() else { return Some("nobody is active".into()) };
+        let Some(leader) = self.leader() else { return Some("no instance is active".into()) };
         let committed = self.nodes[leader.node].process.as_ref()?.member.committed();
         let goal = *self.goal.get_or_insert(committed);
         for (node, there) in self.nodes.iter().enumerate() {
@@ -103,7 +103,7 @@ impl World {
     }
 
     fn what_is_under_way(&mut self) -> Option<String> {
-        let Some(leader) = self.leader() else { return Some("nobody is active".into()) };
+        let Some(leader) = self.leader() else { return Some("no instance is active".into()) };
         let last = self.nodes[leader.node].disk.last();
         if let Some(client) = self.clients.iter().find(|client| client.connection.is_some()) {
             return Some(format!("client {} is still there", client.number));
@@ -128,7 +128,7 @@ impl World {
 
     /// The end of the run: everything is compared.
     fn verdict(&mut self) -> Result<(), String> {
-        let Some(at) = self.leader() else { return Err("nobody is active".into()) };
+        let Some(at) = self.leader() else { return Err("no instance is active".into()) };
         let queues = self.queues();
         let node = &mut self.nodes[at.node];
         let Some(process) = node.process.as_mut() else { return Ok(()) };

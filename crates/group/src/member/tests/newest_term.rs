@@ -77,7 +77,7 @@ fn a_member_that_lost_its_disk_helps_no_leader_of_an_older_term_than_it_took_par
 }
 
 #[test]
-fn a_silent_member_keeps_no_leader_in_its_place() {
+fn a_silent_member_keeps_no_leader_active() {
     let (mut trio, deposed, _, forgetful) = one_forgot(3);
     trio.run(TIMEOUT + Duration::from_millis(400));
     assert_ne!(trio.member(deposed).role(), Role::Leader, "one that is silent is no majority");
@@ -87,7 +87,7 @@ fn a_silent_member_keeps_no_leader_in_its_place() {
 }
 
 #[test]
-fn it_takes_the_highest_term_that_it_is_told_durably_and_refuses_older_ones() {
+fn it_takes_the_highest_term_that_it_hears_durably_and_refuses_older_ones() {
     let mut member = alone(HardState::default(), 3);
     assert_eq!(member.unheard(), [MemberId(2), MemberId(3)]);
     assert!(sent(&mut member, batches(2, 4)).is_empty());
@@ -123,7 +123,7 @@ fn a_crash_before_the_term_is_durable_leaves_a_member_that_asks_again() {
 }
 
 #[test]
-fn what_it_is_told_before_a_member_of_no_term_of_its_own_may_vote_is_no_vote() {
+fn what_it_hears_before_a_member_of_no_term_of_its_own_may_vote_is_no_vote() {
     // It may have voted in the term that it hears of, and for another.
     let mut member = alone(HardState::default(), 3);
     sent(&mut member, leader_commit(2, 5));

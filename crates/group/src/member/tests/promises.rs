@@ -107,7 +107,7 @@ fn a_heartbeat_that_shows_a_lost_acknowledgement_takes_the_vote_away_durably() {
 }
 
 #[test]
-fn a_heartbeat_commits_nothing_in_a_log_that_its_sender_was_not_told_of() {
+fn a_heartbeat_commits_nothing_in_a_log_that_its_sender_does_not_know() {
     // Five batches of an older log: the leader knows of as many, and they were others.
     let owing = noted(1).without_vote();
     let mut member = alone(owing, 5);

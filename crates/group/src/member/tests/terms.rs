@@ -48,7 +48,7 @@ fn no_vote_is_given_in_a_term_that_another_one_knew_when_it_was_met() {
 }
 
 #[test]
-fn what_is_told_on_a_later_connection_takes_no_vote() {
+fn a_term_heard_on_a_later_connection_takes_no_vote() {
     let mut member = alone(noted(3), 3);
     for term in [4, 5] {
         member.step(Time(2), leader_commit(2, term), &mut Output::default());
