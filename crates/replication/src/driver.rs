@@ -248,7 +248,7 @@ impl Driver {
         if peer == self.this() {
             return Some(self.standing());
         }
-        self.look(|core| core.standings.get(peer).copied().flatten())
+        self.look(|core| core.standings[peer])
     }
 
     /// Time passed.

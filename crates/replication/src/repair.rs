@@ -253,23 +253,19 @@ impl Memory {
 
     /// What this peer could not be asked for: it can be now.
     fn back(&mut self, peer: Peer) -> Vec<BodyLocation> {
-        if let Some(silent) = self.silent.get_mut(peer) {
-            *silent = None;
-        }
+        self.silent[peer] = None;
         let awaits = |lacking: &Lacking| lacking.absent.contains(&peer);
         let found = self.lacking.extract_if(|_, lacking| awaits(lacking));
         found.map(|(_, lacking)| lacking.part).collect()
     }
 
     fn is_silent(&self, peer: Peer, now: Instant) -> bool {
-        let when = self.silent.get(peer).copied().flatten();
+        let when = self.silent[peer];
         when.is_some_and(|when| now.duration_since(when) < SILENCE)
     }
 
     fn was_silent(&mut self, peer: Peer, now: Instant) {
-        if let Some(silent) = self.silent.get_mut(peer) {
-            *silent = Some(now);
-        }
+        self.silent[peer] = Some(now);
     }
 }
 

@@ -275,7 +275,7 @@ impl Retention {
             }
             // An instance that lags is mentioned when it asks for a copy.
             if let Some(why) = why.filter(|_| held.stage != RetentionStage::Lagging) {
-                let name = inputs.names.get(peer).map_or("", String::as_str);
+                let name = inputs.names[peer].as_str();
                 say(&GROUP_HOLD_ENDED, &[name, &why]);
             }
             false

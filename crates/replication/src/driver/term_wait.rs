@@ -88,7 +88,7 @@ impl Driver {
     }
 
     fn quoted(&self, members: &[MemberId]) -> String {
-        let names = members.iter().filter_map(|member| self.names.get(peer_of(*member)));
+        let names = members.iter().map(|member| self.name(peer_of(*member)));
         names.map(|name| format!("'{name}'")).collect::<Vec<_>>().join(" and ")
     }
 }
