@@ -1,5 +1,5 @@
-//! One batch that is damaged in the log of an instance, asked of another one, on a stream of its
-//! own.
+//! Transfers one batch, which is damaged in the log of one instance, from another instance, on a
+//! stream of its own.
 //!
 //! ```text
 //! asker:   16  log id      giver:  1  0: refused;  1 byte of length, why, in UTF-8
@@ -11,9 +11,9 @@
 //! one batch, such as a body: the asker may not know where the batch begins.
 //!
 //! Not here: when an instance asks, and which one ([`crate::repair`], [`crate::repair_at_start`]);
-//! whether what comes is what stood there (`towline_log::Log::mend_batch`). Invariants: a peer gets
-//! one batch at a time; no more is read than a batch can be long, and no more memory taken than
-//! twice what came; neither side waits longer than [`ANSWER_MAX`].
+//! whether the answer is what was written there (`towline_log::Log::mend_batch`). Invariants: a
+//! peer gets one batch at a time; no more is read than a batch can be long, and no more memory
+//! taken than twice what came; neither side waits longer than [`ANSWER_MAX`].
 
 use std::io::{Error, ErrorKind, Result};
 use std::path::Path;

@@ -1,14 +1,14 @@
-//! An instance that lags so far behind that the log it needs is gone gets a copy: the active one
-//! sends image, pages and extents straight from its files; the other one makes a log of them beside
-//! its own and re-executes itself, which replaces the old one by it (`log_swap`).
+//! A full copy for a replica that lags so far that the log which it needs is gone. The active
+//! instance sends image, pages and extents straight from its files; the replica writes a new log
+//! beside its own and re-executes itself, and the new log replaces the old one (`log_swap`).
 //!
 //! ```text
 //! giver to taker: a copy (`towline_log::backup`); taker to giver, once all is checked and synced: '+'
 //! ```
 //!
-//! Not here: which instance needs one (`towline_group`); what is held back until the taker is in
-//! sync (`retention`). Invariants: the log that is replaced stays until the copy is whole and on
-//! the disk; neither side waits for ever for the other.
+//! Not here: which replica needs one (`towline_group`); the log that is retained until the replica
+//! is in sync (`retention`). Invariants: the log that is replaced stays until the copy is whole and
+//! on the disk; neither side waits for the other without an end.
 
 use std::fs::File;
 use std::io::{BufReader, Read, Write};

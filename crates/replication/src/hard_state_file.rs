@@ -1,13 +1,12 @@
-//! The file in which a member keeps what must outlive its process beside the log: see
-//! `towline_group::HardState` for the bytes.
+//! The file of a member's hard state: what must outlive its process beside the log. The bytes of
+//! the hard state itself: `towline_group::HardState`.
 //!
-//! It is overwritten rather than replaced, because a vote waits for it: two slots, of which the
-//! older one is written anew and synced, once, with nothing of the file system's own to be written
-//! beside it. A slot that was torn is known by its checksum, and then the other one counts: the
-//! vote that was about to be kept was not given. Each slot stands there twice, so that a sector
-//! that is damaged later cannot pass for a torn one, and give a vote back that was given. How far
-//! the log is known to be committed is noted in a second file of the same make, now and then and
-//! mostly without a sync.
+//! The file is overwritten, never replaced, because a vote waits for it: it has two slots, and a
+//! write overwrites the older one with one sync and no change of metadata. The checksum shows a
+//! torn slot; then the other slot counts, and the vote that was being written was not given. Each
+//! slot has two copies, so that a sector that is damaged later cannot pass for a torn write and
+//! take back a vote that was given. A second file of the same format notes how far the log is known
+//! to be committed, now and then and mostly without a sync.
 //!
 //! ```text
 //! group-state, group-committed: 16,384 bytes, a slot at 0 and one at 4,096, both again 8,192 behind

@@ -1,9 +1,9 @@
 //! Whether the log in a data folder is the one for which its hard state was kept.
 //!
-//! Promises (votes, acknowledged batches) stand in `group-state`; what they are about stands in
-//! `log`. A log that was replaced, restored or put back from an older copy does not have what was
-//! acknowledged, and must not help to elect an instance that has it neither. So each start of a
-//! process draws a random number, the *incarnation*, and makes it durable in both folders:
+//! The promises of a member (votes, acknowledged batches) are in `group-state`, and the log that
+//! they are about is in `log`. A log that was replaced, restored, or put back from an older copy
+//! lacks what was acknowledged, and must not help to elect an instance that lacks it too. So each
+//! start of a process draws a random number, the *incarnation*, and makes it durable in both:
 //!
 //! ```text
 //! 1  group-state: incarnation C, next N     2  log/incarnation: N      3  group-state: incarnation N
@@ -13,10 +13,10 @@
 //! and both are named by `group-state`; any other number is that of another log, or of another hard
 //! state.
 //!
-//! A copy comes without a number. The process that takes it, and knows that the copy bears out what
-//! it promised, gives it one and names that as the next one. For a copy that gives no vote yet it
-//! says beforehand in `group-state` that a log without a number comes (`UNNUMBERED`): the hard
-//! state is known to be the newest, and with it the term.
+//! A copy has no number. The process that takes it gives it one, and names that as the next one,
+//! when the copy holds everything that was promised. For a copy that gives no vote yet,
+//! `group-state` says beforehand that a log without a number follows (`UNNUMBERED`): the hard state
+//! is known to be the newest, and with it the term.
 //!
 //! ```text
 //! log/incarnation, 32 bytes, replaced whole; on a full disk written over
@@ -29,10 +29,10 @@
 //! ```
 //!
 //! Not here: a log that is shorter than what was noted as committed
-//! (`towline_group::RecoveredLog::has`). Not recognised by this: a copy of log *and* hard state
-//! together (a snapshot of the volume), and a copy of the log that was made since the last start.
-//! The others recognise them: the number is also that of the process's [`towline_group::Start`],
-//! which is kept with the first step.
+//! (`towline_group::RecoveredLog::has`). This does not recognise a copy of log *and* hard state
+//! together (a snapshot of the volume), nor a copy of the log that was made since the last start.
+//! The other instances recognise both: the number is also that of the process's
+//! [`towline_group::Start`], which is kept with the first step.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write};

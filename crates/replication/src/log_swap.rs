@@ -1,5 +1,5 @@
-//! Replaces the log by a copy: at a start, before the log is opened, for while
-//! a process runs the threads of its log act by path in that folder.
+//! Replaces the log by a copy: at a start, before the log is opened. Not earlier, because the
+//! threads of a running log use paths in its folder.
 //!
 //! ```text
 //! the process that takes the copy      copy/log is whole and synced
@@ -11,7 +11,7 @@
 //! ```
 //!
 //! A crash between any two steps leaves the old log or the new one, and the next start goes on
-//! where this one ended. Not here: how a copy comes (`copy`).
+//! where this one ended. Not here: the transfer of a copy (`copy`).
 //!
 //! Invariants: `log.new` is whole; `log` is not renamed while a process has it; the old log stays
 //! until the new one was opened well.

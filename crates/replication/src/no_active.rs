@@ -1,9 +1,9 @@
 //! Why a group has no active instance, in words: which instances are not connected with this one,
-//! and which may not vote. Clients that are turned away hear it, and the log says it once for each
-//! time.
+//! and which may not vote. Clients that are turned away get it as the reason, and it is logged once
+//! for each time.
 //!
 //! Not here: which instance is active (`driver`), what to do about it (the operator). Invariant:
-//! during an ordinary fail-over nothing is said.
+//! during an ordinary failover nothing is logged.
 
 use std::sync::Arc;
 use std::time::Duration;

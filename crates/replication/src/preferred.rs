@@ -1,12 +1,11 @@
-//! The preferred location: when the instance that shall be active has been in sync for a while and
-//! another one is active, that one hands over to it by itself.
+//! The preferred location: when the preferred instance has been in sync for a while and another one
+//! is active, the active one hands over to it.
 //!
-//! Each instance but the preferred one watches. Not here: handing over (`switch`).
+//! Each instance but the preferred one watches. Not here: handing over (`hand_over`).
 //!
-//! Invariant: a preferred instance that was given the active part, or took it from another one, and
-//! was not active for a minute, gets it from no instance that saw that until it was. That outlives
-//! the process, as a file in the data folder, because an instance that hands over re-executes
-//! itself.
+//! Invariant: when the preferred instance took over and was active for less than a minute, an
+//! instance that saw this does not hand over to it again until it was active for a minute. A file
+//! in the data folder remembers it, because an instance that hands over re-executes itself.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,9 +1,8 @@
 //! The address at which clients find this instance directly: sent to relayed clients that ask for
 //! it.
 //!
-//! Not here: the question and the answer (the crate `node`). Invariant: an address is
-//! given only if it leads to this instance from wherever a client may be; when that is not known,
-//! none is.
+//! Not here: the question and the answer (the crate `node`). Invariant: an address is given only if
+//! it leads to this instance from the machine of any client; when that is not known, none is given.
 
 use std::net::{IpAddr, SocketAddr};
 

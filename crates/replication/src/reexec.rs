@@ -1,15 +1,15 @@
-//! A process that must not go on as it is re-executes itself: the same program, the same arguments,
-//! the same process id, nothing of its memory. So nothing that was decided and never committed can
-//! survive.
+//! Re-exec: a process that must not go on as it is executes its program again, with the same
+//! arguments and the same process id. Its memory is gone, so nothing that was decided and never
+//! committed survives.
 //!
-//! All descriptors are closed on the way (but for standard input and output, and the sockets that
-//! listen, which the caller hands over), the lock on the data folder with them. The floating
-//! address stays until the re-executed program takes it away, as the first thing it does:
-//! connections are closed before, and their ends still find the way to the clients.
+//! The system closes all descriptors, the lock on the data folder included, except standard input
+//! and output and the listening sockets that the caller hands over. The floating address stays
+//! until the re-executed program removes it, which is its first action: connections are closed
+//! before, and the packets that close them still reach the clients.
 //!
-//! A signal that asks for an end meanwhile is not lost: the thread that takes signals has ended
-//! before (see `signals`), the mask and what comes under it outlive the execution of a program, and
-//! the next one takes it.
+//! A SIGTERM that arrives meanwhile is not lost: the thread that takes signals has ended before,
+//! signal mask and pending signals outlive the execution of a program, and the next program takes
+//! it.
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr, OsString};

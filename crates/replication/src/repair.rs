@@ -1,6 +1,6 @@
 //! Fetches what is damaged in this instance's log from another one, writes it where it belongs, and
-//! reads it again: before a message is set aside, before a replica gives up, before one that lags
-//! is let down.
+//! reads it again: before a message is set aside, before a replica gives up, before a replica that
+//! lags is refused.
 //!
 //! One thread (`group-repair`) does all of it, one batch after the other and one instance after the
 //! other, so this instance has at most one question under way, and no lock is held meanwhile: other
@@ -9,12 +9,12 @@
 //! Not here: the bytes of question and answer (`batch`); what is proven before anything is
 //! written (`towline_log::Log::mend_batch`).
 //!
-//! A batch that no instance had while one of them could not be reached is asked for again, by
-//! itself, when that one is back: what was set aside meanwhile is whole then.
+//! When no instance had a batch while one of them could not be reached, the batch is asked for
+//! again as soon as that one is back: what was set aside meanwhile is intact then.
 //!
-//! Invariants: each job is answered once, whatever becomes of it; a batch that no instance had is
-//! not asked for again before `PAUSE` unless an instance is back, one that was silent not before
-//! `SILENCE`.
+//! Invariants: each job is answered once, whatever its result; a batch that no instance had is not
+//! asked for again before `PAUSE`, unless an instance is back; an instance that did not answer is
+//! not asked again before `SILENCE`.
 
 use std::collections::HashMap;
 use std::sync::Arc;

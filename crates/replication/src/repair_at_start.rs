@@ -1,11 +1,12 @@
-//! A start that would be refused because a batch of the log is damaged before its end: the others
-//! are asked for what is damaged, it is written where it belongs, and the start is tried again.
+//! Repairs the log at a start that would be refused because a batch before the end of the log is
+//! damaged: asks the other instances for the batch, writes it where it belongs, and tries the start
+//! again.
 //!
-//! Meanwhile it gives the others what is intact here, so that two with damage in different batches
-//! repair each other when they are started together.
+//! Meanwhile it serves intact batches to the others, so that two instances with damage in different
+//! batches repair each other when they are started together.
 //!
-//! There are no links yet, and none of the group's state is touched: after the repair the log is
-//! byte for byte what it was, and with it what this instance may promise.
+//! There are no links yet, and the hard state is not touched: after the repair the log is byte for
+//! byte what it was, so this instance may promise the same as before.
 //!
 //! Not here: the question (`batch`), the proof (`towline_log::mend`). Invariants: a start
 //! is repaired once; it waits `PATIENCE` for instances that do not answer yet, and no longer.

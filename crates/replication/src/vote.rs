@@ -1,9 +1,8 @@
-//! What an operator does to the hard state of an instance that does not run: takes its vote away
-//! (`towline instance replace`), looks at it, or gives the vote back
-//! (`towline instance force-vote`).
+//! Operations on the hard state of an instance that does not run: take its vote away
+//! (`towline instance replace`), read it, or give the vote back (`towline instance force-vote`).
 //!
-//! Not here: asking, and what it may cost (the command). Invariant: the log is this process's alone
-//! meanwhile, which the caller sees to.
+//! Not here: asking the operator, and what it may cost (the command). Invariant: the caller holds
+//! the lock of the log meanwhile.
 
 use std::io::ErrorKind;
 use std::path::Path;

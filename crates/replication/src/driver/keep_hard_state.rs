@@ -1,9 +1,9 @@
-//! What a step wants kept is on the disk before any message of that step leaves: a vote that is
-//! sent and then forgotten is a second vote.
+//! The hard state that a step yields is durable before any message of that step leaves: a vote that
+//! is sent and then forgotten is a second vote.
 //!
-//! The order is a matter of types: to send takes a [`HardStateDurable`], which only
-//! [`Driver::settle`] makes. Not here: how it is written (`hard_state_file`), what is watched
-//! meanwhile (`disk_stall`).
+//! The types enforce the order: sending takes a [`HardStateDurable`], which only [`Driver::settle`]
+//! makes. Not here: how it is written (`hard_state_file`), how a slow write is noticed
+//! (`disk_stall`).
 
 use towline_group::HardState;
 use towline_log::{Listener, LogError};

@@ -1,13 +1,12 @@
-//! When this process ran, and when each of the others was heard: what a status and a switch must
-//! know that the member does not.
+//! When this process ran, and when it heard from each of the others: status and switch need that,
+//! the member does not.
 //!
-//! A process that was stopped (SIGSTOP, a machine that was frozen) finds its clock moved on, and in
-//! its sockets what the others had sent before they gave it up. Read now, that looks as if it was
-//! said now. So after a standstill the leader counts as heard only when something comes later than
-//! what can have waited.
+//! When a stopped process goes on (SIGSTOP, a frozen machine), its sockets hold what the others
+//! sent before they gave it up, and that looks new when it is read. So after a standstill the
+//! leader counts as heard only with a message that is later than what can have waited in a socket.
 //!
-//! Not here: what the member does, which goes by ticks and terms. Invariant: nothing is decided
-//! about the log with this.
+//! Not here: what the member does, which goes by ticks and terms. Invariant: no decision about the
+//! log depends on this.
 
 use std::time::Duration;
 

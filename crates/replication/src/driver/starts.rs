@@ -1,10 +1,11 @@
-//! Whether the data folder of this instance is the one that it was, as the others know it: see
-//! `towline_group::starts`. When it is not, what it promised is not known here: that is made
-//! durable, and the process re-executes itself as one without a vote and without a term.
+//! Whether this instance still has its own data folder, as the others know it
+//! (`towline_group::starts`). When the folder was put back or cloned, this instance does not know
+//! what it promised: it makes that durable, and re-executes itself without a vote and without a
+//! term.
 //!
 //! Not here: what is said on a connection, and in which order (`link`). Invariants: a start of
-//! another instance is on the disk before anything else of it is heard; a lock of this module is
-//! never held while the disk is waited for, but by those that write.
+//! another instance is on the disk before any other message of it counts; only a thread that writes
+//! the file holds a lock of this module while it waits for the disk.
 
 use parking_lot::{Mutex, MutexGuard};
 use towline_admin::catalogue::{GROUP_CLONED, GROUP_PUT_BACK};

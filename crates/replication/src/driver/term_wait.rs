@@ -1,8 +1,8 @@
-//! An instance that may have forgotten its newest term waits for the others to say theirs: the
-//! operator learns of that, and from which it has not heard.
+//! Logs that this instance waits for the terms of the others because it may have forgotten its
+//! newest one, and from which it has not heard.
 //!
 //! Not here: why it waits (`towline_group`, `newest_term`). Invariant: where all others are up,
-//! nothing is said, because they answer at once.
+//! nothing is logged, because they answer at once.
 
 use std::time::Duration;
 
