@@ -1,4 +1,5 @@
-//! What of a member must outlive its process, beside the log: 64 bytes, written whole.
+//! The hard state of a member: what must outlive its process beside the log. 64 bytes, written
+//! whole.
 //!
 //! ```text
 //!   0   8  magic "TOWLINEG"

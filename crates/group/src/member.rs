@@ -1,19 +1,19 @@
 //! One instance's part in the group.
 //!
-//! Its driver feeds it with messages, ticks and what its own log did, and carries out what it says:
-//! in this order, for each [`Output`]: make `hard_state` durable; give `receive` to the log (what
-//! conflicts is cut off first) or make it `lead`; only then `send`. What is `committed` may be
-//! applied: it is on this member's disk and on those of a majority.
+//! Its driver passes it messages, ticks and the progress of its own log, and carries out each
+//! [`Output`] in this order: make `hard_state` durable; give `receive` to the log (what conflicts
+//! is cut off first) or make it `lead`; only then `send`. What is `committed` may be applied: it is
+//! on this member's disk and on those of a majority.
 //!
 //! Not here: what is in batches; how a copy is made; when a leader serves clients (when the first
 //! batch of its term is committed).
 //!
-//! Invariants: what a follower acknowledges is durable; nothing is sent for a vote that is not
-//! kept; the library's log and the log on disk have the same batches at the same positions; a
-//! member that may have forgotten what it acknowledged neither votes nor asks for votes; one that
-//! may have forgotten in which term it did so says nothing before it has learned that
-//! (`newest_term`); one that starts says nothing before it has heard what the others know of it
-//! (`meeting`).
+//! Invariants: what a follower acknowledges is durable; no message about a vote is sent before the
+//! vote is durable; the library's log and the log on disk have the same batches at the same
+//! positions; a member that may have forgotten what it acknowledged neither votes nor asks for
+//! votes; one that may have forgotten in which term it did so says nothing before it has learned
+//! that (`newest_term`); one that starts says nothing before it has heard what the others know of
+//! it (`meeting`).
 
 mod input;
 mod leader_commit;

@@ -1,4 +1,4 @@
-//! Payloads in memory: those of the newest batches, and those read back for members that lag.
+//! Payloads in memory: those of the newest batches, and those read back for followers that lag.
 //!
 //! Invariants: the newest stand without gap; both parts are bounded in bytes, but for one batch of
 //! the newest, and what was just read.

@@ -2,12 +2,12 @@
 //!
 //! Each start of a member's process draws a random number and keeps it. A member keeps the numbers
 //! of its own newest starts, and of each other member those that it has heard of. When a connection
-//! is made, each says what it has noted. A member of which a start was noted that its own folder
-//! does not know has an older folder than it once had, or shares its name with another process:
-//! what that start promised is not known here. A start *declares* itself only to a peer all of
-//! with known notes; that peer then notes it, durably, instead of the others, before it hears
-//! anything else of it. So whatever a member promised was promised to a peer that had noted the
-//! start.
+//! is made, each side says what it has noted. When a peer noted a start that a member's own folder
+//! does not know, the folder is older than it once was, or another process has the same name: what
+//! that start promised is not known here. A start *declares* itself to a peer only when it knows
+//! all starts that the peer noted; the peer then notes it, durably, instead of the others, before
+//! it accepts any other message of it. So each promise of a member was made to a peer that had
+//! noted the start.
 //!
 //! A start has a number too, higher than all that this folder knew of before. A folder that was
 //! lost, or put back and recognised, has given up all promises of the starts that were noted of it:
@@ -23,8 +23,8 @@
 //! ```
 //!
 //! Not here: files, connections, what a member does that was put back. Invariants: the start that a
-//! member declared stays noted until it declares another one, whatever third members say; of those
-//! that they say one is noted beside it, the newest; a member notes nothing of itself.
+//! member declared stays noted until it declares another one, whatever third members say; of the
+//! starts that they report, the newest is noted beside it; a member notes nothing of itself.
 
 use crate::member_id::MemberId;
 

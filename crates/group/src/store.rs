@@ -1,4 +1,4 @@
-//! The log as the library wants to see it: terms and entries by index.
+//! The log as the library `raft` sees it: terms and entries by index.
 //!
 //! Entries for others to read carry their payload; entries that are only counted (committed ones,
 //! for which the driver has its own way) do not.

@@ -1,7 +1,8 @@
-//! Up to where a leader said that the group has committed, which may be more than this member has:
-//! what a follower says of itself in a status must not be better than that.
+//! The commit index that the leader announced, which may be ahead of this member's log: a follower
+//! must not report itself in sync before it has that.
 //!
-//! Not here: what is committed *here*. Invariant: nothing is decided with this, only shown.
+//! Not here: what is committed *here*. Invariant: this is only for a status; no decision depends on
+//! it.
 
 /// See the module.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,12 +1,12 @@
 //! A member that an operator started without a part of its log: batches before its image, in which
 //! messages live that others have whole. For the algorithm it has them: it votes, and what it
-//! acknowledges counts. As the leader it would give those messages up for the whole group.
+//! acknowledges counts. As the leader it would lose those messages for the whole group.
 //!
 //! So it asks the leader for a copy, and until then it leads only when no other member does for
-//! [`PATIENCE`]: then none of them can, and without it the group stands still.
+//! [`PATIENCE`]: then none of them can, and without it the group would stand still.
 //!
 //! Not here: which extents are missing, and whether an instance may start without them. Invariant:
-//! one that lacks nothing is not concerned.
+//! a member that lacks nothing behaves as without this file.
 
 use super::{Member, Output, Role};
 

@@ -1,4 +1,4 @@
-//! From what the library wants to what the driver is to do.
+//! Turns what the library wants into what the driver has to do.
 
 use bytes::Bytes;
 use towline_types::Lsn;
