@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use towline_types::BodyLocation;
 
 use crate::BodyId;
-use crate::fact::Body;
+use crate::message::Body;
 
 /// See the module's description.
 #[derive(Debug, Default)]

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use towline_types::{BodyLocation, Time};
 
-use crate::fact::{Body, Fact};
-use crate::message::Message;
+use crate::fact::Fact;
+use crate::message::{Body, Message};
 use crate::object::Definition;
 use crate::queue::{Outline, Queue, Removed, Spot};
 use crate::{Effect, MessageSequence, Outputs, PageKey, QueueId, QueueManager};

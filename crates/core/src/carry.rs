@@ -3,8 +3,8 @@
 
 use towline_types::{Lsn, Payload};
 
-use crate::fact::{Body, Durability, Fact};
-use crate::message::Message;
+use crate::fact::{Durability, Fact};
+use crate::message::{Body, Message};
 use crate::queue::{Entry, Search, Spot, State, body_bytes};
 use crate::request::Decision;
 use crate::{MessageSequence, PageRequest, QueueId, QueueManager};

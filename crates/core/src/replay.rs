@@ -28,7 +28,8 @@
 
 use crate::ahead::Pieces;
 use crate::apply::{Manner, release};
-use crate::fact::{Body, Fact};
+use crate::fact::Fact;
+use crate::message::Body;
 use crate::object::Definition;
 use crate::queue::{SEQUENCE_END, body_bytes};
 use crate::{Effect, MessageSequence, Outputs, QueueId, QueueManager, ReplayError};

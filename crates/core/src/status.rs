@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use towline_types::Time;
 
-use crate::fact::Body;
+use crate::message::Body;
 use crate::object::{Definition, LocalQueue};
 use crate::queue::{Queue, Totals};
 use crate::{ConnectionId, MessageSequence, QueueId, QueueManager, UnitId};

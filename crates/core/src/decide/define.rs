@@ -5,12 +5,11 @@ use towline_types::{Time, limits};
 
 use crate::catalogue::{check_name, wrong_type};
 use crate::command::{
-    AliasChanges, DefineAlias, DefineLocal, DefineModel, LocalChanges, ObjectType,
-    QueueManagerChanges,
+    AliasChanges, DefineAlias, DefineLocal, DefineModel, LocalChanges, QueueManagerChanges,
 };
 use crate::fact::{Durability, Fact};
 use crate::object::{
-    AliasQueue, Definition, LocalAttributes, LocalQueue, ModelQueue, QueueKind,
+    AliasQueue, Definition, LocalAttributes, LocalQueue, ModelQueue, ObjectType, QueueKind,
     QueueManagerAttributes, Stamps,
 };
 use crate::queue::{Spot, State};

@@ -2,8 +2,8 @@
 
 use towline_types::{Payload, Time, limits};
 
-use crate::fact::{Body, Durability, Fact};
-use crate::message::{Header, Message, NewMessage};
+use crate::fact::{Durability, Fact};
+use crate::message::{Body, Header, Message, NewMessage};
 use crate::object::QueueKind;
 use crate::party::{StagedBody, StagedPut};
 use crate::request::{Decision, PutTarget};

@@ -6,7 +6,6 @@
 use bytes::Bytes;
 use towline_types::{BodyLocation, Time};
 
-use super::index::Hashes;
 use crate::message::Header;
 
 /// A message in a lane.
@@ -60,6 +59,13 @@ impl Marks {
     pub(crate) fn set_acquired(&mut self) {
         self.0 |= ACQUIRED;
     }
+}
+
+/// The keys of one message; 0: it has no such id.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hashes {
+    pub(crate) correlation: u64,
+    pub(crate) message_id: u64,
 }
 
 /// Where the body is. Chunks are an extra; `Log` is then empty.

@@ -22,9 +22,8 @@ use std::sync::Arc;
 
 use towline_types::{BodyLocation, Time};
 
-use crate::fact::Body;
 use crate::hash::FastMap;
-use crate::message::{DeadLetter, Message};
+use crate::message::{Body, DeadLetter, Message};
 use crate::object::{DeliverySequence, LocalQueue};
 use crate::request::FilterKey;
 use crate::{ConnectionId, ConsumerId, PageKey, QueueId};
@@ -33,8 +32,8 @@ pub(crate) use block::Block;
 pub(crate) use block::Sheet;
 pub use block::{ExtentShare, Outline};
 pub(crate) use census::Census;
+use entry::Hashes;
 pub(crate) use entry::{Entry, Marks, Place, State};
-use index::Hashes;
 pub(crate) use index::{KeyIndex, Rank, SEQUENCE_END};
 pub(crate) use lane::{Lane, Position, Walk};
 pub(crate) use paging::{Away, BLOCKS_AHEAD, Search};

@@ -2,8 +2,7 @@
 
 use super::{Entry, Extra, Place};
 use crate::ConsumerId;
-use crate::fact::Body;
-use crate::message::Message;
+use crate::message::{Body, Message};
 use crate::request::FilterKey;
 
 /// A message that was taken out of its queue.

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use super::index::Hashes;
+use super::entry::Hashes;
 use super::{Attention, LANES, Rank, Spot, Visitor};
 use crate::ConsumerId;
 use crate::hash::FastMap;

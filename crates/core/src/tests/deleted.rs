@@ -7,7 +7,8 @@ use bytes::Bytes;
 use towline_types::Payload;
 
 use super::rig::{Rig, persistent, rebuilt};
-use crate::object::{LocalChanges, ObjectType};
+use crate::command::LocalChanges;
+use crate::object::ObjectType;
 use crate::{
     Body, CarryCursor, DeadLetterReason, Fact, FoundOld, Limits, MessageSequence, NewMessage,
     Outcome, Outputs, QueueId,

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use proptest::prelude::*;
 
 use super::rig::{CLIENT, Rig, message, persistent, spec};
-use crate::object::LocalChanges;
+use crate::command::LocalChanges;
 use crate::{ConsumerId, Delivery, Limits, NewMessage, Outcome, PutTarget, UnitId};
 
 mod carries;

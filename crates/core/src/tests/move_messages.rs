@@ -3,7 +3,7 @@
 use towline_types::limits;
 
 use super::rig::Rig;
-use crate::object::LocalChanges;
+use crate::command::LocalChanges;
 use crate::{Moved, Refusal};
 
 fn moved(rig: &mut Rig, from: &str, to: &str, add: bool) -> Result<Moved, Refusal> {

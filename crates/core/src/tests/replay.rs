@@ -5,8 +5,9 @@ use proptest::prelude::*;
 use towline_types::{BodyLocation, Lsn, Payload, Time};
 
 use super::rig::{Rig, persistent, rebuilt};
+use crate::command::LocalChanges;
 use crate::object::{
-    Definition, LocalAttributes, LocalChanges, LocalQueue, ModelQueue, ObjectType, QueueKind,
+    Definition, LocalAttributes, LocalQueue, ModelQueue, ObjectType, QueueKind,
     QueueManagerAttributes, Stamps,
 };
 use crate::{
