@@ -68,8 +68,8 @@ pub enum Body {
     Log(BodyLocation),
     /// In the log, in two chunks or more, in order.
     Chunks(Box<[BodyLocation]>),
-    /// A put fact whose chunks went ahead as [`Fact::BodyChunk`](crate::Fact::BodyChunk)s; `apply` turns it into `Chunks`,
-    /// or `Log` when there is one.
+    /// A put fact whose chunks went ahead as [`Fact::BodyChunk`](crate::Fact::BodyChunk)s; `apply`
+    /// turns it into `Chunks`, or `Log` when there is one.
     Announced {
         /// Which chunks.
         body: BodyId,
