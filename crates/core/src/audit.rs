@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use crate::QueueManager;
-use crate::party::{StagedBody, StagedPut, Unit};
 use crate::queue::{Attention, Queue, State};
+use crate::sessions::{StagedBody, StagedPut, Unit};
 
 impl QueueManager {
     /// Checks all invariants, at the cost of looking at everything.

@@ -10,9 +10,9 @@ use towline_types::Time;
 
 use crate::effect::{Delivery, Effect, Outputs};
 use crate::hash::FastMap;
-use crate::party::{Consumer, Cursor, Holding};
 use crate::queue::{Attention, Away, BLOCKS_AHEAD, Queue, Rank, Search, Spot, State};
 use crate::request::{Candidate, Filter, Match, Selection};
+use crate::sessions::{Consumer, Cursor, Holding};
 use crate::{ConsumerId, MessageSequence, QueueId, QueueManager};
 
 /// Messages examined and consumers asked in one call. One with long properties counts as many, so a

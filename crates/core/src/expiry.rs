@@ -7,8 +7,8 @@ use crate::decide::LazyFacts;
 use crate::effect::{Effect, Outputs};
 use crate::fact::Fact;
 use crate::message::DeadLetterReason;
-use crate::party::Unit;
 use crate::queue::{Entry, LANES, Queue, Search, Spot, State};
+use crate::sessions::Unit;
 use crate::{MessageSequence, PageKey, QueueId, QueueManager, Refusal, UnitId};
 
 /// Messages examined by one tick; about a tenth of a millisecond.

@@ -11,16 +11,16 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::ahead::BodiesAhead;
 use crate::catalogue::Catalogue;
 use crate::expiry::Scan;
 use crate::ghosts::Ghosts;
 use crate::hash::FastMap;
 use crate::object::{Definition, LocalQueue};
-use crate::paging::Paging;
-use crate::party::{Connection, Consumer, EndedUnit, Unit};
+use crate::page_cache::Paging;
 use crate::queue::Queue;
 use crate::request::Limits;
+use crate::sessions::{Connection, Consumer, EndedUnit, Unit};
+use crate::spilled_bodies::BodiesAhead;
 use crate::{ConnectionId, ConsumerId, Effect, MessageSequence, Outputs, QueueId, Refusal, UnitId};
 
 /// See the module's description.

@@ -26,12 +26,12 @@
 //!
 //! `replay` is given whole runs only (recovery drops a run without its last record).
 
-use crate::ahead::Pieces;
 use crate::apply::{Manner, release};
 use crate::fact::Fact;
 use crate::message::Body;
 use crate::object::Definition;
 use crate::queue::{SEQUENCE_END, body_bytes};
+use crate::spilled_bodies::Pieces;
 use crate::{Effect, MessageSequence, Outputs, QueueId, QueueManager, ReplayError};
 
 /// What to do with a fact.

@@ -21,12 +21,12 @@ use std::sync::Arc;
 
 use towline_types::{BodyLocation, Lsn, PageRef, Time};
 
-use crate::ahead::Pieces;
 use crate::object::Definition;
-use crate::paging::{PageJob, StoredPage};
+use crate::page_cache::{PageJob, StoredPage};
 use crate::queue::{ExtentShare, Outline, Queue, SEQUENCE_END, Totals};
 use crate::record::{Reader, RecordError, decode_definition, encode_definition, put_varint};
 use crate::request::Limits;
+use crate::spilled_bodies::Pieces;
 use crate::{BodyId, PageKey, QueueId, QueueManager};
 
 const MAGIC: &[u8; 8] = b"TWLIMAGE";

@@ -109,12 +109,13 @@ impl QueueManager {
     /// All connections that have, or had, something open.
     #[must_use]
     pub fn connections(&self) -> Vec<ConnectionStatus> {
-        let row = |(id, connection): (&ConnectionId, &crate::party::Connection)| ConnectionStatus {
-            connection: *id,
-            units: connection.units.len(),
-            consumers: connection.consumers.len(),
-            producers: connection.outputs.values().map(|count| *count as usize).sum(),
-        };
+        let row =
+            |(id, connection): (&ConnectionId, &crate::sessions::Connection)| ConnectionStatus {
+                connection: *id,
+                units: connection.units.len(),
+                consumers: connection.consumers.len(),
+                producers: connection.outputs.values().map(|count| *count as usize).sum(),
+            };
         let mut rows: Vec<ConnectionStatus> = self.connections.iter().map(row).collect();
         rows.sort_unstable_by_key(|row| row.connection);
         rows

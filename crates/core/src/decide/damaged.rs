@@ -8,9 +8,9 @@ use bytes::Bytes;
 use towline_types::{BodyLocation, PageRef, Time};
 
 use crate::message::DeadLetterReason;
-use crate::party::Holding;
 use crate::queue::{Block, Entry, Place, Sheet, Spot, State, page};
 use crate::request::Decision;
+use crate::sessions::Holding;
 use crate::{ConsumerId, MessageSequence, QueueId, QueueManager, Refusal};
 
 /// A message that cannot be read, as it was found.

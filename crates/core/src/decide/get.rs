@@ -7,9 +7,9 @@ use towline_types::Time;
 use super::LazyFacts;
 use super::open::{Access, Opened};
 use crate::hash::FastMap;
-use crate::party::{Consumer, Cursor};
 use crate::queue::{Attention, LANES, Rank, Spot};
 use crate::request::{ConsumerMode, ConsumerSpec, Decision};
+use crate::sessions::{Consumer, Cursor};
 use crate::{ConnectionId, ConsumerId, Effect, MessageSequence, QueueId, QueueManager, Refusal};
 
 impl QueueManager {

@@ -5,8 +5,8 @@ use towline_types::{Payload, Time, limits};
 use crate::fact::{Durability, Fact};
 use crate::message::{Body, Header, Message, NewMessage};
 use crate::object::QueueKind;
-use crate::party::{StagedBody, StagedPut};
 use crate::request::{Decision, PutTarget};
+use crate::sessions::{StagedBody, StagedPut};
 use crate::{BodyId, QueueManager, Refusal, UnitId};
 
 impl QueueManager {

@@ -5,9 +5,9 @@ use towline_types::{Time, limits};
 use super::LazyFacts;
 use crate::fact::{Durability, Fact};
 use crate::message::DeadLetterReason;
-use crate::party::{Cursor, Holding, StagedGet};
 use crate::queue::{Attention, LANES, Spot, State};
 use crate::request::{Decision, Outcome, Settlement};
+use crate::sessions::{Cursor, Holding, StagedGet};
 use crate::{ConnectionId, ConsumerId, MessageSequence, QueueId, QueueManager, Refusal, UnitId};
 
 impl QueueManager {

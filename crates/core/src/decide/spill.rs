@@ -16,8 +16,8 @@ use towline_types::{Payload, limits};
 
 use super::put::push_chunks;
 use crate::fact::Durability;
-use crate::party::{StagedBody, StagedPut, Unit};
 use crate::request::{Decision, PutTarget};
+use crate::sessions::{StagedBody, StagedPut, Unit};
 use crate::{BodyId, QueueManager, Refusal, UnitId};
 
 /// A staged body up to this size is copied, so that it does not keep a whole read buffer alive.

@@ -9,8 +9,8 @@ use towline_types::Time;
 use super::LazyFacts;
 use crate::effect::Effect;
 use crate::fact::{Durability, Fact};
-use crate::party::{EndedUnit, Holding, StagedGet, StagedPut, Unit};
 use crate::request::{Decision, Outcome};
+use crate::sessions::{EndedUnit, Holding, StagedGet, StagedPut, Unit};
 use crate::{ConnectionId, QueueManager, Refusal, UnitId};
 
 impl QueueManager {

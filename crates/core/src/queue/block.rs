@@ -5,7 +5,7 @@
 //! page: a change while one is shared is made to a copy, so that writing pauses nobody.
 //!
 //! Not here: order between blocks (`lane`); bytes of a page (`page`); when a page is written or
-//! read (`crate::paging`).
+//! read (`crate::page_cache`).
 //!
 //! Invariants: `live` and `available` count what the block holds; a block is away only when a page
 //! says exactly what it holds and all of that is available; `stored` is set when a page of it is

@@ -13,7 +13,7 @@ mod index;
 mod keys;
 mod lane;
 pub(crate) mod page;
-mod paging;
+mod paged_blocks;
 mod removed;
 #[cfg(test)]
 mod tests;
@@ -36,7 +36,7 @@ use entry::Hashes;
 pub(crate) use entry::{Entry, Marks, Place, State};
 pub(crate) use index::{KeyIndex, Rank, SEQUENCE_END};
 pub(crate) use lane::{Lane, Position, Walk};
-pub(crate) use paging::{Away, BLOCKS_AHEAD, Search};
+pub(crate) use paged_blocks::{Away, BLOCKS_AHEAD, Search};
 pub(crate) use removed::{Attention, Removed, Visitor, body_bytes};
 pub(crate) use waiting::Waiting;
 

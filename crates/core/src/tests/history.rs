@@ -14,9 +14,9 @@ use super::rig::{CLIENT, Rig, message, persistent, spec};
 use crate::command::LocalChanges;
 use crate::{ConsumerId, Delivery, Limits, NewMessage, Outcome, PutTarget, UnitId};
 
-mod carries;
 mod crashes;
 mod deletions;
+mod relocations;
 
 const QUEUES: [&str; 3] = ["Q", "POISON", "DLQ"];
 const DEAD: usize = 2;

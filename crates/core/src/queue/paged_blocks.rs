@@ -1,7 +1,7 @@
 //! Walks over a queue of which part is away, and what comes and goes.
 //!
 //! A walk never passes over a block that is away and may matter: it says which page is needed.
-//! Not here: who asks whom to read (`crate::paging`).
+//! Not here: who asks whom to read (`crate::page_cache`).
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::keys::KeyFilter;
 use super::page;
 use super::{Block, Entry, LANES, Outline, Queue, Rank, Sheet, Spot, State, Walk};
 use crate::ConsumerId;
-use crate::paging::{PageKey, PageRequest};
+use crate::page_cache::{PageKey, PageRequest};
 use crate::request::FilterKey;
 
 /// Blocks read ahead of a walk: 1,024 messages.
