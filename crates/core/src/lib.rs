@@ -49,12 +49,12 @@ pub use queue::{ExtentShare, Outline, Totals};
 pub use queue_manager::QueueManager;
 pub use record::{RecordError, ReplayError};
 pub use refusal::Refusal;
-pub use relocate::{CarryCursor, FoundOld};
+pub use relocate::{RelocationCursor, RelocationSearch};
 pub use request::{
     AutoDefine, Candidate, ConsumerMode, ConsumerSpec, Decision, Filter, FilterKey, Limits, Match,
-    Moved, Outcome, PutTarget, Selection, Settlement,
+    MoveCounts, Outcome, PutTarget, Selection, Settlement,
 };
-pub use snapshot::{ImagePlan, Pages, Restored};
+pub use snapshot::{ImagePlan, Pages, RestoredImage};
 pub use status::{ConnectionStatus, HandleStatus, QueueStatus};
 
 #[cfg(test)]

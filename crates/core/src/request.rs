@@ -156,7 +156,7 @@ pub enum ConsumerMode {
 
 /// What MOVE QLOCAL did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Moved {
+pub struct MoveCounts {
     /// Messages that go to the other queue.
     pub moved: u64,
     /// Messages that stay and are not locked.

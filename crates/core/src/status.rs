@@ -156,7 +156,7 @@ impl QueueManager {
     /// Bytes that open units of work have in the log ahead of their commits.
     #[must_use]
     pub fn bytes_ahead(&self) -> u64 {
-        self.units.values().map(|unit| unit.ahead_bytes).sum()
+        self.units.values().map(|unit| unit.spilled_bytes).sum()
     }
 
     /// Bytes of persistent bodies that open units of work keep in memory.

@@ -120,7 +120,7 @@ impl QueueManager {
         self.queue_mut(queue).in_flight += 1;
         let body = match put.body {
             StagedBody::Here(content) => self.push_body(content, out),
-            StagedBody::Ahead { body, chunks, bytes } => Body::Announced { body, chunks, bytes },
+            StagedBody::Spilled { body, chunks, bytes } => Body::Announced { body, chunks, bytes },
         };
         let message =
             Box::new(Message { header: put.header, body, backout_count: 0, dead_letter: None });
