@@ -2,7 +2,7 @@
 //! this over the rules; tests implement it over a map.
 
 use towline_core::object::Definition;
-use towline_core::{Moved, Refusal};
+use towline_core::{MoveCounts, Refusal};
 use towline_types::Time;
 
 use crate::command::{
@@ -78,7 +78,7 @@ pub trait Target {
     ///
     /// # Errors
     /// Among others `UnknownQueue`, `WrongType`, `PutInhibited`, `BadAttribute`.
-    fn move_messages(&mut self, command: Move) -> Result<Moved, Refusal>;
+    fn move_messages(&mut self, command: Move) -> Result<MoveCounts, Refusal>;
     /// STOP CONN. False: there is no such connection.
     fn stop_connection(&mut self, command: StopConnection) -> bool;
 }

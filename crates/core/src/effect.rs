@@ -1,8 +1,8 @@
 //! What follows from applying and dispatching: data that the node carries out.
 //! Correctness never depends on an effect arriving.
 
-use crate::fact::{Body, Fact};
-use crate::message::DeadLetter;
+use crate::fact::Fact;
+use crate::message::{Body, DeadLetter};
 use crate::{
     ConnectionId, ConsumerId, ExtentShare, MessageSequence, PageRequest, QueueId, Refusal, UnitId,
 };

@@ -7,8 +7,8 @@ use crate::decide::LazyFacts;
 use crate::effect::{Effect, Outputs};
 use crate::fact::Fact;
 use crate::message::DeadLetterReason;
-use crate::party::Unit;
-use crate::queue::{Entry, LANES, Queue, Search, Spot, State};
+use crate::queue::{Entry, EntryState, LANES, Queue, Search, Spot};
+use crate::sessions::UnitOfWork;
 use crate::{MessageSequence, PageKey, QueueId, QueueManager, Refusal, UnitId};
 
 /// Messages examined by one tick; about a tenth of a millisecond.
@@ -110,10 +110,10 @@ impl QueueManager {
     #[must_use]
     pub fn oldest_unit_in_log(&self) -> Option<(UnitId, Lsn)> {
         // Ids of bodies ascend with their places.
-        let first = |unit: &Unit| unit.ahead.first().map(|(body, _)| *body);
+        let first = |unit: &UnitOfWork| unit.spilled_bodies.first().map(|(body, _)| *body);
         let in_log = self.units.iter().filter_map(|(id, unit)| Some((first(unit)?, *id)));
         let (body, id) = in_log.min()?;
-        self.ahead.pieces(body).first().map(|location| (id, location.lsn))
+        self.spilled_bodies.pieces(body).first().map(|location| (id, location.lsn))
     }
 
     /// Rolls back the unit of [`QueueManager::oldest_unit_in_log`]: the log is so full, and cannot
@@ -145,7 +145,7 @@ impl QueueManager {
             };
             let spot = match queue.next_to_expire(scan.lane, scan.from, now) {
                 Search::Found(spot) => spot,
-                Search::Away(away) => {
+                Search::OnPage(away) => {
                     scan.waits_for = Some(queue.page_of(away).key);
                     let mut asked = Vec::new();
                     queue.ask_to_expire(away, now, &mut asked);
@@ -164,9 +164,10 @@ impl QueueManager {
             looks -= 1;
             scan.from = spot.sequence + 1;
             // A held one comes back or goes; the queue sees to it then.
-            let ends = |entry: &Entry| entry.state == State::Available && entry.is_expired(now);
+            let ends =
+                |entry: &Entry| entry.state == EntryState::Available && entry.is_expired(now);
             if queue.entry(spot).is_some_and(ends) {
-                queue.set_state(spot, State::Leaving);
+                queue.set_state(spot, EntryState::Leaving);
                 self.expire(now, id, spot, outputs);
             }
         }

@@ -1,48 +1,8 @@
 //! Facts: what was decided. A run of facts (the last one flagged) is applied whole or not at all.
 
-use bytes::Bytes;
-use towline_types::{BodyLocation, Payload};
-
-use crate::message::{DeadLetter, Message};
+use crate::message::{Body, DeadLetter, Message};
 use crate::object::Definition;
 use crate::{BodyId, MessageSequence, QueueId};
-
-/// Where the content of a message is.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Body {
-    /// As it came from the producer; on its way to the log.
-    Incoming(Payload),
-    /// In memory only: a non-persistent message.
-    Memory(Bytes),
-    /// In the log, in one place.
-    Log(BodyLocation),
-    /// In the log, in two chunks or more, in order.
-    Chunks(Box<[BodyLocation]>),
-    /// A put fact whose chunks went ahead as [`Fact::BodyChunk`]s; `apply` turns it into `Chunks`,
-    /// or `Log` when there is one.
-    Announced {
-        /// Which chunks.
-        body: BodyId,
-        /// How many there are.
-        chunks: u32,
-        /// Bytes of all together.
-        bytes: u64,
-    },
-}
-
-impl Body {
-    /// Its length.
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
-        match self {
-            Body::Incoming(payload) => payload.len() as u64,
-            Body::Memory(bytes) => bytes.len() as u64,
-            Body::Log(location) => u64::from(location.bytes),
-            Body::Chunks(chunks) => chunks.iter().map(|chunk| u64::from(chunk.bytes)).sum(),
-            Body::Announced { bytes, .. } => *bytes,
-        }
-    }
-}
 
 /// How the node must treat what was decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,10 +1,10 @@
 //! What the rules know of a message. Its content stays opaque: the sections that AMQP calls the
 //! bare message and the message annotations, exactly as the producer sent them.
 
-use towline_types::{Payload, Time};
+use bytes::Bytes;
+use towline_types::{BodyLocation, Payload, Time};
 
-use crate::QueueId;
-use crate::fact::Body;
+use crate::{BodyId, QueueId};
 
 /// What decides where a message stands in its queue and how long it lives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,6 +55,43 @@ pub struct Message {
     pub backout_count: u32,
     /// Set when the queue manager moved it to a dead-letter or backout queue.
     pub dead_letter: Option<Box<DeadLetter>>,
+}
+
+/// Where the content of a message is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Body {
+    /// As it came from the producer; on its way to the log.
+    Incoming(Payload),
+    /// In memory only: a non-persistent message.
+    Memory(Bytes),
+    /// In the log, in one place.
+    Log(BodyLocation),
+    /// In the log, in two chunks or more, in order.
+    Chunks(Box<[BodyLocation]>),
+    /// A put fact whose chunks went ahead as [`Fact::BodyChunk`](crate::Fact::BodyChunk)s; `apply`
+    /// turns it into `Chunks`, or `Log` when there is one.
+    Announced {
+        /// Which chunks.
+        body: BodyId,
+        /// How many there are.
+        chunks: u32,
+        /// Bytes of all together.
+        bytes: u64,
+    },
+}
+
+impl Body {
+    /// Its length.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Body::Incoming(payload) => payload.len() as u64,
+            Body::Memory(bytes) => bytes.len() as u64,
+            Body::Log(location) => u64::from(location.bytes),
+            Body::Chunks(chunks) => chunks.iter().map(|chunk| u64::from(chunk.bytes)).sum(),
+            Body::Announced { bytes, .. } => *bytes,
+        }
+    }
 }
 
 impl Message {

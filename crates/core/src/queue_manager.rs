@@ -11,16 +11,16 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::ahead::BodiesAhead;
 use crate::catalogue::Catalogue;
 use crate::expiry::Scan;
 use crate::ghosts::Ghosts;
 use crate::hash::FastMap;
 use crate::object::{Definition, LocalQueue};
-use crate::paging::Paging;
-use crate::party::{Connection, Consumer, EndedUnit, Unit};
+use crate::page_cache::PageCache;
 use crate::queue::Queue;
 use crate::request::Limits;
+use crate::sessions::{Connection, Consumer, EndedUnit, UnitOfWork};
+use crate::spilled_bodies::SpilledBodies;
 use crate::{ConnectionId, ConsumerId, Effect, MessageSequence, Outputs, QueueId, Refusal, UnitId};
 
 /// See the module's description.
@@ -32,11 +32,11 @@ pub struct QueueManager {
     pub(crate) consumers: FastMap<ConsumerId, Consumer>,
     pub(crate) connections: FastMap<ConnectionId, Connection>,
     /// Open units; ids ascend, so the first is the oldest.
-    pub(crate) units: BTreeMap<UnitId, Unit>,
+    pub(crate) units: BTreeMap<UnitId, UnitOfWork>,
     /// Units that the queue manager rolled back and whose connections do not know yet.
     pub(crate) ended_units: BTreeMap<UnitId, EndedUnit>,
     /// Bodies in the log that no put refers to yet.
-    pub(crate) ahead: BodiesAhead,
+    pub(crate) spilled_bodies: SpilledBodies,
     pub(crate) next: Counters,
     /// Bytes in memory: non-persistent bodies, and what open units of work staged.
     pub(crate) memory_bytes: u64,
@@ -47,7 +47,7 @@ pub struct QueueManager {
     /// Effects that wait for the next call with outputs.
     pub(crate) effects: Vec<Effect>,
     pub(crate) scan: Scan,
-    pub(crate) paging: Paging,
+    pub(crate) page_cache: PageCache,
     /// Why puts are refused at present, if they are.
     pub(crate) refusing: Option<Refusal>,
     /// Bytes that the log takes of a decision that adds.
@@ -87,14 +87,14 @@ impl QueueManager {
             connections: FastMap::default(),
             units: BTreeMap::new(),
             ended_units: BTreeMap::new(),
-            ahead: BodiesAhead::default(),
+            spilled_bodies: SpilledBodies::default(),
             next: Counters { sequence: 1, queue: 1, body: 1, consumer: 1, unit: 1 },
             memory_bytes: 0,
             staged_bytes: 0,
             changed: VecDeque::new(),
             effects: Vec::new(),
             scan: Scan::default(),
-            paging: Paging::default(),
+            page_cache: PageCache::default(),
             refusing: None,
             log_room: u64::MAX,
             image_sequence: 0,
@@ -186,7 +186,7 @@ impl QueueManager {
         match self.queues.get_mut(&local.id) {
             Some(queue) => queue.definition.clone_from(local),
             None => {
-                let queue = Queue::new(local.clone(), &self.paging.census);
+                let queue = Queue::new(local.clone(), &self.page_cache.census);
                 self.queues.insert(local.id, Box::new(queue));
             }
         }

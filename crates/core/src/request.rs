@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use towline_types::limits;
 
-use crate::fact::{Body, Durability, Fact};
-use crate::message::{DeadLetter, Header};
+use crate::fact::{Durability, Fact};
+use crate::message::{Body, DeadLetter, Header};
 use crate::{ConnectionId, ConsumerId, MessageSequence, QueueId, UnitId};
 
 /// Bounds and policies of the whole queue manager that do not depend on one queue.
@@ -156,7 +156,7 @@ pub enum ConsumerMode {
 
 /// What MOVE QLOCAL did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Moved {
+pub struct MoveCounts {
     /// Messages that go to the other queue.
     pub moved: u64,
     /// Messages that stay and are not locked.

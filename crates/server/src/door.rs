@@ -288,8 +288,8 @@ impl Door {
     }
 
     /// Logs an old message again, with the content that was read.
-    pub(crate) fn carry(&self, queue: QueueId, sequence: MessageSequence, content: Payload) {
-        self.step_instance(self.clock.wall(), None, Input::Carry { queue, sequence, content });
+    pub(crate) fn relocate(&self, queue: QueueId, sequence: MessageSequence, content: Payload) {
+        self.step_instance(self.clock.wall(), None, Input::Relocate { queue, sequence, content });
     }
 
     /// The log is nearly full, in percent.

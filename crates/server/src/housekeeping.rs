@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use towline_admin::catalogue::{HOUSEKEEPING_FAILED, UNIT_ENDED_FOR_LOG};
-use towline_core::{CarryCursor, FoundOld};
+use towline_core::{RelocationCursor, RelocationSearch};
 use towline_log::{Log, LogError, Space, Stats};
 use towline_node::OldBody;
 use towline_types::{Lsn, limits};
@@ -106,15 +106,15 @@ const EXTENTS_SPARE: u64 = 4;
 /// one message that nobody gets must not keep all that was logged after it. Yields where the log
 /// ends then: until all up to there is applied (in a group that may be long after it is on this
 /// disk), the same messages would be found, and logged, again.
-fn carry_if_due(door: &Door, images: &Images, extent_bytes: u64, carried: Lsn) -> Lsn {
+fn relocate_if_due(door: &Door, images: &Images, extent_bytes: u64, carried: Lsn) -> Lsn {
     if door.look(|instance| instance.applied()) < carried {
         return carried;
     }
-    carry(door, images, extent_bytes);
+    relocate(door, images, extent_bytes);
     door.log().tail()
 }
 
-fn carry(door: &Door, images: &Images, extent_bytes: u64) {
+fn relocate(door: &Door, images: &Images, extent_bytes: u64) {
     let log = door.log();
     // What is left of the log is for gets: they free more than carrying would.
     if log.space() != Space::Ample {
@@ -127,7 +127,7 @@ fn carry(door: &Door, images: &Images, extent_bytes: u64) {
         return;
     }
     let before = Lsn(keep_from.0.saturating_add(extent_bytes));
-    let mut cursor = CarryCursor::default();
+    let mut cursor = RelocationCursor::default();
     let mut found = Vec::new();
     loop {
         let step = door.look(|instance| instance.find_old(before, &mut cursor, &mut found));
@@ -136,16 +136,16 @@ fn carry(door: &Door, images: &Images, extent_bytes: u64) {
                 return;
             }
             match bodies::read_or_fetch(door, &log, &body) {
-                Ok(content) => door.carry(queue, sequence, content),
+                Ok(content) => door.relocate(queue, sequence, content),
                 Err(error) => {
                     door.unreadable((queue, sequence), None, &error);
                 }
             }
         }
         match step {
-            FoundOld::More => {}
-            FoundOld::All => return,
-            FoundOld::Needs(request) => match images.pages().read(request.page) {
+            RelocationSearch::More => {}
+            RelocationSearch::All => return,
+            RelocationSearch::Needs(request) => match images.pages().read(request.page) {
                 Ok(content) => door.page(request, &content),
                 Err(error) => door.page_unreadable(request, &error.to_string()),
             },
@@ -200,7 +200,7 @@ pub(crate) async fn reclaim(door: Arc<Door>, images: Arc<Images>, policy: Policy
         looked = Instant::now();
         let (worker, taker) = (Arc::clone(&door), Arc::clone(&images));
         let done = tokio::task::spawn_blocking(move || {
-            let carried = carry_if_due(&worker, &taker, policy.extent_bytes, carried);
+            let carried = relocate_if_due(&worker, &taker, policy.extent_bytes, carried);
             note_time(&worker, &taker);
             (carried, image_if_due(worker.as_ref(), &taker, policy, last))
         });

@@ -8,9 +8,9 @@ use bytes::Bytes;
 use towline_types::{BodyLocation, PageRef, Time};
 
 use crate::message::DeadLetterReason;
-use crate::party::Holding;
-use crate::queue::{Block, Entry, Place, Sheet, Spot, State, page};
+use crate::queue::{Block, Entry, EntryBody, EntryState, Sheet, Spot, page};
 use crate::request::Decision;
+use crate::sessions::HeldMessage;
 use crate::{ConsumerId, MessageSequence, QueueId, QueueManager, Refusal};
 
 /// A message that cannot be read, as it was found.
@@ -84,7 +84,7 @@ impl QueueManager {
             self.dismiss(id, Refusal::MessageDamaged { queue: name, place, moved });
         }
         let held = self.consumers.get_mut(&id).and_then(|it| it.held.remove(&found.sequence.0));
-        if let Some(Holding { lane, .. }) = held
+        if let Some(HeldMessage { lane, .. }) = held
             && !moved
         {
             // Only now: it must not be delivered to the same consumer again.
@@ -97,7 +97,7 @@ impl QueueManager {
     fn browsed(&self, found: &Unreadable, queue: String) -> SetAside {
         let there = self.queues.get(&found.queue).and_then(|queue| {
             let entry = queue.entry(queue.spot_of(found.sequence.0)?)?;
-            matches!(entry.state, State::Available | State::Held).then_some(())
+            matches!(entry.state, EntryState::Available | EntryState::Held).then_some(())
         });
         there.map_or(SetAside::Gone, |()| SetAside::Browsed { queue })
     }
@@ -114,9 +114,9 @@ impl QueueManager {
         let is_note = queue.extra(spot).and_then(|extra| extra.dead_letter.as_ref());
         let is_note = is_note.is_some_and(|it| it.reason == DeadLetterReason::Damaged);
         let in_reach = match entry.state {
-            State::Available => !queue.deleting && queue.clearing == 0,
-            State::Held => is_held(),
-            State::Leaving | State::Gone => false,
+            EntryState::Available => !queue.deleting && queue.clearing == 0,
+            EntryState::Held => is_held(),
+            EntryState::Leaving | EntryState::Gone => false,
         };
         (in_reach && !is_note).then_some(spot)
     }
@@ -132,7 +132,7 @@ impl QueueManager {
             extra.and_then(|it| it.dead_letter.as_ref()).map(|it| it.reason)
                 == Some(DeadLetterReason::Damaged)
         };
-        let live = queue.iter().filter(|(_, entry)| entry.state != State::Gone);
+        let live = queue.iter().filter(|(_, entry)| entry.state != EntryState::Gone);
         let damaged = live.filter(|(lane, entry)| {
             let sequence = entry.sequence;
             known(local.id, MessageSequence(sequence))
@@ -180,7 +180,8 @@ fn sheet_of(
 }
 
 fn note_bodies(sheet: &Sheet, found: &mut Vec<BodyLocation>) {
-    let logged = |entry: &&Entry| entry.marks.has_extra() && matches!(entry.place, Place::Log(_));
+    let logged =
+        |entry: &&Entry| entry.marks.has_extra() && matches!(entry.place, EntryBody::Log(_));
     for entry in sheet.entries.iter().filter(logged) {
         let extra = sheet.extras.get(&entry.sequence);
         let letter = extra.and_then(|extra| extra.dead_letter.as_ref());

@@ -5,15 +5,14 @@ use towline_types::{Time, limits};
 
 use crate::catalogue::{check_name, wrong_type};
 use crate::command::{
-    AliasChanges, DefineAlias, DefineLocal, DefineModel, LocalChanges, ObjectType,
-    QueueManagerChanges,
+    AliasChanges, DefineAlias, DefineLocal, DefineModel, LocalChanges, QueueManagerChanges,
 };
 use crate::fact::{Durability, Fact};
 use crate::object::{
-    AliasQueue, Definition, LocalAttributes, LocalQueue, ModelQueue, QueueKind,
+    AliasQueue, Definition, LocalAttributes, LocalQueue, ModelQueue, ObjectType, QueueKind,
     QueueManagerAttributes, Stamps,
 };
-use crate::queue::{Spot, State};
+use crate::queue::{EntryState, Spot};
 use crate::request::Decision;
 use crate::{MessageSequence, QueueId, QueueManager, Refusal};
 
@@ -304,7 +303,7 @@ impl QueueManager {
         if queue.definition.kind == QueueKind::TemporaryDynamic {
             let available: Vec<Spot> = queue
                 .iter()
-                .filter(|(_, entry)| entry.state == State::Available)
+                .filter(|(_, entry)| entry.state == EntryState::Available)
                 .map(|(lane, entry)| Spot { lane, sequence: entry.sequence })
                 .collect();
             queue.totals.cleared += available.len() as u64;

@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use towline_types::Time;
 
 use super::LazyFacts;
-use super::open::{Access, Opened};
+use super::open::{Access, OpenQueue};
 use crate::hash::FastMap;
-use crate::party::{Consumer, Cursor};
 use crate::queue::{Attention, LANES, Rank, Spot};
 use crate::request::{ConsumerMode, ConsumerSpec, Decision};
+use crate::sessions::{Consumer, Cursor};
 use crate::{ConnectionId, ConsumerId, Effect, MessageSequence, QueueId, QueueManager, Refusal};
 
 impl QueueManager {
@@ -28,7 +28,7 @@ impl QueueManager {
     ) -> Result<(ConsumerId, String), Refusal> {
         out.begin();
         let exclusive = self.check_get(connection, spec)?;
-        let Opened { queue: queue_id, name, alias: _ } =
+        let OpenQueue { queue: queue_id, name, alias: _ } =
             self.resolve_or_define(now, &spec.queue, Access::Get, out)?;
         let id = ConsumerId(self.next.consumer);
         self.next.consumer += 1;

@@ -3,7 +3,7 @@
 use towline_types::Time;
 
 use crate::object::QueueKind;
-use crate::queue::{Spot, State};
+use crate::queue::{EntryState, Spot};
 use crate::request::Decision;
 use crate::{ConnectionId, QueueId, QueueManager, Refusal, UnitId};
 
@@ -84,7 +84,7 @@ impl QueueManager {
         let name = queue.definition.name.clone();
         let available: Vec<Spot> = queue
             .iter()
-            .filter(|(_, entry)| entry.state == State::Available)
+            .filter(|(_, entry)| entry.state == EntryState::Available)
             .map(|(lane, entry)| Spot { lane, sequence: entry.sequence })
             .collect();
         for spot in available {

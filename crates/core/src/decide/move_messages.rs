@@ -10,7 +10,7 @@ use crate::fact::{Durability, Fact};
 use crate::message::DeadLetterReason;
 use crate::object::QueueKind;
 use crate::queue::Search;
-use crate::request::{Decision, Moved};
+use crate::request::{Decision, MoveCounts};
 use crate::{QueueManager, Refusal};
 
 /// A reply waits for the moves.
@@ -36,7 +36,7 @@ impl QueueManager {
         (from, to): (&str, &str),
         add: bool,
         out: &mut Decision,
-    ) -> Result<Moved, Refusal> {
+    ) -> Result<MoveCounts, Refusal> {
         out.begin();
         let (source, target) = (self.catalogue.local(from)?.id, self.catalogue.local(to)?.id);
         if source == target {
@@ -66,6 +66,6 @@ impl QueueManager {
             moved += 1;
         }
         let left = self.queue_mut(source).available;
-        Ok(Moved { moved, left })
+        Ok(MoveCounts { moved, left })
     }
 }

@@ -2,11 +2,11 @@
 
 use towline_types::{Payload, Time, limits};
 
-use crate::fact::{Body, Durability, Fact};
-use crate::message::{Header, Message, NewMessage};
+use crate::fact::{Durability, Fact};
+use crate::message::{Body, Header, Message, NewMessage};
 use crate::object::QueueKind;
-use crate::party::{StagedBody, StagedPut};
 use crate::request::{Decision, PutTarget};
+use crate::sessions::{StagedBody, StagedPut};
 use crate::{BodyId, QueueManager, Refusal, UnitId};
 
 impl QueueManager {
@@ -120,7 +120,7 @@ impl QueueManager {
         self.queue_mut(queue).in_flight += 1;
         let body = match put.body {
             StagedBody::Here(content) => self.push_body(content, out),
-            StagedBody::Ahead { body, chunks, bytes } => Body::Announced { body, chunks, bytes },
+            StagedBody::Spilled { body, chunks, bytes } => Body::Announced { body, chunks, bytes },
         };
         let message =
             Box::new(Message { header: put.header, body, backout_count: 0, dead_letter: None });

@@ -6,7 +6,6 @@
 use bytes::Bytes;
 use towline_types::{BodyLocation, Time};
 
-use super::index::Hashes;
 use crate::message::Header;
 
 /// A message in a lane.
@@ -19,9 +18,9 @@ pub(crate) struct Entry {
     pub(crate) put_at: Time,
     pub(crate) correlation_hash: u64,
     pub(crate) message_id_hash: u64,
-    pub(crate) place: Place,
+    pub(crate) place: EntryBody,
     pub(crate) backout_count: u32,
-    pub(crate) state: State,
+    pub(crate) state: EntryState,
     /// As the producer wanted it; the lane says where the message stands.
     pub(crate) priority: u8,
     pub(crate) persistent: bool,
@@ -62,9 +61,16 @@ impl Marks {
     }
 }
 
+/// The keys of one message; 0: it has no such id.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hashes {
+    pub(crate) correlation: u64,
+    pub(crate) message_id: u64,
+}
+
 /// Where the body is. Chunks are an extra; `Log` is then empty.
 #[derive(Clone, Debug)]
-pub(crate) enum Place {
+pub(crate) enum EntryBody {
     Memory(Bytes),
     Log(BodyLocation),
 }
@@ -78,7 +84,7 @@ pub(crate) enum Place {
 /// | any live  | Leaving   | its end is decided (got, expired, moved) and on its way        |
 /// | any live  | Gone      | its end is applied                                            |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum EntryState {
     /// Any consumer may have it.
     Available,
     /// A consumer has it, or an open unit of work got it.
@@ -102,8 +108,8 @@ impl Entry {
     /// Bytes of a body in memory.
     pub(crate) fn memory_bytes(&self) -> u64 {
         match &self.place {
-            Place::Memory(bytes) => bytes.len() as u64,
-            Place::Log(_) => 0,
+            EntryBody::Memory(bytes) => bytes.len() as u64,
+            EntryBody::Log(_) => 0,
         }
     }
 

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use super::entry::Entry;
+use super::entry::{Entry, Hashes};
 use crate::hash::FastMap;
 use crate::request::FilterKey;
 
@@ -41,13 +41,6 @@ impl Rank {
     pub(crate) fn sequence(self) -> u64 {
         self.0 & ((1 << LANE_SHIFT) - 1)
     }
-}
-
-/// The keys of one message; 0: it has no such id.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Hashes {
-    pub(crate) correlation: u64,
-    pub(crate) message_id: u64,
 }
 
 /// The available messages of one hash, in order.

@@ -19,7 +19,7 @@
 use towline_types::{BodyLocation, Lsn, PageRef, Time};
 
 use super::block::{BLOCK_ENTRIES, ExtentShare, add_share};
-use super::{Entry, Extra, Marks, Outline, Place, Sheet, State};
+use super::{Entry, EntryBody, EntryState, Extra, Marks, Outline, Sheet};
 use crate::record::{Reader, RecordError, put_dead_letter, put_varint, read_dead_letter};
 
 const VERSION: u8 = 1;
@@ -55,7 +55,7 @@ pub(crate) fn encode(sheet: &Sheet, extent_bytes: u64, out: &mut Vec<u8>) -> Opt
 
 /// What a page has of a sheet.
 fn kept(sheet: &Sheet) -> impl Iterator<Item = &Entry> {
-    sheet.entries.iter().filter(|entry| entry.persistent && entry.state != State::Gone)
+    sheet.entries.iter().filter(|entry| entry.persistent && entry.state != EntryState::Gone)
 }
 
 /// The outline of a page of this sheet, with a place that the caller sets; `None` when nothing
@@ -95,8 +95,10 @@ pub(crate) fn bodies<'a>(
 ) -> impl Iterator<Item = BodyLocation> + 'a {
     let chunks = extra.and_then(|extra| extra.chunks.as_deref());
     let whole = match (chunks, &entry.place) {
-        (None, Place::Log(location)) => Some(*location),
-        (None, Place::Memory(_)) => unreachable!("the body of a persistent message is in the log"),
+        (None, EntryBody::Log(location)) => Some(*location),
+        (None, EntryBody::Memory(_)) => {
+            unreachable!("the body of a persistent message is in the log")
+        }
         (Some(_), _) => None,
     };
     whole.into_iter().chain(chunks.into_iter().flatten().copied())
@@ -234,9 +236,9 @@ fn read_entry(
         put_at,
         correlation_hash,
         message_id_hash,
-        place: Place::Log(location),
+        place: EntryBody::Log(location),
         backout_count,
-        state: State::Available,
+        state: EntryState::Available,
         priority,
         persistent: true,
         marks: Marks::of(few),

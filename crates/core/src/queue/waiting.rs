@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use super::index::Hashes;
+use super::entry::Hashes;
 use super::{Attention, LANES, Rank, Spot, Visitor};
 use crate::ConsumerId;
 use crate::hash::FastMap;
@@ -14,7 +14,7 @@ use crate::request::FilterKey;
 
 /// See the module's description.
 #[derive(Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct WaitingConsumers {
     /// Plain consumers with credit; the first one is served next.
     pub(crate) plain: VecDeque<ConsumerId>,
     /// Scanners and keyed consumers that are to look again; the first one looks next.
@@ -32,9 +32,9 @@ pub(crate) struct Waiting {
     fetching: FastMap<u64, Vec<ConsumerId>>,
 }
 
-impl Default for Waiting {
-    fn default() -> Waiting {
-        Waiting {
+impl Default for WaitingConsumers {
+    fn default() -> WaitingConsumers {
+        WaitingConsumers {
             plain: VecDeque::new(),
             ring: VecDeque::new(),
             draining: Vec::new(),
@@ -55,7 +55,7 @@ pub(crate) struct Wake {
     pub(crate) rewind: Option<[u64; LANES]>,
 }
 
-impl Waiting {
+impl WaitingConsumers {
     /// A consumer is opened.
     pub(crate) fn open(&mut self, visitor: Visitor) {
         match visitor.attention {

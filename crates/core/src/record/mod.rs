@@ -44,8 +44,8 @@ use std::ops::Range;
 
 use towline_types::{BodyLocation, Lsn, Time};
 
-use crate::fact::{Body, Fact};
-use crate::message::{DeadLetter, DeadLetterReason, Header, Message};
+use crate::fact::Fact;
+use crate::message::{Body, DeadLetter, DeadLetterReason, Header, Message};
 use crate::{BodyId, MessageSequence, QueueId};
 
 pub(crate) use definition::{decode_definition, encode_definition};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use towline_types::{BodyLocation, Lsn, PageRef, Payload, Time};
 
-use crate::object::{DefineLocal, LocalChanges};
+use crate::command::{DefineLocal, LocalChanges};
 use crate::queue::page::bodies_of_page;
 use crate::record::{decode, encode};
 use crate::{

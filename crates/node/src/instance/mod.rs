@@ -55,7 +55,7 @@ pub enum Input<'a> {
     /// A message cannot be read; [`Outbound::aside`] says what became of it.
     Unreadable(Unreadable),
     /// The content of an [`OldBody`] was read: log it again.
-    Carry {
+    Relocate {
         /// Whose.
         queue: QueueId,
         /// Which.
@@ -278,10 +278,10 @@ impl Instance {
                 self.rules.content_arrived(ticket.queue, ticket.sequence);
             }
             Input::Unreadable(found) => self.unreadable(now, &found, journal, out),
-            Input::Carry { queue, sequence, content } => {
+            Input::Relocate { queue, sequence, content } => {
                 // Where runs wait for room, what would only tidy up must not stand among them.
                 if self.stalled.is_empty()
-                    && self.rules.carry(queue, sequence, content, &mut self.decision)
+                    && self.rules.relocate(queue, sequence, content, &mut self.decision)
                 {
                     self.carry_out(now, None, journal, out);
                 }

@@ -3,15 +3,15 @@
 
 use towline_types::{Lsn, Payload};
 
-use crate::fact::{Body, Durability, Fact};
-use crate::message::Message;
-use crate::queue::{Entry, Search, Spot, State, body_bytes};
+use crate::fact::{Durability, Fact};
+use crate::message::{Body, Message};
+use crate::queue::{Entry, EntryState, Search, Spot, body_bytes};
 use crate::request::Decision;
 use crate::{MessageSequence, PageRequest, QueueId, QueueManager};
 
 /// Where a search for messages in old extents is. Start with `default()`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CarryCursor {
+pub struct RelocationCursor {
     queue: QueueId,
     lane: u8,
     from: u64,
@@ -19,7 +19,7 @@ pub struct CarryCursor {
 
 /// How far a search for messages in old extents came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FoundOld {
+pub enum RelocationSearch {
     /// Call again.
     More,
     /// This page must be read first; call again when it arrived.
@@ -34,10 +34,10 @@ impl QueueManager {
     pub fn find_old(
         &mut self,
         before: Lsn,
-        cursor: &mut CarryCursor,
+        cursor: &mut RelocationCursor,
         looks_max: usize,
         found: &mut Vec<(QueueId, MessageSequence, Body)>,
-    ) -> FoundOld {
+    ) -> RelocationSearch {
         let before_extent = before.0.div_ceil(self.limits.extent_bytes);
         let mut looks = 0;
         let mut ids: Vec<QueueId> =
@@ -46,15 +46,15 @@ impl QueueManager {
         for id in ids {
             let Some(queue) = self.queues.get_mut(&id) else { continue };
             if id != cursor.queue {
-                *cursor = CarryCursor { queue: id, lane: 0, from: 0 };
+                *cursor = RelocationCursor { queue: id, lane: 0, from: 0 };
             }
             while cursor.lane < 10 {
                 let spot = match queue.next_in_old_extent(cursor.lane, cursor.from, before_extent) {
                     Search::Found(spot) => spot,
-                    Search::Away(away) => {
+                    Search::OnPage(away) => {
                         // Whether the caller reads it is the caller's affair: nobody else may take
                         // it for asked.
-                        return FoundOld::Needs(queue.page_of(away));
+                        return RelocationSearch::Needs(queue.page_of(away));
                     }
                     Search::Nothing => {
                         (cursor.lane, cursor.from) = (cursor.lane + 1, 0);
@@ -62,11 +62,12 @@ impl QueueManager {
                     }
                 };
                 if looks == looks_max {
-                    return FoundOld::More;
+                    return RelocationSearch::More;
                 }
                 looks += 1;
                 cursor.from = spot.sequence + 1;
-                let leaves = |entry: &Entry| !entry.persistent || entry.state == State::Leaving;
+                let leaves =
+                    |entry: &Entry| !entry.persistent || entry.state == EntryState::Leaving;
                 if queue.entry(spot).is_none_or(leaves) {
                     continue;
                 }
@@ -81,12 +82,12 @@ impl QueueManager {
                 }
             }
         }
-        FoundOld::All
+        RelocationSearch::All
     }
 
     /// Decides to log a message again, with the content that was read from its old place. False: it
     /// is gone or its end is on its way, and nothing is to be done.
-    pub fn carry(
+    pub fn relocate(
         &mut self,
         queue: QueueId,
         sequence: MessageSequence,
@@ -98,7 +99,7 @@ impl QueueManager {
         let Some(spot @ Spot { lane, .. }) = found.spot_of(sequence.0) else { return false };
         let Some(entry) = found.entry(spot) else { return false };
         if !entry.persistent
-            || entry.state == State::Leaving
+            || entry.state == EntryState::Leaving
             || found.deleting
             || found.clearing > 0
         {

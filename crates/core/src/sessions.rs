@@ -39,7 +39,7 @@ pub(crate) struct Consumer {
     /// It was told to go: it gets nothing more, but may still settle what it has.
     pub(crate) closing: bool,
     /// Messages that it has and did not settle.
-    pub(crate) held: FastMap<u64, Holding>,
+    pub(crate) held: FastMap<u64, HeldMessage>,
     /// Messages that it does not get again.
     pub(crate) refused: BTreeSet<u64>,
     pub(crate) cursor: Cursor,
@@ -49,7 +49,7 @@ pub(crate) struct Consumer {
 
 /// A message that a consumer has.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Holding {
+pub(crate) struct HeldMessage {
     pub(crate) lane: u8,
     /// A unit of work in which it was settled was rolled back: a backout is counted when it comes
     /// back to its queue.
@@ -95,7 +95,7 @@ pub(crate) struct StagedPut {
 pub(crate) enum StagedBody {
     Here(Payload),
     /// On its way to the log, or there, in chunks.
-    Ahead {
+    Spilled {
         body: BodyId,
         chunks: u32,
         bytes: u64,
@@ -107,7 +107,7 @@ impl StagedPut {
     pub(crate) fn bytes_here(&self) -> u64 {
         match &self.body {
             StagedBody::Here(content) => content.len() as u64,
-            StagedBody::Ahead { .. } => 0,
+            StagedBody::Spilled { .. } => 0,
         }
     }
 
@@ -145,7 +145,7 @@ pub(crate) struct EndedUnit {
 
 /// An open unit of work.
 #[derive(Debug)]
-pub(crate) struct Unit {
+pub(crate) struct UnitOfWork {
     pub(crate) connection: ConnectionId,
     pub(crate) opened_at: Time,
     pub(crate) puts: Vec<StagedPut>,
@@ -155,25 +155,25 @@ pub(crate) struct Unit {
     /// Of them: persistent bodies in memory.
     pub(crate) staged_bytes: u64,
     /// Puts before this one have no persistent body in memory, unless it is empty.
-    pub(crate) spilled: usize,
+    pub(crate) spilled_puts: usize,
     /// Of them: bodies in the log, or on their way there.
-    pub(crate) ahead_bytes: u64,
+    pub(crate) spilled_bytes: u64,
     /// The ids of its bodies in the log, as ranges: the first one, and how many.
-    pub(crate) ahead: Vec<(BodyId, u64)>,
+    pub(crate) spilled_bodies: Vec<(BodyId, u64)>,
 }
 
-impl Unit {
-    pub(crate) fn new(connection: ConnectionId, opened_at: Time) -> Unit {
-        Unit {
+impl UnitOfWork {
+    pub(crate) fn new(connection: ConnectionId, opened_at: Time) -> UnitOfWork {
+        UnitOfWork {
             connection,
             opened_at,
             puts: Vec::new(),
             gets: Vec::new(),
             bytes: 0,
             staged_bytes: 0,
-            spilled: 0,
-            ahead_bytes: 0,
-            ahead: Vec::new(),
+            spilled_puts: 0,
+            spilled_bytes: 0,
+            spilled_bodies: Vec::new(),
         }
     }
 

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use towline_types::{Lsn, Payload};
 
 use super::World;
-use crate::{CarryCursor, FoundOld};
+use crate::{RelocationCursor, RelocationSearch};
 
 /// Messages that one step looks at.
 const LOOKS: usize = 64;
@@ -14,10 +14,10 @@ const MIX: u16 = 16;
 
 impl World {
     /// One of the first messages in the log is logged again; it is on its way until a sync.
-    pub(super) fn carry(&mut self, nth: usize) {
+    pub(super) fn relocate(&mut self, nth: usize) {
         let waiting = self.rig.waiting();
-        let (mut found, mut cursor) = (Vec::new(), CarryCursor::default());
-        while let FoundOld::Needs(request) =
+        let (mut found, mut cursor) = (Vec::new(), RelocationCursor::default());
+        while let RelocationSearch::Needs(request) =
             self.rig.core.find_old(Lsn(u64::MAX), &mut cursor, LOOKS, &mut found)
         {
             self.rig.arrive(request);
@@ -28,7 +28,7 @@ impl World {
         let (queue, sequence, body) = found.swap_remove(nth % found.len());
         let content = Payload::from(Bytes::from(self.rig.cold.content(&body)));
         let rig = &mut self.rig;
-        rig.core.carry(queue, sequence, content, &mut rig.decision);
+        rig.core.relocate(queue, sequence, content, &mut rig.decision);
         rig.carry_out();
         self.record(waiting, Vec::new());
     }

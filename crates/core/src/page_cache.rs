@@ -110,7 +110,7 @@ impl PageDraft {
 
 /// What the queue manager knows of its pages.
 #[derive(Debug)]
-pub(crate) struct Paging {
+pub(crate) struct PageCache {
     pub(crate) census: Arc<Census>,
     /// Blocks at the front of a lane that stay here.
     front_blocks: usize,
@@ -122,9 +122,9 @@ pub(crate) struct Paging {
     obsolete: Vec<PageRef>,
 }
 
-impl Default for Paging {
-    fn default() -> Paging {
-        Paging {
+impl Default for PageCache {
+    fn default() -> PageCache {
+        PageCache {
             census: Arc::default(),
             front_blocks: FRONT_BLOCKS,
             candidates: VecDeque::new(),
@@ -134,7 +134,7 @@ impl Default for Paging {
     }
 }
 
-impl Paging {
+impl PageCache {
     /// A block is full, or was brought in.
     pub(crate) fn may_leave(&mut self, key: PageKey) {
         self.candidates.push_back(key);
@@ -160,7 +160,7 @@ impl QueueManager {
     #[must_use]
     pub fn paging_status(&self) -> PagingStatus {
         PagingStatus {
-            index_bytes: self.paging.census.here() as u64 * BLOCK_BYTES,
+            index_bytes: self.page_cache.census.here() as u64 * BLOCK_BYTES,
             index_bytes_max: self.blocks_max() as u64 * BLOCK_BYTES,
         }
     }
@@ -168,23 +168,23 @@ impl QueueManager {
     /// Whether more of the queues is in memory than should be.
     #[must_use]
     pub fn wants_eviction(&self) -> bool {
-        self.paging.census.here() > self.blocks_max()
+        self.page_cache.census.here() > self.blocks_max()
     }
 
     /// Lets blocks go whose pages are written, and says which ones to write so that they can go:
     /// at most `jobs_max`. Call [`QueueManager::pages_stored`] with what came of them.
     pub fn plan_eviction(&mut self, jobs_max: usize) -> Vec<PageJob> {
         let mut jobs = Vec::new();
-        self.paging.round += 1;
+        self.page_cache.round += 1;
         self.tidy_candidates();
-        let looks = self.paging.candidates.len().min(jobs_max * 4);
+        let looks = self.page_cache.candidates.len().min(jobs_max * 4);
         let mut kept = Vec::new();
         // What is planned counts as gone: it goes when it is written.
-        while self.paging.census.here() > self.blocks_max() + jobs.len()
+        while self.page_cache.census.here() > self.blocks_max() + jobs.len()
             && jobs.len() < jobs_max
             && kept.len() <= looks
         {
-            let Some(key) = self.paging.candidates.pop_back() else { break };
+            let Some(key) = self.page_cache.candidates.pop_back() else { break };
             match self.try_evict(key) {
                 Eviction::Gone => {}
                 Eviction::Stays => kept.push(key),
@@ -196,7 +196,7 @@ impl QueueManager {
         }
         // Those that had to stay are asked last the next time.
         for key in kept {
-            self.paging.candidates.push_front(key);
+            self.page_cache.candidates.push_front(key);
         }
         jobs
     }
@@ -205,10 +205,10 @@ impl QueueManager {
         let extent_bytes = self.limits.extent_bytes;
         let Some(queue) = self.queues.get_mut(&key.queue) else { return Eviction::Gone };
         let Some((away, block, from_end)) = queue.block_here(key) else { return Eviction::Gone };
-        if from_end == 0 || away.block < self.paging.front_blocks || !block.can_leave() {
+        if from_end == 0 || away.block < self.page_cache.front_blocks || !block.can_leave() {
             return Eviction::Stays;
         }
-        if self.paging.round < block.came_in + ROUNDS_STAYING {
+        if self.page_cache.round < block.came_in + ROUNDS_STAYING {
             return Eviction::Stays; // It was wanted a moment ago.
         }
         if block.current {
@@ -229,8 +229,8 @@ impl QueueManager {
             .map(|(queue, lane, block)| PageKey { queue, lane, first: block.first })
             .collect();
         let mut jobs = Vec::new();
-        self.paging.front_blocks = 0;
-        self.paging.round += ROUNDS_STAYING;
+        self.page_cache.front_blocks = 0;
+        self.page_cache.round += ROUNDS_STAYING;
         for key in keys {
             if let Eviction::Write(job) = self.try_evict(key) {
                 jobs.push(job);
@@ -241,17 +241,17 @@ impl QueueManager {
 
     /// Forgets candidates that are gone, when they are many.
     fn tidy_candidates(&mut self) {
-        if self.paging.candidates.len() <= 2 * self.paging.census.here() + 1024 {
+        if self.page_cache.candidates.len() <= 2 * self.page_cache.census.here() + 1024 {
             return;
         }
-        let mut candidates = std::mem::take(&mut self.paging.candidates);
+        let mut candidates = std::mem::take(&mut self.page_cache.candidates);
         candidates.retain(|key| {
             let queue = self.queues.get(&key.queue);
             queue.is_some_and(|queue| queue.block_here(*key).is_some())
         });
         let mut seen = std::collections::BTreeSet::new();
         candidates.retain(|key| seen.insert(*key));
-        self.paging.candidates = candidates;
+        self.page_cache.candidates = candidates;
     }
 
     /// These pages were written. With `evict`, blocks that did not change meanwhile leave if they
@@ -260,7 +260,7 @@ impl QueueManager {
         for StoredPage { key, version, outline } in stored {
             let page = outline.page;
             let Some(queue) = self.queues.get_mut(&key.queue) else {
-                self.paging.obsolete.push(page);
+                self.page_cache.obsolete.push(page);
                 continue;
             };
             if queue.page_stored(key, version, outline) && evict {
@@ -274,7 +274,7 @@ impl QueueManager {
     /// Pages that nothing here refers to. The newest image may: they may be overwritten when the
     /// next image, planned after this call, is durable.
     pub fn take_obsolete_pages(&mut self) -> Vec<PageRef> {
-        let mut pages = std::mem::take(&mut self.paging.obsolete);
+        let mut pages = std::mem::take(&mut self.page_cache.obsolete);
         for queue in self.queues.values_mut() {
             queue.take_obsolete(&mut pages);
         }
@@ -283,7 +283,7 @@ impl QueueManager {
 
     /// They could not be overwritten yet: keep them for the next call.
     pub fn keep_obsolete_pages(&mut self, mut pages: Vec<PageRef>) {
-        self.paging.obsolete.append(&mut pages);
+        self.page_cache.obsolete.append(&mut pages);
     }
 
     /// Whether a block is away whose page this is. A page that nobody needs any more may hold
@@ -310,9 +310,9 @@ impl QueueManager {
                 return Err(RecordError { offset: 0, what });
             }
             if let Some(block) = queue.block_mut(away) {
-                block.came_in = self.paging.round;
+                block.came_in = self.page_cache.round;
             }
-            self.paging.may_leave(key);
+            self.page_cache.may_leave(key);
         }
         for waiter in queue.page_waiters(key) {
             if let Some(consumer) = self.consumers.get_mut(&waiter) {
@@ -358,7 +358,7 @@ impl QueueManager {
     /// The first page of each queue that is away: to be read in the background after a start.
     pub fn first_pages(&mut self, outputs: &mut Outputs) {
         for queue in self.queues.values_mut() {
-            if let crate::queue::Search::Away(away) = queue.first_available() {
+            if let crate::queue::Search::OnPage(away) = queue.first_available() {
                 let asked = queue.ask(away);
                 outputs.effects.extend(asked.map(|request| Effect::LoadPage { request }));
             }
@@ -367,7 +367,7 @@ impl QueueManager {
 
     /// A queue ends: nothing refers to its pages any more.
     pub(crate) fn give_up_pages(&mut self, queue: &mut Queue) {
-        queue.all_pages(&mut self.paging.obsolete);
+        queue.all_pages(&mut self.page_cache.obsolete);
     }
 }
 

@@ -6,19 +6,19 @@ use towline_types::{Lsn, Payload};
 
 use super::rig::{Rig, message, persistent};
 use crate::queue::page::decode;
-use crate::{CarryCursor, FoundOld, Limits, Outcome};
+use crate::{Limits, Outcome, RelocationCursor, RelocationSearch};
 
 /// Messages in the block before the test begins: one more fills it.
 const BEFORE: usize = 7;
 
 /// Decides to log the oldest message of a queue again; it is on its way.
-fn carry_oldest(rig: &mut Rig, queue: &str) {
-    let (mut cursor, mut found) = (CarryCursor::default(), Vec::new());
-    while rig.core.find_old(Lsn(u64::MAX), &mut cursor, 64, &mut found) == FoundOld::More {}
+fn relocate_oldest(rig: &mut Rig, queue: &str) {
+    let (mut cursor, mut found) = (RelocationCursor::default(), Vec::new());
+    while rig.core.find_old(Lsn(u64::MAX), &mut cursor, 64, &mut found) == RelocationSearch::More {}
     let id = rig.status(queue).queue;
     let (queue, sequence, body) = found.into_iter().find(|(queue, ..)| *queue == id).unwrap();
     let content = Payload::from(Bytes::from(rig.cold.content(&body)));
-    assert!(rig.core.carry(queue, sequence, content, &mut rig.decision));
+    assert!(rig.core.relocate(queue, sequence, content, &mut rig.decision));
     rig.carry_out();
 }
 
@@ -57,7 +57,7 @@ fn a_unit_of_persistent_and_other_messages_may_cut_a_block_of_which_one_is_carri
         rig.send(&target, sent, Some(unit)).unwrap();
     }
     rig.discharge(unit, false).unwrap();
-    carry_oldest(&mut rig, "Q");
+    relocate_oldest(&mut rig, "Q");
     assert_eq!(rig.waiting(), 2, "the unit, and what is carried behind it");
     rig.sync();
     check(&mut rig, "Q", &["0", "1", "2", "3", "4", "5", "6", "a", "b", "c", "d"]);
@@ -74,7 +74,7 @@ fn a_dead_letter_that_is_not_logged_may_come_before_one_that_is_where_one_is_car
     for delivery in &held {
         rig.settle(delivery, Outcome::Rejected);
     }
-    carry_oldest(&mut rig, "DLQ");
+    relocate_oldest(&mut rig, "DLQ");
     assert_eq!(rig.waiting(), 2, "the logged dead letter, and what is carried behind it");
     rig.sync();
     check(&mut rig, "DLQ", &["0", "1", "2", "3", "4", "5", "6", "a", "b"]);
@@ -89,8 +89,8 @@ fn each_half_of_a_block_that_was_cut_stays_while_a_fact_about_it_is_on_its_way()
     rig.send(&target, message("a"), Some(unit)).unwrap();
     rig.send(&target, persistent("b"), Some(unit)).unwrap();
     rig.discharge(unit, false).unwrap();
-    carry_oldest(&mut rig, "Q");
-    carry_oldest(&mut rig, "Q");
+    relocate_oldest(&mut rig, "Q");
+    relocate_oldest(&mut rig, "Q");
     rig.sync_one();
     // What is not pinned may leave; the carried one's facts find it all the same.
     rig.evict();

@@ -12,11 +12,11 @@ use std::collections::BTreeMap;
 use towline_types::BodyLocation;
 
 use crate::BodyId;
-use crate::fact::Body;
+use crate::message::Body;
 
 /// See the module's description.
 #[derive(Debug, Default)]
-pub(crate) struct BodiesAhead {
+pub(crate) struct SpilledBodies {
     bodies: BTreeMap<BodyId, Pieces>,
 }
 
@@ -51,13 +51,13 @@ impl Pieces {
     }
 }
 
-impl FromIterator<(BodyId, Pieces)> for BodiesAhead {
-    fn from_iter<T: IntoIterator<Item = (BodyId, Pieces)>>(bodies: T) -> BodiesAhead {
-        BodiesAhead { bodies: bodies.into_iter().collect() }
+impl FromIterator<(BodyId, Pieces)> for SpilledBodies {
+    fn from_iter<T: IntoIterator<Item = (BodyId, Pieces)>>(bodies: T) -> SpilledBodies {
+        SpilledBodies { bodies: bodies.into_iter().collect() }
     }
 }
 
-impl BodiesAhead {
+impl SpilledBodies {
     /// How many bodies.
     pub(crate) fn len(&self) -> usize {
         self.bodies.len()
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn a_range_takes_what_is_there_of_it_and_nothing_else_however_long_it_is() {
         for count in [2, 3, 100, u64::MAX] {
-            let mut ahead = BodiesAhead::default();
+            let mut ahead = SpilledBodies::default();
             for body in [1, 3, 4, 6] {
                 ahead.add(BodyId(body), location(body * 10));
             }

@@ -1,7 +1,7 @@
 //! Walks over a queue of which part is away, and what comes and goes.
 //!
 //! A walk never passes over a block that is away and may matter: it says which page is needed.
-//! Not here: who asks whom to read (`crate::paging`).
+//! Not here: who asks whom to read (`crate::page_cache`).
 
 use std::sync::Arc;
 
@@ -9,9 +9,9 @@ use towline_types::{PageRef, Time};
 
 use super::keys::KeyFilter;
 use super::page;
-use super::{Block, Entry, LANES, Outline, Queue, Rank, Sheet, Spot, State, Walk};
+use super::{Block, Entry, EntryState, LANES, Outline, Queue, Rank, Sheet, Spot, Walk};
 use crate::ConsumerId;
-use crate::paging::{PageKey, PageRequest};
+use crate::page_cache::{PageKey, PageRequest};
 use crate::request::FilterKey;
 
 /// Blocks read ahead of a walk: 1,024 messages.
@@ -27,7 +27,7 @@ fn may_hold(block: &Block, key: FilterKey) -> bool {
 
 /// A block that is away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Away {
+pub(crate) struct PagedBlock {
     pub(crate) lane: u8,
     pub(crate) block: usize,
 }
@@ -37,7 +37,7 @@ pub(crate) struct Away {
 pub(crate) enum Search {
     Found(Spot),
     /// The page of this block must be read to go on.
-    Away(Away),
+    OnPage(PagedBlock),
     Nothing,
 }
 
@@ -78,7 +78,7 @@ impl Queue {
                 let sequence = self.lanes[usize::from(lane)].entry(at).sequence;
                 Some(Search::Found(Spot { lane, sequence }))
             }
-            Walk::Away(block) => Some(Search::Away(Away { lane, block })),
+            Walk::OnPage(block) => Some(Search::OnPage(PagedBlock { lane, block })),
             Walk::End => None,
         }
     }
@@ -99,7 +99,7 @@ impl Queue {
     pub(crate) fn next_of_key(&self, key: FilterKey, from: Rank) -> Search {
         let found = self.index.as_ref().and_then(|index| index.next(key, from));
         if let Some(away) = self.away_with_key(key, from, found) {
-            return Search::Away(away);
+            return Search::OnPage(away);
         }
         found.map_or(Search::Nothing, |rank| {
             Search::Found(Spot { lane: rank.lane(), sequence: rank.sequence() })
@@ -107,7 +107,7 @@ impl Queue {
     }
 
     /// The first block away, between two places, that may hold this key.
-    fn away_with_key(&self, key: FilterKey, from: Rank, upto: Option<Rank>) -> Option<Away> {
+    fn away_with_key(&self, key: FilterKey, from: Rank, upto: Option<Rank>) -> Option<PagedBlock> {
         for lane in (0..10_u8).rev() {
             let entries = &self.lanes[usize::from(lane)];
             if entries.away() == 0 {
@@ -119,7 +119,7 @@ impl Queue {
                 }
                 let before = block.last().is_none_or(|last| Rank::new(lane, last) < from);
                 if !before && may_hold(block, key) {
-                    return Some(Away { lane, block: number });
+                    return Some(PagedBlock { lane, block: number });
                 }
             }
         }
@@ -127,7 +127,7 @@ impl Queue {
     }
 
     /// What to read for a block that is away; `None` when it was asked for already.
-    pub(crate) fn ask(&mut self, away: Away) -> Option<PageRequest> {
+    pub(crate) fn ask(&mut self, away: PagedBlock) -> Option<PageRequest> {
         let queue = self.id();
         let block = self.lanes[usize::from(away.lane)].block_mut(away.block)?;
         let page = block.stored.as_ref()?.page;
@@ -142,7 +142,7 @@ impl Queue {
     ///
     /// # Panics
     /// When the block is not away.
-    pub(crate) fn page_of(&self, away: Away) -> PageRequest {
+    pub(crate) fn page_of(&self, away: PagedBlock) -> PageRequest {
         let queue = self.id();
         let block = self.lanes[usize::from(away.lane)].blocks().get(away.block);
         let stored = block.filter(|block| !block.is_here()).and_then(|block| block.stored.as_ref());
@@ -159,12 +159,17 @@ impl Queue {
         }
         let Some(at) = lane.block_for(spot.sequence) else { return };
         for block in at + 1..=at + BLOCKS_AHEAD {
-            asked.extend(self.ask(Away { lane: spot.lane, block }));
+            asked.extend(self.ask(PagedBlock { lane: spot.lane, block }));
         }
     }
 
     /// This block and the next ones behind it that are away and hold something that expired.
-    pub(crate) fn ask_to_expire(&mut self, away: Away, now: Time, asked: &mut Vec<PageRequest>) {
+    pub(crate) fn ask_to_expire(
+        &mut self,
+        away: PagedBlock,
+        now: Time,
+        asked: &mut Vec<PageRequest>,
+    ) {
         let blocks = self.lanes[usize::from(away.lane)].blocks();
         let expired = |block: &Block| {
             let stored = block.stored.as_ref().filter(|_| !block.is_here());
@@ -174,27 +179,32 @@ impl Queue {
             .filter(|block| blocks.get(*block).is_some_and(expired))
             .take(1 + BLOCKS_AHEAD)
             .collect();
-        asked.extend(ahead.into_iter().filter_map(|block| self.ask(Away { block, ..away })));
+        asked.extend(ahead.into_iter().filter_map(|block| self.ask(PagedBlock { block, ..away })));
     }
 
     /// This block and the next ones behind it that are away and may hold this key.
-    pub(crate) fn ask_for_key(&mut self, away: Away, key: FilterKey, asked: &mut Vec<PageRequest>) {
+    pub(crate) fn ask_for_key(
+        &mut self,
+        away: PagedBlock,
+        key: FilterKey,
+        asked: &mut Vec<PageRequest>,
+    ) {
         let blocks = self.lanes[usize::from(away.lane)].blocks();
         let ahead: Vec<usize> = (away.block..blocks.len().min(away.block + LOOKS_AHEAD))
             .filter(|block| blocks.get(*block).is_some_and(|block| may_hold(block, key)))
             .take(1 + BLOCKS_AHEAD)
             .collect();
-        asked.extend(ahead.into_iter().filter_map(|block| self.ask(Away { block, ..away })));
+        asked.extend(ahead.into_iter().filter_map(|block| self.ask(PagedBlock { block, ..away })));
     }
 
     /// The place before which a search for a key that ended at this block needs not look again.
-    pub(crate) fn rank_of(&self, away: Away) -> Option<Rank> {
+    pub(crate) fn rank_of(&self, away: PagedBlock) -> Option<Rank> {
         let block = self.lanes[usize::from(away.lane)].blocks().get(away.block)?;
         Some(Rank::new(away.lane, block.first))
     }
 
     /// This consumer goes on when the page of a block is there.
-    pub(crate) fn wait_for_page(&mut self, away: Away, consumer: ConsumerId) {
+    pub(crate) fn wait_for_page(&mut self, away: PagedBlock, consumer: ConsumerId) {
         let block = self.lanes[usize::from(away.lane)].blocks().get(away.block);
         if let Some(block) = block {
             self.loading.entry((away.lane, block.first)).or_default().push(consumer);
@@ -207,16 +217,16 @@ impl Queue {
     }
 
     /// The block of this key and page, if it is away and that is still its page.
-    pub(crate) fn block_of_page(&self, key: PageKey, page: PageRef) -> Option<Away> {
+    pub(crate) fn block_of_page(&self, key: PageKey, page: PageRef) -> Option<PagedBlock> {
         let lane = self.lanes.get(usize::from(key.lane))?;
         let at = lane.block_for(key.first)?;
         let block = lane.blocks().get(at)?;
         let same = block.stored.as_ref().is_some_and(|outline| outline.page == page);
-        (same && !block.is_here()).then_some(Away { lane: key.lane, block: at })
+        (same && !block.is_here()).then_some(PagedBlock { lane: key.lane, block: at })
     }
 
     /// The page of a block was read. False: it does not say what it should.
-    pub(crate) fn bring_in(&mut self, away: Away, sheet: Sheet, extent_bytes: u64) -> bool {
+    pub(crate) fn bring_in(&mut self, away: PagedBlock, sheet: Sheet, extent_bytes: u64) -> bool {
         let lane = &mut self.lanes[usize::from(away.lane)];
         let Some(outline) = lane.blocks().get(away.block).and_then(|b| b.stored.as_ref()) else {
             return false;
@@ -237,12 +247,12 @@ impl Queue {
     }
 
     /// Lets go of a block whose page is written.
-    pub(crate) fn send_away(&mut self, away: Away) {
+    pub(crate) fn send_away(&mut self, away: PagedBlock) {
         let lane = &mut self.lanes[usize::from(away.lane)];
         let Some(sheet) = lane.send_away(away.block) else { return };
         let Some(index) = &mut self.index else { return };
         let live: Vec<Entry> =
-            sheet.entries.iter().filter(|entry| entry.state != State::Gone).cloned().collect();
+            sheet.entries.iter().filter(|entry| entry.state != EntryState::Gone).cloned().collect();
         for entry in &live {
             index.remove(Rank::new(away.lane, entry.sequence), entry.hashes());
         }
@@ -253,7 +263,7 @@ impl Queue {
 
     /// The block here that begins with this sequence, and how far it is from the front and the end
     /// of its lane.
-    pub(crate) fn block_here(&self, key: PageKey) -> Option<(Away, &Block, usize)> {
+    pub(crate) fn block_here(&self, key: PageKey) -> Option<(PagedBlock, &Block, usize)> {
         let lane = self.lanes.get(usize::from(key.lane))?;
         let at = lane.block_for(key.first)?;
         let block = lane.blocks().get(at)?;
@@ -261,10 +271,10 @@ impl Queue {
             return None;
         }
         let from_end = lane.blocks().len() - 1 - at;
-        Some((Away { lane: key.lane, block: at }, block, from_end))
+        Some((PagedBlock { lane: key.lane, block: at }, block, from_end))
     }
 
-    pub(crate) fn block_mut(&mut self, away: Away) -> Option<&mut Block> {
+    pub(crate) fn block_mut(&mut self, away: PagedBlock) -> Option<&mut Block> {
         self.lanes.get_mut(usize::from(away.lane))?.block_mut(away.block)
     }
 
@@ -305,28 +315,28 @@ impl Queue {
     }
 
     /// A block that is away and that a fact about this message would need; for replay.
-    pub(crate) fn away_for(&self, sequence: u64) -> Option<Away> {
+    pub(crate) fn away_for(&self, sequence: u64) -> Option<PagedBlock> {
         if sequence > self.highest {
             return None;
         }
         (0..10_u8).find_map(|lane| match self.lanes[usize::from(lane)].find(sequence) {
-            Walk::Away(block) => Some(Away { lane, block }),
+            Walk::OnPage(block) => Some(PagedBlock { lane, block }),
             Walk::At(_) | Walk::End => None,
         })
     }
 
     /// A block that is away and in whose midst, or right behind it, a message would be inserted;
     /// for replay.
-    pub(crate) fn away_at(&self, lane: u8, sequence: u64) -> Option<Away> {
+    pub(crate) fn away_at(&self, lane: u8, sequence: u64) -> Option<PagedBlock> {
         let entries = self.lanes.get(usize::from(lane))?;
         let newest = entries.blocks().back()?.last()?;
         let at = entries.block_for(sequence)?;
         let away = entries.blocks().get(at).is_some_and(|block| !block.is_here());
-        (away && sequence <= newest).then_some(Away { lane, block: at })
+        (away && sequence <= newest).then_some(PagedBlock { lane, block: at })
     }
 
     /// A block that is away and partly before this place; for replay.
-    pub(crate) fn away_across(&self, upto: u64) -> Option<Away> {
+    pub(crate) fn away_across(&self, upto: u64) -> Option<PagedBlock> {
         (0..10_u8).find_map(|lane| {
             let entries = &self.lanes[usize::from(lane)];
             let block = entries.block_for(upto)?;
@@ -334,7 +344,7 @@ impl Queue {
             let across = !found.is_here()
                 && found.first < upto
                 && found.last().is_some_and(|last| last >= upto);
-            across.then_some(Away { lane, block })
+            across.then_some(PagedBlock { lane, block })
         })
     }
 
