@@ -22,6 +22,7 @@ const MATRIX: &[Room] = &[
     Room { folder: "crates/core", may_use: &["types"], tests_may_use: &[] },
     Room { folder: "crates/amqp", may_use: &["types"], tests_may_use: &[] },
     Room { folder: "crates/log", may_use: &["types"], tests_may_use: &[] },
+    Room { folder: "crates/backup", may_use: &["types", "log"], tests_may_use: &[] },
     Room { folder: "crates/group", may_use: &["types"], tests_may_use: &[] },
     Room { folder: "crates/admin", may_use: &["types", "core"], tests_may_use: &[] },
     Room {
@@ -47,16 +48,16 @@ const MATRIX: &[Room] = &[
     Room {
         folder: "crates/server",
         may_use: &[
-            "types", "core", "amqp", "log", "group", "admin", "node", "logging", "config",
-            "floating",
+            "types", "core", "amqp", "log", "backup", "group", "admin", "node", "logging",
+            "config", "floating",
         ],
         tests_may_use: &["client"],
     },
     Room {
         folder: "crates/cli",
         may_use: &[
-            "types", "core", "admin", "log", "client", "load", "disktest", "config", "floating",
-            "server",
+            "types", "core", "admin", "log", "backup", "client", "load", "disktest", "config",
+            "floating", "server",
         ],
         tests_may_use: &[],
     },

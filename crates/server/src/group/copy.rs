@@ -3,7 +3,7 @@
 //! its own and re-executes itself, which puts it in the place of that (`swap`).
 //!
 //! ```text
-//! giver to taker: a copy (`towline_log::backup`); taker to giver, once all is checked and synced: '+'
+//! giver to taker: a copy (`towline_backup`); taker to giver, once all is checked and synced: '+'
 //! ```
 //!
 //! Not here: who needs one (`towline_group`); what is held back until the taker is in sync
@@ -21,7 +21,7 @@ use tokio::runtime::Handle;
 use towline_admin::catalogue::{
     GROUP_COPY_COMES, GROUP_COPY_FAILED, GROUP_COPY_GIVEN, GROUP_COPY_TAKEN,
 };
-use towline_log::backup::{Progress, Source, Taken, give as give_log, take as take_log};
+use towline_backup::{Progress, Source, Taken, give as give_log, take as take_log};
 use towline_log::{Disk, LinuxDisk};
 use towline_types::BatchPlace;
 
@@ -65,7 +65,7 @@ fn give_all(opened: &Opened, peer: Peer, mut stream: Patient) -> Result<u64, Str
     // Before the image is taken: what it refers to must not go meanwhile.
     let giving = driver.holds().begin(peer, log);
     let mut pages_hold = Some(images.hold_pages());
-    let words = |error: towline_log::backup::BackupError| error.to_string();
+    let words = |error: towline_backup::BackupError| error.to_string();
     let taken = patiently(|| {
         let taken = match driver.door() {
             Some(door) => images.take(door.as_ref()),
