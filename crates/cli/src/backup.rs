@@ -7,9 +7,9 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use towline_backup::{BackupError, DamagedBatch, read_progress};
 use towline_client::{Client, Options, Place};
 use towline_log::LogError;
-use towline_log::backup::{BackupError, DamagedBatch, read_progress};
 use towline_server::backup::{
     BackupReply, BackupRequest, DamagedReply, back_up_at_rest, check_backup,
 };

@@ -3,7 +3,7 @@
 //! beside its own and re-executes itself, and the new log replaces the old one (`log_swap`).
 //!
 //! ```text
-//! giver to taker: a copy (`towline_log::backup`); taker to giver, once all is checked and synced: '+'
+//! giver to taker: a copy (`towline_backup`); taker to giver, once all is checked and synced: '+'
 //! ```
 //!
 //! Not here: which replica needs one (`towline_group`); the log that is retained until the replica
@@ -22,7 +22,7 @@ use tokio::runtime::Handle;
 use towline_admin::catalogue::{
     GROUP_COPY_COMES, GROUP_COPY_FAILED, GROUP_COPY_GIVEN, GROUP_COPY_TAKEN,
 };
-use towline_log::backup::{Progress, Source, Taken, give as give_log, take as take_log};
+use towline_backup::{Progress, Source, Taken, give as give_log, take as take_log};
 use towline_log::times::Row;
 use towline_log::{Disk, LinuxDisk, Log, Pages};
 use towline_types::{BatchPlace, PageRef};

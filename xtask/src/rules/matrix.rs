@@ -23,6 +23,7 @@ const MATRIX: &[Room] = &[
     Room { folder: "crates/core", may_use: &["types"], tests_may_use: &[] },
     Room { folder: "crates/amqp", may_use: &["types"], tests_may_use: &[] },
     Room { folder: "crates/log", may_use: &["types"], tests_may_use: &[] },
+    Room { folder: "crates/backup", may_use: &["types", "log"], tests_may_use: &[] },
     Room { folder: "crates/group", may_use: &["types"], tests_may_use: &[] },
     Room { folder: "crates/admin", may_use: &["types", "core"], tests_may_use: &[] },
     Room {
@@ -52,7 +53,17 @@ const MATRIX: &[Room] = &[
     },
     Room {
         folder: "crates/replication",
-        may_use: &["delegation", "types", "group", "log", "admin", "logging", "config", "link"],
+        may_use: &[
+            "delegation",
+            "types",
+            "group",
+            "log",
+            "backup",
+            "admin",
+            "logging",
+            "config",
+            "link",
+        ],
         tests_may_use: &[],
     },
     Room {
@@ -62,6 +73,7 @@ const MATRIX: &[Room] = &[
             "core",
             "amqp",
             "log",
+            "backup",
             "group",
             "admin",
             "node",
@@ -76,8 +88,8 @@ const MATRIX: &[Room] = &[
     Room {
         folder: "crates/cli",
         may_use: &[
-            "types", "core", "admin", "log", "client", "load", "disktest", "config", "floating",
-            "server",
+            "types", "core", "admin", "log", "backup", "client", "load", "disktest", "config",
+            "floating", "server",
         ],
         tests_may_use: &[],
     },

@@ -4,7 +4,7 @@
 //! Not here: sending it (`copy`).
 
 use bytes::Bytes;
-use towline_log::backup::{BackupError, Source};
+use towline_backup::{BackupError, Source};
 use towline_log::times::Row;
 use towline_log::{Log, Pages};
 use towline_types::PageRef;

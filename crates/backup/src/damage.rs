@@ -9,15 +9,16 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use towline_log::folder::chain::{Link, Place, finding};
+use towline_log::folder::files::{Files, Folder};
+use towline_log::folder::names::extent_name;
+use towline_log::folder::scan::Scan;
+use towline_log::format::{BATCH_HEADER_BYTES, BLOCK_BYTES, ImageHeader};
+use towline_log::{Damage, LogError};
 use towline_types::{BodyLocation, Lsn};
 
-use super::manifest::{End, Manifest, Point};
-use super::source::Source;
-use crate::error::{Damage, LogError};
-use crate::format::{BATCH_HEADER_BYTES, BLOCK_BYTES, ImageHeader, extent_name};
-use crate::recover::files::{Files, Folder};
-use crate::recover::finding;
-use crate::recover::scan::{Link, Place, Scan};
+use crate::manifest::{End, Manifest, Point};
+use crate::source::Source;
 
 /// A damaged batch, as the manifest notes it.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]

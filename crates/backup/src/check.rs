@@ -7,22 +7,20 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use towline_log::block::Aligned;
+use towline_log::disk::Disk;
+use towline_log::folder::files::Folder;
+use towline_log::folder::images::{self, Loaded};
+use towline_log::format::{padded, size};
+use towline_log::{Damage, Finding, LogError, Pages, offline};
 use towline_types::{Lsn, PageRef};
 
-use super::copy::Lacks;
-use super::damage::DamagedBatch;
-use super::error::BackupError;
-use super::folder::{Backup, PIECE_BYTES};
-use super::manifest::{FileSum, Manifest, Point};
-use super::view::View;
-use crate::block::Aligned;
-use crate::disk::Disk;
-use crate::error::{Damage, Finding, LogError};
-use crate::format::{padded, size};
-use crate::image::{self, Loaded};
-use crate::offline;
-use crate::pages::Pages;
-use crate::recover::files::Folder;
+use crate::copy::Lacks;
+use crate::damage::DamagedBatch;
+use crate::error::BackupError;
+use crate::folder::{Backup, PIECE_BYTES};
+use crate::manifest::{FileSum, Manifest, Point};
+use crate::view::View;
 
 /// Finds the pages that an image refers to; the reason in words when it is not understood.
 pub type PagesOf<'a> = &'a dyn Fn(&Bytes) -> Result<Vec<PageRef>, String>;
@@ -191,7 +189,7 @@ fn check_image(
     pages_of: PagesOf<'_>,
     report: &mut CheckReport,
 ) -> Result<(), BackupError> {
-    let content = match image::load(disk.as_ref(), at)? {
+    let content = match images::load(disk.as_ref(), at)? {
         Loaded::Whole(_, content) => content,
         Loaded::Damaged => {
             report.findings.push(format!("the image at {at} is damaged"));

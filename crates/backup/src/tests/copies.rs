@@ -1,7 +1,7 @@
 //! Copies that go through a stream: what arrives is the log that was sent, or nothing that starts.
 
 use super::*;
-use crate::hold::Hold;
+use towline_log::Hold;
 
 impl Rig {
     /// What the giver writes.
@@ -17,7 +17,7 @@ impl Rig {
         to: &mut dyn std::io::Write,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<u64, BackupError> {
-        let keep_from = self.log.shared().first_held();
+        let keep_from = self.log.first_held();
         let source = Source::running(&self.log, self.image_at, keep_from)?.unwrap();
         let rows = [Row { at: Time(5), upto: self.log.durable() }];
         give(&source, (&self.pages, &self.used), &rows, hold, to, progress)
@@ -46,7 +46,7 @@ fn a_copy_ends_where_the_log_did_in_the_same_term_and_has_its_pages_and_times() 
     assert_eq!((copy.end, copy.image), (rig.end(), rig.image_at));
     let disk: Arc<dyn Disk> = Arc::new(memory);
     assert!(offline::verify_disk(&disk).unwrap().findings.is_empty());
-    assert_eq!(crate::times::read(disk.as_ref()).unwrap().len(), 1);
+    assert_eq!(towline_log::times::read(disk.as_ref()).unwrap().len(), 1);
     let pages = Pages::open(Arc::clone(&disk), rig.used.clone()).unwrap();
     assert!(pages.read_all(&rig.used).iter().all(Result::is_ok));
     let mut recovery = Recovery::open(disk, Options::small(), LOG_ID).unwrap();
@@ -138,7 +138,7 @@ fn a_copy_of_another_log_is_refused_before_anything_is_written() {
     let stream = rig().given();
     let memory = MemoryDisk::new();
     let disk: Arc<dyn Disk> = Arc::new(memory.clone());
-    let other = crate::format::LogId(1);
+    let other = towline_log::format::LogId(1);
     let refused = take(&disk, other, &mut stream.as_slice(), &mut |_| {}).unwrap_err();
     assert!(matches!(refused, BackupError::Log(LogError::OtherLog { .. })), "{refused}");
     assert!(memory.files().is_empty());
@@ -161,7 +161,7 @@ fn the_log_moves_on_while_a_copy_is_sent_and_what_was_sent_is_let_go() {
             log.drop_older_images().unwrap();
         }
         log.reclaim(end).unwrap();
-        let first = log.shared().first_held().0 / extent_bytes;
+        let first = log.first_held().0 / extent_bytes;
         assert!(first <= now.extent, "extent {} is being sent, {first} is there", now.extent);
         seen.push(first);
     };

@@ -11,27 +11,27 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use towline_log::block::Aligned;
+use towline_log::disk::{Disk, LinuxDisk};
+use towline_log::folder::files::{Files, Folder};
+use towline_log::folder::images;
+use towline_log::folder::names::{PAGES_NAME, RESTORING_NAME, extent_name, image_name};
+use towline_log::folder::scan::Scan;
+use towline_log::format::{
+    BATCH_HEADER_BYTES, BLOCK_BYTES, BatchHeader, EXTENT_HEADER_BYTES, ExtentHeader, LogId,
+    VERSION_WITHOUT_CHECKS, padded, payload_sum, size,
+};
+use towline_log::times::{self, Row};
+use towline_log::{LogError, Pages};
 use towline_types::{Lsn, PageRef, Time};
 
-use super::copy::Progress;
-use super::cut::{self, Cut};
-use super::damage::DamagedBatch;
-use super::error::BackupError;
-use super::folder::{Backup, PIECE_BYTES};
-use super::manifest::{End, Manifest, Point};
-use super::view::View;
-use crate::block::Aligned;
-use crate::disk::{Disk, LinuxDisk};
-use crate::error::LogError;
-use crate::format::{
-    BATCH_HEADER_BYTES, BLOCK_BYTES, BatchHeader, EXTENT_HEADER_BYTES, ExtentHeader, LogId,
-    VERSION_WITHOUT_CHECKS, extent_name, image_name, padded, payload_sum, size,
-};
-use crate::image;
-use crate::pages::{PAGES_NAME, Pages};
-use crate::recover::files::{Files, Folder, RESTORING_NAME};
-use crate::recover::scan::Scan;
-use crate::times::{self, Row};
+use crate::copy::Progress;
+use crate::cut::{self, Cut};
+use crate::damage::DamagedBatch;
+use crate::error::BackupError;
+use crate::folder::{Backup, PIECE_BYTES};
+use crate::manifest::{End, Manifest, Point};
+use crate::view::View;
 
 /// How far a log is brought back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -360,7 +360,7 @@ fn out_of_reach(manifest: &Manifest, rows: &[Row], upto: Upto) -> BackupError {
     let asked = match upto {
         Upto::End => "the end".to_owned(),
         Upto::Lsn(lsn) => lsn.to_string(),
-        Upto::Time(time) => super::manifest::rfc3339(time),
+        Upto::Time(time) => crate::manifest::rfc3339(time),
     };
     BackupError::OutOfReach {
         asked,
@@ -383,7 +383,7 @@ fn find_cut(
     let Some(mut files) = Files::of(&disk, &folder)? else { return Ok(None) };
     files.check(disk.as_ref(), ..)?;
     let header = match point.image {
-        Some(_) => image::load_header(disk.as_ref(), Lsn(point.at))?,
+        Some(_) => images::load_header(disk.as_ref(), Lsn(point.at))?,
         None => None,
     };
     let extent_bytes = files.identity().extent_bytes;
@@ -428,7 +428,7 @@ fn copy(
     name: &str,
     most: Option<u64>,
     progress: &mut Progressing<'_>,
-) -> Result<Arc<dyn crate::disk::DiskFile>, BackupError> {
+) -> Result<Arc<dyn towline_log::disk::DiskFile>, BackupError> {
     let failed = |e| LogError::io("copy a file", name, e);
     let source = from.open(name).map_err(failed)?;
     let length = source.len().map_err(failed)?;

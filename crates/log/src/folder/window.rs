@@ -6,33 +6,35 @@
 //! Invariants: bytes are those of the place that they are asked for; a piece that cannot be read is
 //! read again without what is behind it, so that one bad sector hides no more than it must.
 
-use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{io, thread};
 
+use super::chain::Place;
 use super::files::Files;
-use super::scan::Place;
 use crate::block::Aligned;
 use crate::disk::DiskFile;
 use crate::format::{BLOCK_BYTES, padded, size};
 
 /// Bytes read at a time.
-pub(crate) const PIECE_BYTES: usize = 4 * 1024 * 1024;
+pub const PIECE_BYTES: usize = 4 * 1024 * 1024;
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
 /// What reading cost.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Cost {
-    pub(crate) reads: u64,
-    pub(crate) bytes: u64,
+pub struct Cost {
+    /// Calls that read.
+    pub reads: u64,
+    /// Bytes that they asked for.
+    pub bytes: u64,
     /// Time in which nothing was done but wait for the disk.
-    pub(crate) waited: Duration,
+    pub waited: Duration,
 }
 
 impl Cost {
-    pub(crate) fn add(&mut self, more: Cost) {
+    /// Adds another cost.
+    pub fn add(&mut self, more: Cost) {
         self.reads += more.reads;
         self.bytes += more.bytes;
         self.waited += more.waited;
@@ -40,13 +42,14 @@ impl Cost {
 }
 
 /// The bytes in memory.
-pub(crate) struct Window<'a> {
+pub struct Window<'a> {
     files: &'a Files,
     sequence: u64,
     from: u64,
     bytes: Aligned,
     ahead: Ahead,
-    pub(crate) cost: Cost,
+    /// What reading cost so far.
+    pub cost: Cost,
 }
 
 /// What is read next, and where.
@@ -72,7 +75,8 @@ struct Worker {
 }
 
 impl<'a> Window<'a> {
-    pub(crate) fn new(files: &'a Files) -> Window<'a> {
+    /// A window onto the extents of `files`.
+    pub fn new(files: &'a Files) -> Window<'a> {
         Window {
             files,
             sequence: u64::MAX,
@@ -87,7 +91,7 @@ impl<'a> Window<'a> {
     ///
     /// # Errors
     /// What the disk said.
-    pub(crate) fn get(&mut self, place: Place, bytes: usize) -> io::Result<&[u8]> {
+    pub fn get(&mut self, place: Place, bytes: usize) -> io::Result<&[u8]> {
         let Some(length) = self.files.length(place.sequence) else { return Ok(&[]) };
         let end = (place.offset + bytes as u64).min(length);
         let inside = self.sequence == place.sequence

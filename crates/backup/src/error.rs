@@ -5,10 +5,10 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use towline_log::{Finding, LogError};
 use towline_types::{Lsn, Time};
 
-use super::damage::DamagedBatch;
-use crate::error::{Finding, LogError};
+use crate::damage::DamagedBatch;
 
 /// Why a backup cannot be made or used.
 #[derive(Debug)]
@@ -244,7 +244,7 @@ fn damage_between(
 }
 
 fn at(time: Option<Time>, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-    time.map_or(Ok(()), |time| write!(out, " ({})", super::manifest::rfc3339(time)))
+    time.map_or(Ok(()), |time| write!(out, " ({})", crate::manifest::rfc3339(time)))
 }
 
 impl std::error::Error for BackupError {

@@ -6,20 +6,20 @@
 
 use std::io::Write;
 
-use towline_types::PageRef;
+use towline_log::Hold;
+use towline_log::LogError;
+use towline_log::Pages;
+use towline_log::block::Aligned;
+use towline_log::folder::names::extent_name;
+use towline_log::format::{BLOCK_BYTES, size};
+use towline_log::times::{self, Row};
+use towline_types::{Lsn, PageRef};
 
-use super::super::copy::Progress;
-use super::super::error::BackupError;
-use super::super::folder::PIECE_BYTES;
-use super::super::source::Source;
 use super::{Head, PAGE_HEAD_BYTES};
-use crate::block::Aligned;
-use crate::error::LogError;
-use crate::format::{BLOCK_BYTES, extent_name, size};
-use crate::hold::Hold;
-use crate::pages::Pages;
-use crate::times::{self, Row};
-use towline_types::Lsn;
+use crate::copy::Progress;
+use crate::error::BackupError;
+use crate::folder::PIECE_BYTES;
+use crate::source::Source;
 
 /// Pages read at a time: a page takes about 16 KiB.
 const PAGES_AT_ONCE: usize = 64;

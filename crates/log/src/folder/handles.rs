@@ -10,22 +10,15 @@ use std::sync::{Arc, Mutex};
 
 use crate::disk::{Disk, DiskFile};
 use crate::error::LogError;
-use crate::format::{LogId, extent_name};
-use crate::recover::files;
-use crate::shared::hold;
+use crate::folder::headers::{Identity, check_header};
+use crate::folder::names::extent_name;
+use crate::lock::lock;
 
 /// Files that are held open.
 const HANDLES_MAX: usize = 64;
 
-/// What all extents of a log have in their headers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Identity {
-    pub(crate) log_id: LogId,
-    pub(crate) extent_bytes: u64,
-}
-
 /// The open files.
-pub(crate) struct Handles {
+pub struct Handles {
     disk: Arc<dyn Disk>,
     identity: Identity,
     open: Mutex<Open>,
@@ -39,11 +32,13 @@ struct Open {
 }
 
 impl Handles {
-    pub(crate) fn new(disk: Arc<dyn Disk>, identity: Identity) -> Handles {
+    /// No file is open yet.
+    pub fn new(disk: Arc<dyn Disk>, identity: Identity) -> Handles {
         Handles { disk, identity, open: Mutex::default() }
     }
 
-    pub(crate) fn identity(&self) -> Identity {
+    /// What the header of each extent must say.
+    pub fn identity(&self) -> Identity {
         self.identity
     }
 
@@ -51,25 +46,25 @@ impl Handles {
     ///
     /// # Errors
     /// [`LogError::Io`]; what the header says when it is not that of this extent.
-    pub(crate) fn get(&self, sequence: u64) -> Result<Arc<dyn DiskFile>, LogError> {
-        if let Some(file) = hold(&self.open).get(sequence) {
+    pub fn get(&self, sequence: u64) -> Result<Arc<dyn DiskFile>, LogError> {
+        if let Some(file) = lock(&self.open).get(sequence) {
             return Ok(file);
         }
         let name = extent_name(sequence);
         let file = self.disk.open(&name).map_err(|e| LogError::io("open an extent", &name, e))?;
-        files::check_header(file.as_ref(), sequence, Some(self.identity))?;
+        check_header(file.as_ref(), sequence, Some(self.identity))?;
         self.put(sequence, Arc::clone(&file));
         Ok(file)
     }
 
     /// Whether the file of an extent is open, and so was checked.
-    pub(crate) fn is_open(&self, sequence: u64) -> bool {
-        hold(&self.open).files.contains_key(&sequence)
+    pub fn is_open(&self, sequence: u64) -> bool {
+        lock(&self.open).files.contains_key(&sequence)
     }
 
     /// Adds a file whose header was checked.
-    pub(crate) fn put(&self, sequence: u64, file: Arc<dyn DiskFile>) {
-        let mut open = hold(&self.open);
+    pub fn put(&self, sequence: u64, file: Arc<dyn DiskFile>) {
+        let mut open = lock(&self.open);
         open.calls += 1;
         let call = open.calls;
         open.files.insert(sequence, (file, call));
@@ -82,13 +77,13 @@ impl Handles {
 
     /// Closes the file of an extent that is let go. Who still reads it finds nothing that it would
     /// believe.
-    pub(crate) fn forget(&self, sequence: u64) {
-        hold(&self.open).files.remove(&sequence);
+    pub fn forget(&self, sequence: u64) {
+        lock(&self.open).files.remove(&sequence);
     }
 
     #[cfg(test)]
-    pub(crate) fn open_count(&self) -> usize {
-        hold(&self.open).files.len()
+    pub fn open_count(&self) -> usize {
+        lock(&self.open).files.len()
     }
 }
 

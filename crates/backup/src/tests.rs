@@ -10,17 +10,17 @@ use towline_types::{Lsn, PageRef, Time};
 mod copies;
 mod damage;
 
-use super::manifest::MANIFEST_VERSION;
 use super::*;
-use crate::disk::{CrashPoint, CrashRule, Disk, MemoryDisk, Random};
-use crate::error::{Damage, LogError};
-use crate::log::{Log, Urgency};
-use crate::offline;
-use crate::options::Options;
-use crate::pages::Pages;
-use crate::recover::Recovery;
-use crate::testing::{LOG_ID, Record, Watch, append, body, recover, start};
-use crate::times::Row;
+use crate::manifest::MANIFEST_VERSION;
+use towline_log::Options;
+use towline_log::Pages;
+use towline_log::Recovery;
+use towline_log::disk::{CrashPoint, CrashRule, Disk, MemoryDisk, Random};
+use towline_log::offline;
+use towline_log::testing::{LOG_ID, Record, Watch, append, body, recover, start};
+use towline_log::times::Row;
+use towline_log::{Damage, LogError};
+use towline_log::{Log, Urgency};
 
 /// A running log with pages, whose image is the list of its pages.
 struct Rig {
@@ -100,7 +100,7 @@ impl Rig {
     fn back_up(&mut self, to: &MemoryDisk, choices: &Choices) -> Result<Done, BackupError> {
         let mut backup = Backup::open_disk(Arc::new(to.clone()))?;
         self.now += 1_000;
-        let (now, keep_from) = (Time(self.now), self.log.shared().first_held());
+        let (now, keep_from) = (Time(self.now), self.log.first_held());
         let source = Source::running(&self.log, self.image_at, keep_from)?.unwrap();
         let rows = [Row { at: now, upto: self.log.durable() }];
         let choices = Choices { now, ..choices.clone() };
@@ -173,8 +173,8 @@ fn opened(disk: &Arc<dyn Disk>, restored: &Restored, term: u32) -> Vec<Record> {
     let pages = Pages::open(Arc::clone(disk), used.iter().copied()).unwrap();
     assert!(pages.read_all(&used).iter().all(Result::is_ok));
     let watch = Watch::new();
-    let log = recovery.start(Arc::clone(&watch) as Arc<dyn crate::log::Listener>).unwrap();
-    assert!(log.shared().state().term > term + 1, "nothing of the old log can follow");
+    let log = recovery.start(Arc::clone(&watch) as Arc<dyn towline_log::Listener>).unwrap();
+    assert!(towline_log::testing::term(&log) > term + 1, "nothing of the old log can follow");
     let (_, end) = append(&log, &[b"goes on".to_vec()], Urgency::Forced);
     watch.wait_durable(end);
     records
@@ -268,7 +268,7 @@ fn a_log_at_rest_is_backed_up_to_its_end_without_a_torn_tail() {
     let mut files = rig.memory.files();
     let (image_at, end) = (rig.image_at, rig.end());
     // Half a batch behind the end.
-    let extent = crate::format::extent_name(end.0 / Options::small().extent_bytes);
+    let extent = towline_log::folder::names::extent_name(end.0 / Options::small().extent_bytes);
     let offset = usize::try_from(end.0 % Options::small().extent_bytes).unwrap();
     let tail = offset.next_multiple_of(4_096);
     // The extent may still be filled by the thread that makes extents ready.
@@ -503,7 +503,7 @@ fn a_gap_between_two_backups_is_told_and_both_sides_of_it_can_be_had() {
     }
     rig.image(0, 2);
     rig.log.reclaim(rig.end()).unwrap();
-    assert!(rig.log.shared().first_held() > before);
+    assert!(rig.log.first_held() > before);
     rig.append(10);
     rig.back_up(&to, &choices(2)).unwrap();
     assert_eq!(check(&to).findings, Vec::<String>::new());

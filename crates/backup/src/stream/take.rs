@@ -10,22 +10,22 @@
 use std::io::Read;
 use std::sync::Arc;
 
+use towline_log::LogError;
+use towline_log::block::Aligned;
+use towline_log::disk::{Disk, DiskFile};
+use towline_log::folder::chain::Link;
+use towline_log::folder::files::{Files, Folder};
+use towline_log::folder::images::{self, Loaded};
+use towline_log::folder::names::{PAGES_NAME, RESTORING_NAME, TIMES_NAME, extent_name, image_name};
+use towline_log::folder::scan::Scan;
+use towline_log::format::{LogId, padded, size};
 use towline_types::{Lsn, PAGE_UNIT_BYTES, PageRef};
 
-use super::super::copy::Progress;
-use super::super::error::BackupError;
-use super::super::folder::PIECE_BYTES;
-use super::super::restore;
 use super::{HEAD_BYTES, Head, PAGE_HEAD_BYTES};
-use crate::block::Aligned;
-use crate::disk::{Disk, DiskFile};
-use crate::error::LogError;
-use crate::format::{LogId, extent_name, image_name, padded, size};
-use crate::image::{self, Loaded};
-use crate::pages::PAGES_NAME;
-use crate::recover::files::{Files, Folder, RESTORING_NAME};
-use crate::recover::scan::{Link, Scan};
-use crate::times;
+use crate::copy::Progress;
+use crate::error::BackupError;
+use crate::folder::PIECE_BYTES;
+use crate::restore;
 
 /// What came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -190,7 +190,7 @@ fn write(disk: &Arc<dyn Disk>, head: &Head, coming: &mut Coming<'_>) -> Result<(
     let disk = disk.as_ref();
     coming.file(disk, &image_name(head.image_at), head.image_bytes)?;
     if head.times_bytes > 0 {
-        coming.file(disk, times::TIMES_NAME, head.times_bytes)?;
+        coming.file(disk, TIMES_NAME, head.times_bytes)?;
     }
     coming.pages(disk, head.pages)?;
     for (extent, bytes) in head.extents() {
@@ -208,7 +208,7 @@ fn write(disk: &Arc<dyn Disk>, head: &Head, coming: &mut Coming<'_>) -> Result<(
 /// Reads what was written: the image, and the chain of the log from its beginning to the end that
 /// was announced.
 fn check(disk: &Arc<dyn Disk>, head: &Head) -> Result<(), BackupError> {
-    match image::load(disk.as_ref(), head.image_at)? {
+    match images::load(disk.as_ref(), head.image_at)? {
         Loaded::Whole(header, _) if header.log_id == head.log_id => {}
         Loaded::Whole(..) | Loaded::Damaged => return Err(refused("its image is damaged")),
     }

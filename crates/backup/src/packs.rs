@@ -19,17 +19,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
+use towline_log::LogError;
+use towline_log::Pages;
+use towline_log::block::Aligned;
+use towline_log::disk::DiskFile;
+use towline_log::format::{BLOCK_BYTES, padded, size};
 use towline_types::{Lsn, PageRef};
 
-use super::copy::Written;
-use super::error::BackupError;
-use super::folder::{Backup, file_name, serial_in_name};
-use super::manifest::{FileSum, Manifest, Point};
-use crate::block::Aligned;
-use crate::disk::DiskFile;
-use crate::error::LogError;
-use crate::format::{BLOCK_BYTES, padded, size};
-use crate::pages::Pages;
+use crate::copy::Written;
+use crate::error::BackupError;
+use crate::folder::{Backup, file_name, serial_in_name};
+use crate::manifest::{FileSum, Manifest, Point};
 
 const ROW_BYTES: usize = 32;
 /// Pages read at a time: a page takes about 16 KiB.

@@ -10,6 +10,7 @@ use std::io;
 
 use towline_types::Lsn;
 
+use super::chain::{Link, Place};
 use super::files::Files;
 use super::table::{At, Behind, Image, TailFacts};
 use super::window::{Cost, Window};
@@ -20,45 +21,9 @@ use crate::format::{
     size,
 };
 use crate::mark::Seam;
-use crate::member::Known;
-use crate::offline::Casualties;
 use crate::record::Records;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
-
-/// A place in the log: extent and offset in its file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
-    pub(crate) sequence: u64,
-    pub(crate) offset: u64,
-}
-
-/// What the next batch must continue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Link {
-    pub(crate) checksum: u32,
-    pub(crate) index: u64,
-    pub(crate) term: u32,
-}
-
-impl Link {
-    /// Before the first batch of a log.
-    pub(crate) const ROOT: Link = Link { checksum: 0, index: 0, term: 0 };
-
-    pub(crate) fn of_seam(seam: Seam) -> Link {
-        Link { checksum: seam.checksum, index: seam.index, term: seam.term }
-    }
-
-    fn of(header: &BatchHeader) -> Link {
-        Link { checksum: header.checksum, index: header.index, term: header.term }
-    }
-
-    fn continued_by(&self, header: &BatchHeader) -> bool {
-        header.previous == self.checksum
-            && Some(header.index) == self.index.checked_add(1)
-            && header.term >= self.term
-    }
-}
 
 /// What stands at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,27 +33,38 @@ enum Probe {
     Nothing,
 }
 
+/// What of a damaged batch can be told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Casualties {
+    /// Bodies that are damaged.
+    pub bodies: u64,
+    /// Bodies that are whole.
+    pub whole: u64,
+    /// Whether there may be more of them: the walk over its records did not come to the end.
+    pub incomplete: bool,
+}
+
 /// Walks over the batches of a log.
-pub(crate) struct Scan<'a> {
+pub struct Scan<'a> {
     log_id: LogId,
     extent_bytes: u64,
     files: &'a Files,
     window: Window<'a>,
     /// Where the next batch is looked for.
-    pub(crate) place: Place,
+    pub place: Place,
     /// `None` when any whole batch will do (the first one read of a log whose beginning is gone).
-    pub(crate) link: Option<Link>,
+    pub link: Option<Link>,
     /// End of the newest batch, without padding.
-    pub(crate) end: Lsn,
+    pub end: Lsn,
     /// Length of that batch, header included.
-    pub(crate) batch_bytes: u32,
+    pub batch_bytes: u32,
     /// The newest batch's payload, as a place in the window.
     payload: (Place, usize),
 }
 
 impl<'a> Scan<'a> {
     /// Begins with the first batch of extent `sequence`.
-    pub(crate) fn new(files: &'a Files, sequence: u64) -> Scan<'a> {
+    pub fn new(files: &'a Files, sequence: u64) -> Scan<'a> {
         let extent_bytes = files.identity().extent_bytes;
         let place = Place { sequence, offset: EXTENT_HEADER_BYTES as u64 };
         let end = Lsn(sequence * extent_bytes).after(place.offset);
@@ -97,7 +73,7 @@ impl<'a> Scan<'a> {
     }
 
     /// Begins behind a seam.
-    pub(crate) fn behind(files: &'a Files, seam: Seam) -> Scan<'a> {
+    pub fn behind(files: &'a Files, seam: Seam) -> Scan<'a> {
         let extent_bytes = files.identity().extent_bytes;
         // The batch before the seam may end with its extent.
         let sequence = seam.end.0.saturating_sub(1) / extent_bytes;
@@ -109,7 +85,7 @@ impl<'a> Scan<'a> {
     }
 
     /// Begins with the batch at a place, which continues `link` if that is known.
-    pub(crate) fn again(files: &'a Files, place: Place, link: Option<Link>) -> Scan<'a> {
+    pub fn again(files: &'a Files, place: Place, link: Option<Link>) -> Scan<'a> {
         let end = Lsn(place.sequence * files.identity().extent_bytes).after(place.offset);
         Scan::at(files, place, link, end)
     }
@@ -126,7 +102,7 @@ impl<'a> Scan<'a> {
     ///
     /// # Errors
     /// What the disk said.
-    pub(crate) fn follows(&mut self, seam: Seam) -> io::Result<bool> {
+    pub fn follows(&mut self, seam: Seam) -> io::Result<bool> {
         if seam.index == 0 {
             return Ok(true);
         }
@@ -144,24 +120,24 @@ impl<'a> Scan<'a> {
     }
 
     /// The batch before the place where reading begins, if that is known.
-    pub(crate) fn begun(&self) -> Option<Known> {
+    pub fn begun(&self) -> Option<Seam> {
         let Link { checksum, index, term } = self.link?;
         let (end, bytes) = (self.end, self.batch_bytes);
-        Some(Known::of_seam(Seam { end, index, checksum, term, bytes }))
+        Some(Seam { end, index, checksum, term, bytes })
     }
 
     /// What reading cost so far.
-    pub(crate) fn cost(&self) -> Cost {
+    pub fn cost(&self) -> Cost {
         self.window.cost
     }
 
     /// The position of a place.
-    pub(crate) fn lsn(&self, place: Place) -> Lsn {
+    pub fn lsn(&self, place: Place) -> Lsn {
         Lsn(place.sequence * self.extent_bytes).after(place.offset)
     }
 
     /// The place of a position.
-    pub(crate) fn place_of(&self, lsn: Lsn) -> Place {
+    pub fn place_of(&self, lsn: Lsn) -> Place {
         Place { sequence: lsn.0 / self.extent_bytes, offset: lsn.0 % self.extent_bytes }
     }
 
@@ -169,7 +145,7 @@ impl<'a> Scan<'a> {
     ///
     /// # Errors
     /// What the disk said; `place` is then where it said so.
-    pub(crate) fn next(&mut self) -> io::Result<Option<BatchHeader>> {
+    pub fn next(&mut self) -> io::Result<Option<BatchHeader>> {
         if let Some(header) = self.continuing(self.place)? {
             return Ok(Some(self.enter(self.place, header)));
         }
@@ -194,7 +170,7 @@ impl<'a> Scan<'a> {
     ///
     /// # Errors
     /// What the disk said.
-    pub(crate) fn payload(&mut self) -> io::Result<&[u8]> {
+    pub fn payload(&mut self) -> io::Result<&[u8]> {
         let (place, bytes) = self.payload;
         self.window.get(place, bytes)
     }
@@ -262,11 +238,7 @@ impl<'a> Scan<'a> {
     /// The facts about the place where the chain ended, and the places of batches from there on,
     /// whole or torn (not that of a torn one at the very place). `stray_bytes`: how far from the
     /// beginning of a later extent what was in flight at a crash may lie.
-    pub(crate) fn facts(
-        &mut self,
-        image: Option<Lsn>,
-        stray_bytes: u64,
-    ) -> (TailFacts, Vec<Place>) {
+    pub fn facts(&mut self, image: Option<Lsn>, stray_bytes: u64) -> (TailFacts, Vec<Place>) {
         let end = self.end;
         let image = match image {
             Some(at) if at > end => Image::Beyond,
@@ -308,7 +280,7 @@ impl<'a> Scan<'a> {
 
     /// The first whole batch at or behind a place, whatever it continues. Unreadable blocks are
     /// passed over.
-    pub(crate) fn next_whole(&mut self, from: Place) -> Option<(Place, BatchHeader)> {
+    pub fn next_whole(&mut self, from: Place) -> Option<(Place, BatchHeader)> {
         let is_whole = |found: &Probe| matches!(found, Probe::Whole(_));
         match self.search(from, u64::MAX, is_whole)? {
             (place, Probe::Whole(header)) => Some((place, header)),
@@ -346,7 +318,7 @@ impl<'a> Scan<'a> {
 
     /// Where the chain is broken, and how: at the place, or where the next extent begins when
     /// nothing was ever written behind the last batch of this one.
-    pub(crate) fn broken_at(&mut self) -> (Place, Damage) {
+    pub fn broken_at(&mut self) -> (Place, Damage) {
         let place = self.place;
         let next = Place { sequence: place.sequence + 1, offset: EXTENT_HEADER_BYTES as u64 };
         let goes_over = self.files.length(next.sequence).is_some()
@@ -365,7 +337,7 @@ impl<'a> Scan<'a> {
     }
 
     /// What is left of the damaged batch at a place.
-    pub(crate) fn casualties(&mut self, place: Place) -> Casualties {
+    pub fn casualties(&mut self, place: Place) -> Casualties {
         let unknown = Casualties { incomplete: true, ..Casualties::default() };
         let lsn = self.lsn(place);
         let log_id = self.log_id;
@@ -393,7 +365,7 @@ impl<'a> Scan<'a> {
     }
 
     /// Goes on at a whole batch behind damage.
-    pub(crate) fn go_on_at(&mut self, place: Place) {
+    pub fn go_on_at(&mut self, place: Place) {
         self.place = place;
         self.link = None;
     }

@@ -11,50 +11,46 @@ use std::io;
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use towline_types::Lsn;
 
-use super::beginning_is_gone;
-use super::table::{self, FileFacts, FileVerdict, Header, Length};
-use crate::block::Aligned;
+use super::chain::beginning_is_gone;
+use super::headers::{check, length_of, refused};
+use super::names::RESTORING_NAME;
+use super::table::{self, FileFacts, FileVerdict, Header};
 use crate::coverage::Coverage;
 use crate::disk::{Disk, DiskFile};
 use crate::error::{Damage, Finding, LogError};
-use crate::format::{
-    BLOCK_BYTES, BadHeader, EXTENT_HEADER_BYTES, EXTENT_VERSION, ExtentHeader, ImageHeader, LogId,
-    extent_name, image_name, number_in_name,
+use crate::folder::handles::Handles;
+use crate::folder::headers::Identity;
+use crate::folder::names::{
+    NEW_IMAGE_NAME, NEW_NAME, PAGES_NAME, TIMES_NAME, extent_name, image_name, number_in_name,
 };
-use crate::handles::{Handles, Identity};
-use crate::image::{self, Loaded, NEW_IMAGE_NAME};
-use crate::keeper::NEW_NAME;
-use crate::pages::PAGES_NAME;
-use crate::times::TIMES_NAME;
-
-/// Name of a file that says: this folder is being filled from a backup.
-pub(crate) const RESTORING_NAME: &str = "restoring";
+use crate::format::{ExtentHeader, ImageHeader};
 
 /// The folder's files by kind.
 #[derive(Default)]
-pub(crate) struct Folder {
+pub struct Folder {
     /// By sequence.
-    pub(crate) extents: BTreeSet<u64>,
+    pub extents: BTreeSet<u64>,
     /// Oldest first.
-    pub(crate) images: Vec<Lsn>,
-    pub(crate) spares: Vec<(String, u64)>,
+    pub images: Vec<Lsn>,
+    /// Files for new extents, with their lengths.
+    pub spares: Vec<(String, u64)>,
     /// Half-made files that a crash left.
-    pub(crate) leftovers: Vec<String>,
+    pub leftovers: Vec<String>,
     /// Whether a file is there that only a running log makes, and makes after its first extent.
-    pub(crate) has_company: bool,
+    pub has_company: bool,
 }
 
 /// A log's extents.
-pub(crate) struct Files {
-    pub(crate) handles: Handles,
+pub struct Files {
+    /// The open files.
+    pub handles: Handles,
     /// Lengths by sequence. Those before the images are taken to be whole until they are read: to
     /// look at each would make a start as long as the log.
-    pub(crate) lengths: BTreeMap<u64, u64>,
+    pub lengths: BTreeMap<u64, u64>,
     /// Those that lie before a gap and that no image needs, see [`Files::cover`].
-    pub(crate) below: BTreeMap<u64, u64>,
+    pub below: BTreeMap<u64, u64>,
     /// The extent in which reading begins.
     needed: Option<u64>,
 }
@@ -62,7 +58,7 @@ pub(crate) struct Files {
 impl Folder {
     /// # Errors
     /// [`LogError::Io`]; [`LogError::Restoring`].
-    pub(crate) fn list(disk: &dyn Disk) -> Result<Folder, LogError> {
+    pub fn list(disk: &dyn Disk) -> Result<Folder, LogError> {
         let names =
             disk.names().map_err(|e| LogError::io("list the log folder", &disk.name(), e))?;
         let mut folder = Folder::default();
@@ -88,7 +84,7 @@ impl Folder {
     }
 
     /// Whether there was a log, as far as files beside its extents tell.
-    pub(crate) fn held_log(&self) -> bool {
+    pub fn held_log(&self) -> bool {
         self.has_company || !self.images.is_empty() || !self.spares.is_empty()
     }
 }
@@ -99,7 +95,7 @@ impl Files {
     ///
     /// # Errors
     /// That file cannot be used.
-    pub(crate) fn of(disk: &Arc<dyn Disk>, folder: &Folder) -> Result<Option<Files>, LogError> {
+    pub fn of(disk: &Arc<dyn Disk>, folder: &Folder) -> Result<Option<Files>, LogError> {
         // Without an image all are checked, oldest first: then the oldest says what the others must
         // be. The newest alone is read in any case.
         let one = match folder.images.is_empty() {
@@ -143,7 +139,7 @@ impl Files {
     /// # Errors
     /// [`LogError::Damaged`]: the first extent that would be read is missing, or an older one
     /// between.
-    pub(crate) fn cover(&mut self, image: Option<ImageHeader>) -> Result<(), LogError> {
+    pub fn cover(&mut self, image: Option<ImageHeader>) -> Result<(), LogError> {
         let extent_bytes = self.identity().extent_bytes;
         let Some(image) = image else {
             let is_there = self.lengths.contains_key(&0);
@@ -185,7 +181,7 @@ impl Files {
     }
 
     /// Whether the file of an extent is there.
-    pub(crate) fn is_there(&self, sequence: u64) -> bool {
+    pub fn is_there(&self, sequence: u64) -> bool {
         self.lengths.contains_key(&sequence) || self.below.contains_key(&sequence)
     }
 
@@ -195,7 +191,7 @@ impl Files {
     }
 
     /// The finding that extents lie before a gap, if there are such.
-    pub(crate) fn left_over(&self) -> Option<Finding> {
+    pub fn left_over(&self) -> Option<Finding> {
         let (&sequence, _) = self.below.first_key_value()?;
         let (what, offset) = (Damage::LeftOver(self.coverage()), 0);
         let lsn = Lsn(sequence.saturating_mul(self.identity().extent_bytes));
@@ -206,7 +202,7 @@ impl Files {
     ///
     /// # Errors
     /// [`LogError::Damaged`], when some of it lies before a gap.
-    pub(crate) fn check_no_gap(&self) -> Result<(), LogError> {
+    pub fn check_no_gap(&self) -> Result<(), LogError> {
         let Some((last, _)) = self.below.last_key_value() else { return Ok(()) };
         let what = Damage::ExtentMissing(self.coverage());
         Err(refused(last + 1, self.identity().extent_bytes, what))
@@ -217,7 +213,7 @@ impl Files {
     ///
     /// # Errors
     /// The first file that cannot be used, or that is missing.
-    pub(crate) fn check(
+    pub fn check(
         &mut self,
         disk: &dyn Disk,
         with_headers: impl RangeBounds<u64>,
@@ -254,25 +250,28 @@ impl Files {
         Ok(())
     }
 
-    pub(crate) fn identity(&self) -> Identity {
+    /// What all extents of the log have in common.
+    pub fn identity(&self) -> Identity {
         self.handles.identity()
     }
 
-    pub(crate) fn first(&self) -> u64 {
+    /// The oldest extent.
+    pub fn first(&self) -> u64 {
         self.lengths.first_key_value().map_or(0, |(sequence, _)| *sequence)
     }
 
-    pub(crate) fn last(&self) -> u64 {
+    /// The newest extent.
+    pub fn last(&self) -> u64 {
         self.lengths.last_key_value().map_or(0, |(sequence, _)| *sequence)
     }
 
     /// Length of an extent's file, if it is there.
-    pub(crate) fn length(&self, sequence: u64) -> Option<u64> {
+    pub fn length(&self, sequence: u64) -> Option<u64> {
         self.lengths.get(&sequence).copied()
     }
 
     /// The next extent that is there.
-    pub(crate) fn next_after(&self, sequence: u64) -> Option<u64> {
+    pub fn next_after(&self, sequence: u64) -> Option<u64> {
         self.lengths.range(sequence.checked_add(1)?..).next().map(|(next, _)| *next)
     }
 
@@ -280,7 +279,7 @@ impl Files {
     ///
     /// # Errors
     /// What the disk said, or that the header is not the right one.
-    pub(crate) fn file(&self, sequence: u64) -> io::Result<Arc<dyn DiskFile>> {
+    pub fn file(&self, sequence: u64) -> io::Result<Arc<dyn DiskFile>> {
         self.handles.get(sequence).map_err(|error| match error {
             LogError::Io { source, .. } => source,
             other => io::Error::other(other),
@@ -289,145 +288,9 @@ impl Files {
 }
 
 /// The finding that there is no extent, and was one: at the newest image, when there is one.
-pub(crate) fn no_extents(folder: &Folder) -> LogError {
+pub fn no_extents(folder: &Folder) -> LogError {
     let lsn = folder.images.last().copied().unwrap_or(Lsn::ZERO);
     let file = folder.images.last().map_or_else(|| extent_name(0), |at| image_name(*at));
     let what = Damage::NoExtents(Coverage::of(std::iter::empty(), None));
     LogError::Damaged(Finding { file, extent: 0, offset: 0, lsn, what })
-}
-
-fn refused(sequence: u64, extent_bytes: u64, what: Damage) -> LogError {
-    let lsn = Lsn(sequence.saturating_mul(extent_bytes));
-    let file = extent_name(sequence);
-    LogError::Damaged(Finding { file, extent: sequence, offset: 0, lsn, what })
-}
-
-fn length_of(length: u64, extent_bytes: u64) -> Length {
-    if length == 0 {
-        Length::Empty
-    } else if length < EXTENT_HEADER_BYTES as u64 || !length.is_multiple_of(BLOCK_BYTES as u64) {
-        Length::Ragged
-    } else if length < extent_bytes {
-        Length::Part
-    } else {
-        Length::Full
-    }
-}
-
-/// Judges an extent by its header alone.
-///
-/// # Errors
-/// [`LogError::Io`]; why it cannot be used.
-pub(crate) fn check_header(
-    file: &dyn DiskFile,
-    sequence: u64,
-    identity: Option<Identity>,
-) -> Result<ExtentHeader, LogError> {
-    check(file, sequence, u64::MAX / BLOCK_BYTES as u64 * BLOCK_BYTES as u64, true, identity)
-}
-
-/// Judges an extent's file by its length and header; `identity` is what the others have.
-fn check(
-    file: &dyn DiskFile,
-    sequence: u64,
-    length: u64,
-    followed: bool,
-    identity: Option<Identity>,
-) -> Result<ExtentHeader, LogError> {
-    let name = extent_name(sequence);
-    let (header, decoded) = read_header(file, sequence, identity)
-        .map_err(|e| LogError::io("read an extent's header", &name, e))?;
-    let extent_bytes = decoded.ok().map_or(u64::MAX, |header| header.extent_bytes);
-    let facts = FileFacts { length: length_of(length, extent_bytes), header, followed };
-    let known_bytes = identity.map_or(0, |identity| identity.extent_bytes);
-    match (table::judge_file(facts), decoded) {
-        (FileVerdict::Use, Ok(header)) => Ok(header),
-        (FileVerdict::Use, Err(_)) => Err(refused(sequence, known_bytes, Damage::ExtentHeader)),
-        (FileVerdict::Refuse(what), _) => Err(refused(sequence, known_bytes, what)),
-        (FileVerdict::RefuseVersion, decoded) => {
-            let found = match decoded {
-                Err(BadHeader::Version(version)) => version,
-                Ok(_) | Err(BadHeader::Damaged) => 0,
-            };
-            Err(LogError::Version { file: name, found, supported: EXTENT_VERSION })
-        }
-        (FileVerdict::RefuseOtherLog, _) => Err(LogError::OtherLog { file: name }),
-    }
-}
-
-fn read_header(
-    file: &dyn DiskFile,
-    sequence: u64,
-    identity: Option<Identity>,
-) -> io::Result<(Header, Result<ExtentHeader, BadHeader>)> {
-    let mut block = Aligned::zeroed(EXTENT_HEADER_BYTES);
-    let count = file.read_at(block.bytes_mut(), 0)?;
-    block.truncate(count);
-    let decoded = ExtentHeader::decode(block.bytes());
-    let kind = match decoded {
-        Err(BadHeader::Damaged) => Header::Damaged,
-        Err(BadHeader::Version(_)) => Header::Newer,
-        Ok(header) => {
-            if identity.is_some_and(|identity| identity.log_id != header.log_id) {
-                Header::OtherLog
-            } else if header.sequence != sequence
-                || identity.is_some_and(|identity| identity.extent_bytes != header.extent_bytes)
-                || !is_possible(&header)
-            {
-                Header::OtherPlace
-            } else {
-                Header::Good
-            }
-        }
-    };
-    Ok((kind, decoded))
-}
-
-/// Whether positions in the extent are far from 2^64: arithmetic on them need not be checked again.
-fn is_possible(header: &ExtentHeader) -> bool {
-    let bytes = header.extent_bytes;
-    (crate::EXTENT_BYTES_MIN..=crate::options::EXTENT_BYTES_MAX).contains(&bytes)
-        && bytes.is_multiple_of(BLOCK_BYTES as u64)
-        && header.sequence < u64::MAX / crate::options::EXTENT_BYTES_MAX / 2
-}
-
-/// The newest image that can be used, and what was found wrong with newer ones.
-#[derive(Default)]
-pub(crate) struct Images {
-    pub(crate) newest: Option<(ImageHeader, Bytes)>,
-    pub(crate) damaged: Vec<Lsn>,
-    pub(crate) findings: Vec<Finding>,
-}
-
-impl Images {
-    /// Reads images of `folder` before `before`, newest first, until one is whole.
-    ///
-    /// # Errors
-    /// [`LogError::OtherLog`], [`LogError::Version`].
-    pub(crate) fn load(
-        disk: &dyn Disk,
-        folder: &Folder,
-        log_id: LogId,
-        before: Lsn,
-    ) -> Result<Images, LogError> {
-        let mut images = Images::default();
-        for &at in folder.images.iter().rev().filter(|at| **at < before) {
-            let what = match image::load(disk, at) {
-                Ok(Loaded::Whole(header, _)) if header.log_id != log_id => {
-                    return Err(LogError::OtherLog { file: image_name(at) });
-                }
-                Ok(Loaded::Whole(header, bytes)) => {
-                    images.newest = Some((header, bytes));
-                    break;
-                }
-                Ok(Loaded::Damaged) => Damage::Image,
-                Err(LogError::Io { .. }) => Damage::ImageUnreadable,
-                Err(other) => return Err(other),
-            };
-            images.damaged.push(at);
-            let file = image_name(at);
-            images.findings.push(Finding { file, extent: 0, offset: 0, lsn: at, what });
-        }
-        Ok(images)
-    }
 }

@@ -8,20 +8,20 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use towline_log::disk::Disk;
+use towline_log::folder::chain::{Place, beginning_is_gone, finding};
+use towline_log::folder::files::{Files, Folder};
+use towline_log::folder::images::{self, Images, Loaded};
+use towline_log::folder::names::image_name;
+use towline_log::folder::scan::Scan;
+use towline_log::folder::table::{self, TailVerdict};
+use towline_log::format::{ImageHeader, LogId};
+use towline_log::mark::Seam;
+use towline_log::{Damage, Log, LogError};
 use towline_types::Lsn;
 
-use super::error::BackupError;
-use super::manifest::End;
-use crate::disk::Disk;
-use crate::error::{Damage, LogError};
-use crate::format::{ImageHeader, LogId, image_name};
-use crate::image::{self, Loaded};
-use crate::log::Log;
-use crate::mark::Seam;
-use crate::recover::files::{Files, Folder, Images};
-use crate::recover::scan::{Place, Scan};
-use crate::recover::table::{self, TailVerdict};
-use crate::recover::{beginning_is_gone, finding};
+use crate::error::BackupError;
+use crate::manifest::End;
 
 /// A log as it is copied.
 pub struct Source {
@@ -47,16 +47,15 @@ impl Source {
         image_at: Lsn,
         keep_from: Lsn,
     ) -> Result<Option<Source>, BackupError> {
-        let shared = log.shared();
         let Some(mark) = log.mark_at(log.durable()) else { return Ok(None) };
-        let (end, extent_bytes) = (End::of(mark.seam()), shared.options.extent_bytes);
+        let (end, extent_bytes) = (End::of(mark.seam()), log.extent_bytes());
         if Lsn(end.lsn) < image_at {
             // The last run that the image speaks of shares its batch with the beginning of another
             // one.
             return Ok(None);
         }
-        let (disk, log_id) = (Arc::clone(&shared.disk), shared.log_id);
-        let image = match image::load(disk.as_ref(), image_at)? {
+        let (disk, log_id) = (Arc::clone(log.disk()), log.id());
+        let image = match images::load(disk.as_ref(), image_at)? {
             Loaded::Whole(header, bytes) if header.log_id == log_id => (header, bytes),
             Loaded::Whole(..) => {
                 return Err(LogError::OtherLog { file: image_name(image_at) }.into());
@@ -64,7 +63,7 @@ impl Source {
             Loaded::Damaged => {
                 let (file, what) = (image_name(image_at), Damage::Image);
                 let finding =
-                    crate::error::Finding { file, extent: 0, offset: 0, lsn: image_at, what };
+                    towline_log::Finding { file, extent: 0, offset: 0, lsn: image_at, what };
                 return Err(LogError::Damaged(finding).into());
             }
         };

@@ -10,27 +10,26 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use towline_log::Pages;
+use towline_log::block::Aligned;
+use towline_log::disk::{Disk, DiskFile};
+use towline_log::folder::files::{Files, Folder};
+use towline_log::folder::names::extent_name;
+use towline_log::folder::scan::Scan;
+use towline_log::format::{BLOCK_BYTES, EXTENT_VERSION, FORMAT_VERSION, ImageHeader, padded, size};
+use towline_log::times::{self, Row};
+use towline_log::{LogError, is_unreadable};
 use towline_types::{Lsn, PageRef, Time};
 
-use super::damage::{self, DamagedBatch, Noted};
-use super::error::BackupError;
-use super::folder::{Backup, PIECE_BYTES, file_name, serial_in_name, write_all};
-use super::manifest::{
+use crate::damage::{self, DamagedBatch, Noted};
+use crate::error::BackupError;
+use crate::folder::{Backup, PIECE_BYTES, file_name, serial_in_name, write_all};
+use crate::manifest::{
     End, FileSum, MANIFEST_VERSION, Manifest, Part, Point, VERSION_WITHOUT_DAMAGE,
 };
-use super::packs;
-use super::source::Source;
-use super::view::View;
-use crate::block::Aligned;
-use crate::disk::{Disk, DiskFile};
-use crate::error::{LogError, is_unreadable};
-use crate::format::{
-    BLOCK_BYTES, EXTENT_VERSION, FORMAT_VERSION, ImageHeader, extent_name, padded, size,
-};
-use crate::pages::Pages;
-use crate::recover::files::{Files, Folder};
-use crate::recover::scan::Scan;
-use crate::times::{self, Row};
+use crate::packs;
+use crate::source::Source;
+use crate::view::View;
 
 /// Looks at a log folder as a start would: the extents that it lacks for its messages, in words;
 /// `None`: it has them all. Else why that cannot be known.

@@ -34,10 +34,10 @@
 pub(super) mod give;
 pub(super) mod take;
 
+use towline_log::format::LogId;
 use towline_types::Lsn;
 
-use super::manifest::End;
-use crate::format::LogId;
+use crate::manifest::End;
 
 pub(super) const HEAD_BYTES: usize = 112;
 const MAGIC: [u8; 8] = *b"TWLCOPY1";

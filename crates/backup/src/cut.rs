@@ -5,15 +5,15 @@
 //!
 //! Invariant: no run is unfinished before the cut, but for one that was never finished.
 
+use towline_log::block::Aligned;
+use towline_log::folder::chain::finding;
+use towline_log::folder::scan::Scan;
+use towline_log::format::{BATCH_HEADER_BYTES, BatchHeader, LogId, payload_sum};
+use towline_log::record::{Kind, Records};
+use towline_log::{Damage, LogError};
 use towline_types::Lsn;
 
-use super::manifest::End;
-use crate::block::Aligned;
-use crate::error::{Damage, LogError};
-use crate::format::{BATCH_HEADER_BYTES, BatchHeader, LogId, payload_sum};
-use crate::record::{Kind, Records};
-use crate::recover::finding;
-use crate::recover::scan::Scan;
+use crate::manifest::End;
 
 /// The end that a log is given.
 #[derive(Debug)]

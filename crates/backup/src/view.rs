@@ -9,15 +9,15 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
+use towline_log::disk::{Disk, DiskFile, FileSystem};
+use towline_log::folder::names::{PAGES_NAME, extent_name, image_name, number_in_name};
+use towline_log::format::BLOCK_BYTES;
 use towline_types::Lsn;
 
-use super::error::BackupError;
-use super::folder::{Backup, serial_in_name};
-use super::manifest::{End, Manifest, Point};
-use super::packs::{self, Place};
-use crate::disk::{Disk, DiskFile, FileSystem};
-use crate::format::{BLOCK_BYTES, extent_name, image_name, number_in_name};
-use crate::pages::PAGES_NAME;
+use crate::error::BackupError;
+use crate::folder::{Backup, serial_in_name};
+use crate::manifest::{End, Manifest, Point};
+use crate::packs::{self, Place};
 
 /// The log folder of a point.
 pub(super) struct View {

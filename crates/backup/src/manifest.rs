@@ -13,12 +13,12 @@
 //! points ascend; each point is covered from its first extent to its end.
 
 use serde::{Deserialize, Serialize};
+use towline_log::format::{LogId, padded};
+use towline_log::mark::Seam;
 use towline_types::{Lsn, Time};
 
-use super::damage::Noted;
-use super::error::BackupError;
-use crate::format::{LogId, padded};
-use crate::mark::Seam;
+use crate::damage::Noted;
+use crate::error::BackupError;
 
 /// Newest version of the manifest and of the files that it names: one with a list of damaged
 /// batches, which a program that knows nothing of them must not restore as if it were whole.
@@ -206,7 +206,7 @@ impl Manifest {
 
     pub(super) fn decode(bytes: &[u8]) -> Result<Manifest, BackupError> {
         let damaged = |what: &str| BackupError::Damaged {
-            file: super::folder::MANIFEST_NAME.to_owned(),
+            file: crate::folder::MANIFEST_NAME.to_owned(),
             what: what.to_owned(),
         };
         let value: serde_json::Value = serde_json::from_slice(bytes)
@@ -230,9 +230,9 @@ impl Manifest {
     /// A checksum keeps accidents out; what is computed from a manifest must not overflow either.
     fn check(&self) -> Result<(), &'static str> {
         let extent_bytes = self.extent_bytes;
-        let possible = (crate::EXTENT_BYTES_MIN..=crate::options::EXTENT_BYTES_MAX)
+        let possible = (towline_log::EXTENT_BYTES_MIN..=towline_log::EXTENT_BYTES_MAX)
             .contains(&extent_bytes)
-            && extent_bytes.is_multiple_of(crate::format::BLOCK_BYTES as u64);
+            && extent_bytes.is_multiple_of(towline_log::format::BLOCK_BYTES as u64);
         if !possible || self.log_id().is_none() {
             return Err("the log that it names is impossible");
         }

@@ -30,6 +30,8 @@
 //! Invariants: the previous backup can be used until the manifest of the next one is durable; a
 //! file named in a manifest is whole and synced; a backup ends where no run is unfinished.
 
+#![forbid(unsafe_code)]
+
 mod check;
 mod copy;
 mod cut;
@@ -37,6 +39,7 @@ mod damage;
 mod error;
 mod folder;
 pub mod manifest;
+mod mend;
 mod packs;
 mod restore;
 mod source;
@@ -51,6 +54,7 @@ pub use copy::{Choices, Done, Lacks, Progress};
 pub use damage::DamagedBatch;
 pub use error::BackupError;
 pub use folder::{Backup, read_progress};
+pub use mend::mend_from_backup;
 pub use restore::{Restored, Upto, restore, restore_folder};
 pub use source::Source;
 pub use stream::give::give;

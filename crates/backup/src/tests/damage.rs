@@ -2,13 +2,14 @@
 //! everything that reads the backup.
 
 use std::io;
+use towline_log::folder::names::extent_name;
 
 use super::super::copy::read_piece;
 use super::*;
-use crate::block::Aligned;
-use crate::disk::DiskFile;
-use crate::format::{BATCH_HEADER_BYTES, BLOCK_BYTES, extent_name};
-use crate::offline::{Filter, Item};
+use towline_log::block::Aligned;
+use towline_log::disk::DiskFile;
+use towline_log::format::{BATCH_HEADER_BYTES, BLOCK_BYTES};
+use towline_log::offline::{Filter, Item};
 
 impl Rig {
     /// Batches of the log: their positions and lengths.
@@ -41,7 +42,7 @@ impl Rig {
     }
 
     fn place(&self, lsn: Lsn) -> (String, u64) {
-        let extent_bytes = self.log.shared().options.extent_bytes;
+        let extent_bytes = self.log.extent_bytes();
         (extent_name(lsn.0 / extent_bytes), lsn.0 % extent_bytes)
     }
 }

@@ -8,15 +8,16 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use towline_log::LogError;
+use towline_log::block::Aligned;
+use towline_log::disk::{Disk, DiskFile, LinuxDisk};
+use towline_log::folder::names::number_in_name;
+use towline_log::format::{BLOCK_BYTES, padded, size};
 use towline_types::Lsn;
 
-use super::error::BackupError;
-use super::manifest::{FileSum, Manifest};
-use super::view::View;
-use crate::block::Aligned;
-use crate::disk::{Disk, DiskFile, LinuxDisk};
-use crate::error::LogError;
-use crate::format::{BLOCK_BYTES, number_in_name, padded, size};
+use crate::error::BackupError;
+use crate::manifest::{FileSum, Manifest};
+use crate::view::View;
 
 /// Name of the list.
 pub(super) const MANIFEST_NAME: &str = "manifest.json";

@@ -125,15 +125,18 @@ const FILE_ROWS: &[FileRow] = &[
 
 /// What is known about the place where the chain of batches ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TailFacts {
-    pub(crate) at: At,
-    pub(crate) behind: Behind,
-    pub(crate) image: Image,
+pub struct TailFacts {
+    /// What stands where the chain ends.
+    pub at: At,
+    /// What stands behind it.
+    pub behind: Behind,
+    /// Where the newest image lies.
+    pub image: Image,
 }
 
 /// What stands at the place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum At {
+pub enum At {
     /// Nothing that claims to be a batch of this place: zeros, an earlier use of the file, or the
     /// end of the extent.
     Nothing,
@@ -150,7 +153,7 @@ pub(crate) enum At {
 
 /// What stands anywhere behind the place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Behind {
+pub enum Behind {
     /// No batch, whole or torn.
     Nothing,
     /// Batches, none of which proves that the place held a durable one: only a whole one can.
@@ -161,7 +164,7 @@ pub(crate) enum Behind {
 
 /// Where the newest image stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Image {
+pub enum Image {
     /// At or before the place, or there is none.
     Covered,
     /// Behind the place: the image's log had been durable.
@@ -170,7 +173,7 @@ pub(crate) enum Image {
 
 /// What to do about the tail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TailVerdict {
+pub enum TailVerdict {
     /// The log ends here.
     End,
     /// The log ends here; what was in flight at the crash is erased.
@@ -282,7 +285,7 @@ pub(crate) fn judge_file(facts: FileFacts) -> FileVerdict {
 }
 
 /// The verdict about the end of the chain.
-pub(crate) fn judge_tail(facts: TailFacts) -> TailVerdict {
+pub fn judge_tail(facts: TailFacts) -> TailVerdict {
     let row = TAIL_ROWS.iter().find(|row| row.matches(facts));
     assert!(row.is_some(), "every combination has a row: {facts:?}");
     row.map_or(TailVerdict::Refuse(Damage::Batch), |row| row.verdict)
