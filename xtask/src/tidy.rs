@@ -3,8 +3,8 @@
 
 use crate::finding::Finding;
 use crate::rules::{
-    configuration, configuration_read, documents, generated, headers, left_open, manifest, matrix,
-    message_ids, names, rooms, size, sleeping, width,
+    circles, configuration, configuration_read, documents, generated, headers, left_open, manifest,
+    matrix, message_ids, names, rooms, size, sleeping, width,
 };
 use crate::tree::Tree;
 
@@ -26,6 +26,7 @@ const RULES: &[Rule] = &[
     configuration_read::check,
     message_ids::check,
     width::check,
+    circles::check,
 ];
 
 /// All broken rules, sorted by place.

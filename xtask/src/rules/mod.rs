@@ -1,5 +1,6 @@
 //! The rules, one file each, in the order of STYLE.md.
 
+pub(crate) mod circles;
 pub(crate) mod configuration;
 pub(crate) mod configuration_read;
 pub(crate) mod documents;
