@@ -59,6 +59,18 @@ pub(crate) struct Edge {
     pub(crate) names: BTreeSet<String>,
 }
 
+/// The definition of a struct, enum, union, trait or type alias.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TypeName {
+    pub(crate) name: String,
+    /// Index in [`Imports::files`].
+    pub(crate) file: usize,
+    /// Counted from 1.
+    pub(crate) line: usize,
+    /// Whether it is `pub`, in whatever scope.
+    pub(crate) is_visible: bool,
+}
+
 /// The files of one crate, and what each uses of the others.
 #[derive(Debug, Default)]
 pub(crate) struct Imports {
@@ -66,6 +78,8 @@ pub(crate) struct Imports {
     pub(crate) files: Vec<String>,
     /// By (user, used), as indices of `files`.
     pub(crate) edges: BTreeMap<(usize, usize), Edge>,
+    /// The types that it defines, file by file.
+    pub(crate) types: Vec<TypeName>,
     modules: Vec<Module>,
     /// By file: how often its code has a word outside its `use` items.
     words: Vec<BTreeMap<String, usize>>,
@@ -79,6 +93,11 @@ pub(crate) fn crates(tree: &Tree) -> Vec<&str> {
     manifests.filter(|folder| root_file(tree, folder).is_some()).collect()
 }
 
+/// The name by which people call a crate: its folder.
+pub(crate) fn name(folder: &str) -> &str {
+    folder.rsplit('/').next().unwrap_or(folder)
+}
+
 /// `lib.rs` if there is one: a `main.rs` beside it is another crate that only uses it.
 fn root_file(tree: &Tree, folder: &str) -> Option<String> {
     let files = ["lib.rs", "main.rs"].map(|name| format!("{folder}/src/{name}"));
@@ -90,13 +109,19 @@ impl Imports {
     pub(crate) fn of(tree: &Tree, folder: &str) -> Imports {
         let mut imports = Imports::default();
         let Some(root) = root_file(tree, folder) else { return imports };
-        imports.read(tree, &root, 0);
+        imports.read(tree, folder, &root, 0);
         imports.connect();
         imports
     }
 
     /// Reads one file as a new module, and the files of the modules that it declares.
-    fn read(&mut self, tree: &Tree, path: &str, parent: usize) -> Option<usize> {
+    fn read(
+        &mut self,
+        tree: &Tree,
+        crate_folder: &str,
+        path: &str,
+        parent: usize,
+    ) -> Option<usize> {
         let code = Source::of(tree.text(path)?).code_without_tests();
         let file = self.files.len();
         self.files.push(path.to_owned());
@@ -109,8 +134,8 @@ impl Imports {
             let candidates = [format!("{folder}{name}.rs"), format!("{folder}{name}/mod.rs")];
             let found = candidates.iter().find(|path| tree.text(path).is_some());
             if let Some(found) = found
-                && !is_test_path(found)
-                && let Some(child) = self.read(tree, found, declaring)
+                && !found.strip_prefix(crate_folder).is_some_and(is_test_path)
+                && let Some(child) = self.read(tree, crate_folder, found, declaring)
             {
                 self.modules[declaring].children.insert(name, child);
             }

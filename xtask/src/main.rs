@@ -23,6 +23,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   tidy [FOLDER]   check the house rules (STYLE.md) that a program can check
   licences        check licence and origin of every dependency against deny.toml
   circles [CRATE] list the files that import each other in a circle, with the names that tie them
+  names [CRATE]   list the type names that stand for two types, or are no nouns
   words [FILES]   count the words that only this project uses; name the FILES files with most";
 
 fn main() -> ExitCode {
@@ -34,6 +35,8 @@ fn main() -> ExitCode {
         ["licences"] => licences::check_this_project(),
         ["circles"] => return show(|tree| rules::circles::report(tree, None)),
         ["circles", only] => return show(|tree| rules::circles::report(tree, Some(only))),
+        ["names"] => return show(|tree| rules::type_names::report(tree, None)),
+        ["names", only] => return show(|tree| rules::type_names::report(tree, Some(only))),
         ["words"] => return words("0"),
         ["words", files] => return words(files),
         ["help" | "--help" | "-h"] => {

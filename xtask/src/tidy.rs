@@ -4,9 +4,10 @@
 use crate::finding::Finding;
 use crate::rules::{
     circles, configuration, configuration_read, documents, generated, headers, left_open, manifest,
-    matrix, message_ids, names, rooms, size, sleeping, width,
+    matrix, message_ids, names, rooms, size, sleeping, type_names, width,
 };
 use crate::tree::Tree;
+use crate::wording;
 
 /// One rule.
 type Rule = fn(&Tree) -> Vec<Finding>;
@@ -27,6 +28,8 @@ const RULES: &[Rule] = &[
     message_ids::check,
     width::check,
     circles::check,
+    type_names::check,
+    wording::check,
 ];
 
 /// All broken rules, sorted by place.

@@ -3,16 +3,19 @@
 //! No parser: a definition is the word after `struct`, `fn` and so on at the level of items; a path
 //! is words joined by `::`. What does not compile yields nonsense, but ends.
 
-use super::{Binding, Imports, Module};
+use super::{Binding, Imports, Module, TypeName};
 use crate::source::line_of;
 
 /// A file module that is declared: the declaring module, the folder of the inline modules around
 /// the declaration (`a/`, or nothing), and its name.
-pub(super) type Declared = (usize, String, String);
+pub(super) type Declaration = (usize, String, String);
 
 /// Words before the name of an item.
 const INTRODUCERS: &[&str] =
     &["struct", "enum", "union", "trait", "type", "fn", "const", "static", "macro_rules"];
+
+/// Those of types.
+const OF_TYPES: &[&str] = &["struct", "enum", "union", "trait", "type"];
 
 /// Words that stand between an introducer and something else than the name.
 const NO_NAMES: &[&str] = &["fn", "unsafe", "async", "extern", "mut", "_"];
@@ -29,7 +32,7 @@ struct Scan<'a> {
 }
 
 /// Reads the file of `module`; what it finds goes into the modules of `imports`.
-pub(super) fn file(imports: &mut Imports, module: usize, code: &str) -> Vec<Declared> {
+pub(super) fn file(imports: &mut Imports, module: usize, code: &str) -> Vec<Declaration> {
     let mut scan =
         Scan { code, tokens: tokens(code), at: 0, braces: Vec::new(), file_module: module };
     let mut declared = Vec::new();
@@ -62,7 +65,7 @@ impl Scan<'_> {
         self.braces.last().is_none_or(Option::is_some)
     }
 
-    fn step(&mut self, imports: &mut Imports, declared: &mut Vec<Declared>) {
+    fn step(&mut self, imports: &mut Imports, declared: &mut Vec<Declaration>) {
         let token = self.token(0).to_owned();
         match token.as_str() {
             "{" => self.braces.push(None),
@@ -80,6 +83,7 @@ impl Scan<'_> {
                 let ahead = if self.token(1) == "!" { 2 } else { 1 };
                 let name = self.token(ahead).to_owned();
                 if is_name(&name) && !NO_NAMES.contains(&name.as_str()) {
+                    self.note_type(imports, &token, &name);
                     imports.modules[self.module()].defines.insert(name);
                     self.at += ahead;
                 }
@@ -97,6 +101,15 @@ impl Scan<'_> {
     fn note_word(&self, imports: &mut Imports, word: String) {
         let file = imports.modules[self.file_module].file;
         *imports.words[file].entry(word).or_default() += 1;
+    }
+
+    fn note_type(&self, imports: &mut Imports, introducer: &str, name: &str) {
+        if OF_TYPES.contains(&introducer) {
+            let file = imports.modules[self.file_module].file;
+            let is_visible = matches!(self.before(), "pub" | ")");
+            let line = self.line();
+            imports.types.push(TypeName { name: name.to_owned(), file, line, is_visible });
+        }
     }
 
     /// The type of `impl Type {` and `impl<T> Type<T> {`, without a trait.
@@ -121,7 +134,7 @@ impl Scan<'_> {
     }
 
     /// `mod x;` or `mod x {`.
-    fn declare(&mut self, imports: &mut Imports, declared: &mut Vec<Declared>) {
+    fn declare(&mut self, imports: &mut Imports, declared: &mut Vec<Declaration>) {
         let name = self.token(1).to_owned();
         let parent = self.module();
         match self.token(2) {

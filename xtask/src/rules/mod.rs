@@ -14,6 +14,7 @@ pub(crate) mod names;
 pub(crate) mod rooms;
 pub(crate) mod size;
 pub(crate) mod sleeping;
+pub(crate) mod type_names;
 pub(crate) mod width;
 
 /// Endings of files that people write as programs.
