@@ -19,6 +19,7 @@ struct Room {
 
 const MATRIX: &[Room] = &[
     Room { folder: "crates/types", may_use: &[], tests_may_use: &[] },
+    Room { folder: "crates/delegation", may_use: &[], tests_may_use: &[] },
     Room { folder: "crates/core", may_use: &["types"], tests_may_use: &[] },
     Room { folder: "crates/amqp", may_use: &["types"], tests_may_use: &[] },
     Room { folder: "crates/log", may_use: &["types"], tests_may_use: &[] },
