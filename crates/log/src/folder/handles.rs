@@ -82,6 +82,7 @@ impl Handles {
     }
 
     #[cfg(test)]
+    /// How many extents are open.
     pub fn open_count(&self) -> usize {
         lock(&self.open).files.len()
     }

@@ -1,39 +1,34 @@
-//! Where a queue manager is: a Unix socket in its data folder, or `amqp[s]://[user@]host[:port]`.
+//! Addresses of brokers: `amqp[s]://[user@]host[:port]`.
 //!
-//! A password never stands in an address, because addresses end in histories and process lists.
+//! No path, no query, and no password: addresses are stored in shell histories and shown in process
+//! lists.
 
 use std::fmt;
-use std::path::PathBuf;
-
-/// Where to connect.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// A Unix socket.
-    Local(PathBuf),
-    /// A host.
-    Remote {
-        /// `amqps`.
-        tls: bool,
-        /// Who logs in.
-        user: Option<String>,
-        /// Name or address.
-        host: String,
-        /// Port.
-        port: u16,
-    },
-}
 
 /// IANA's port for AMQP.
 const PORT: u16 = 5672;
 /// IANA's port for AMQP over TLS.
 const PORT_TLS: u16 = 5671;
 
-impl Place {
+/// The address of one broker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Url {
+    /// Whether AMQP goes over TLS (`amqps`).
+    pub tls: bool,
+    /// The user that logs in, decoded.
+    pub user: Option<String>,
+    /// Name or address of the host, without brackets.
+    pub host: String,
+    /// Never 0; 5672 or 5671 (TLS) unless given.
+    pub port: u16,
+}
+
+impl Url {
     /// Reads `amqp[s]://[user@]host[:port]`; a path of `/` alone is passed over.
     ///
     /// # Errors
     /// What is wrong with it, for people.
-    pub fn parse(url: &str) -> Result<Place, String> {
+    pub fn parse(url: &str) -> Result<Url, String> {
         let (tls, rest) = match (url.strip_prefix("amqp://"), url.strip_prefix("amqps://")) {
             (Some(rest), _) => (false, rest),
             (None, Some(rest)) => (true, rest),
@@ -55,7 +50,7 @@ impl Place {
         let user = user.map(decoded).transpose()?.filter(|user| !user.is_empty());
         let (host, port) = host_and_port(authority)?;
         let port = port.unwrap_or(if tls { PORT_TLS } else { PORT });
-        Ok(Place::Remote { tls, user, host: host.into(), port })
+        Ok(Url { tls, user, host: host.into(), port })
     }
 }
 
@@ -103,16 +98,11 @@ fn decoded(text: &str) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|_| "the user is not UTF-8".into())
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Url {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Place::Local(path) => write!(out, "{}", path.display()),
-            Place::Remote { tls, host, port, .. } => {
-                let scheme = if *tls { "amqps" } else { "amqp" };
-                let (open, close) = if host.contains(':') { ("[", "]") } else { ("", "") };
-                write!(out, "{scheme}://{open}{host}{close}:{port}")
-            }
-        }
+        let scheme = if self.tls { "amqps" } else { "amqp" };
+        let (open, close) = if self.host.contains(':') { ("[", "]") } else { ("", "") };
+        write!(out, "{scheme}://{open}{}{close}:{}", self.host, self.port)
     }
 }
 
@@ -120,18 +110,18 @@ impl fmt::Display for Place {
 mod tests {
     use super::*;
 
-    fn remote(tls: bool, user: Option<&str>, host: &str, port: u16) -> Place {
-        Place::Remote { tls, user: user.map(Into::into), host: host.into(), port }
+    fn url(tls: bool, user: Option<&str>, host: &str, port: u16) -> Url {
+        Url { tls, user: user.map(Into::into), host: host.into(), port }
     }
 
     #[test]
     fn addresses_have_defaults_and_parts() {
-        assert_eq!(Place::parse("amqp://h"), Ok(remote(false, None, "h", 5672)));
-        assert_eq!(Place::parse("amqps://h/"), Ok(remote(true, None, "h", 5671)));
-        assert_eq!(Place::parse("amqp://a%40b@h:1"), Ok(remote(false, Some("a@b"), "h", 1)));
-        assert_eq!(Place::parse("amqp://[::1]:7"), Ok(remote(false, None, "::1", 7)));
-        assert_eq!(Place::parse("amqp://[::1]"), Ok(remote(false, None, "::1", 5672)));
-        assert_eq!(remote(true, Some("u"), "::1", 7).to_string(), "amqps://[::1]:7");
+        assert_eq!(Url::parse("amqp://h"), Ok(url(false, None, "h", 5672)));
+        assert_eq!(Url::parse("amqps://h/"), Ok(url(true, None, "h", 5671)));
+        assert_eq!(Url::parse("amqp://a%40b@h:1"), Ok(url(false, Some("a@b"), "h", 1)));
+        assert_eq!(Url::parse("amqp://[::1]:7"), Ok(url(false, None, "::1", 7)));
+        assert_eq!(Url::parse("amqp://[::1]"), Ok(url(false, None, "::1", 5672)));
+        assert_eq!(url(true, Some("u"), "::1", 7).to_string(), "amqps://[::1]:7");
     }
 
     #[test]
@@ -146,9 +136,11 @@ mod tests {
             ("amqp://h/q", "'/' is not allowed"),
             ("amqp://u%4@h", "hexadecimal"),
             ("amqp://[::1", "']'"),
+            ("amqp://[::1]x", "not a port"),
+            ("amqp://me:secret@here", "password is not allowed"),
         ];
         for (url, part) in cases {
-            let reason = Place::parse(url).expect_err(url);
+            let reason = Url::parse(url).expect_err(url);
             assert!(reason.contains(part), "{url}: {reason}");
         }
     }
