@@ -89,13 +89,13 @@ pub(super) struct Written<'a> {
     disk: Arc<dyn Disk>,
     tell: &'a mut dyn FnMut(Progress),
     progress: Progress,
-    /// Bytes when it was told last.
+    /// Bytes at the last progress report.
     told: u64,
     pub(super) files: u64,
     pub(super) bytes: u64,
 }
 
-/// How often progress is told, in bytes.
+/// How often progress is reported, in bytes.
 const TELL_BYTES: u64 = 16 * 1024 * 1024;
 
 impl Written<'_> {
@@ -130,8 +130,8 @@ impl Written<'_> {
 
 impl Backup {
     /// Adds a copy of `source` to the backup. `pages`: the page file of the log, and the pages that
-    /// the image of the source refers to. `rows`: when the log was how long. `progress` is told
-    /// while bytes are copied; it may let go of extents that are copied.
+    /// the image of the source refers to. `rows`: when the log was how long. `progress` is called
+    /// while bytes are copied; it may release extents that are copied.
     ///
     /// # Errors
     /// [`BackupError`]: what was there before can still be used; what was written meanwhile is

@@ -170,7 +170,7 @@ impl Backup {
         Ok(())
     }
 
-    /// Writes down how far a backup is, for whoever waits for it.
+    /// Writes how far a backup is, for programs that wait for it.
     pub(super) fn tell_progress(&self, done: u64, all: u64) {
         let mut block = Aligned::zeroed(BLOCK_BYTES);
         block.bytes_mut().fill(b' ');
@@ -178,7 +178,7 @@ impl Backup {
         if let Some(place) = block.bytes_mut().get_mut(..text.len()) {
             place.copy_from_slice(text.as_bytes());
         }
-        // Nobody has to know how far it is.
+        // Progress is a convenience: its failure does not fail the backup.
         drop(self.disk.create(PROGRESS_NAME).and_then(|file| file.write_at(block.bytes(), 0)));
     }
 }

@@ -46,7 +46,7 @@ pub struct Manifest {
     pub queue_manager: Option<String>,
     /// Version of towline that wrote this.
     pub towline: String,
-    /// Bytes of extents, by extent and place.
+    /// Bytes of extents, by extent and offset.
     pub parts: Vec<Part>,
     /// Files of pages.
     pub packs: Vec<FileSum>,

@@ -1,4 +1,4 @@
-//! Pages in a backup: copied into packs, found again through the table of places of an image.
+//! Pages in a backup: copied into packs, found again through the page table of an image.
 //!
 //! ```text
 //! pages-...      pages side by side, each padded with zeros to 4 KiB

@@ -33,7 +33,7 @@ use crate::folder::{Backup, PIECE_BYTES};
 use crate::manifest::{End, Manifest, Point};
 use crate::view::View;
 
-/// How far a log is brought back.
+/// How far a log is restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Upto {
     /// To the end of the newest backup.
@@ -179,7 +179,7 @@ impl Plan {
             Upto::Time(time) => {
                 let known = rows.partition_point(|row| row.at <= time);
                 let row = known.checked_sub(1).and_then(|last| rows.get(last));
-                // Beyond the end of the backup nobody knows what there was.
+                // Behind the end of the backup nothing is known about the log.
                 let row = row.filter(|_| time.0 <= newest.made_at);
                 row.ok_or_else(|| out_of_reach(manifest, &rows, upto))?.upto
             }

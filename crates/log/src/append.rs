@@ -2,8 +2,8 @@
 //!
 //! Not here: when batches are written, what records mean.
 //!
-//! Invariants: one run is appended at a time (`appending`), even while the lock is let go to wait
-//! for room; a run that is not committed leaves nothing that replay would yield.
+//! Invariants: one run is appended at a time (`appending`), even while the lock is released to wait
+//! for free space; a run that is not committed leaves nothing that replay would yield.
 
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
@@ -45,8 +45,8 @@ impl<'a> Appender<'a> {
     /// Adds a record, written by `write` at the end of the buffer that it is given (which holds
     /// other bytes before; `write` only appends). `bytes_hint` is its length if known (a wrong hint
     /// costs a copy). Returns the position of the record's first byte, which is the position of
-    /// what `write` wrote first. After a failure (no room), positions mean nothing and
-    /// [`Appender::commit`] says so.
+    /// what `write` wrote first. After a failure (no space), positions mean nothing and
+    /// [`Appender::commit`] returns the error.
     ///
     /// # Panics
     /// When the record is longer than [`crate::Log::record_bytes_max`].
@@ -136,7 +136,7 @@ impl<'a> Appender<'a> {
         self.shared.tail.store(end.0, Ordering::Release);
         self.shared.note_room(&state);
         if first_lazy {
-            // Somebody must watch its delay.
+            // Its delay must be watched.
             self.shared.call_writer(&mut state);
         } else {
             self.shared.wake_writer(&mut state);
@@ -173,7 +173,7 @@ impl<'a> Appender<'a> {
         pushed
     }
 
-    /// Sees to an open batch with room for a record of `bytes` bytes.
+    /// Makes sure that a batch is open with space for a record of `bytes` bytes.
     fn make_room(&mut self, bytes: usize) -> bool {
         // A mark for a run that was given up may have to go before the record, a check behind it.
         let need = prefix_bytes(bytes) + bytes + 1 + CHECK_BYTES;

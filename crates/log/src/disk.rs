@@ -19,7 +19,7 @@ pub use delay::DelayDisk;
 pub use linux::LinuxDisk;
 pub use memory::{Fault, FaultOn, MemoryDisk};
 
-/// Room in a file system.
+/// Free and total space of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileSystem {
     /// All that it can hold.
@@ -133,7 +133,7 @@ pub trait DiskFile: Send + Sync {
     /// them cannot run out of disk. Does nothing where the file system cannot.
     ///
     /// # Errors
-    /// `StorageFull` when there is no room.
+    /// `StorageFull` when there is no free space.
     fn reserve(&self, bytes: u64) -> io::Result<()>;
 
     /// Makes the file `bytes` bytes long, which is not longer than it was, and gives what was set

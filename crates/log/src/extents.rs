@@ -1,4 +1,4 @@
-//! Which files hold log, which are ready for more, and how much room there is.
+//! Which files hold log, which are ready for more, and how much free space there is.
 //!
 //! Not here: making files (`keeper`), recycling them (`reclaim`), reading them.
 //!
@@ -20,7 +20,7 @@ use crate::shared::Shared;
 /// The last run of puts before the log is full may take one part in so many of the reserve.
 const RESERVE_PART_OF_A_RUN: u64 = 4;
 
-/// How much room the log has.
+/// How much free space the log has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Space {
     /// Enough.
@@ -122,11 +122,11 @@ pub(crate) struct Extents {
     pub(crate) position: u64,
     /// Up to where the newest holding extent was filled with zeros or written once.
     pub(crate) filled_to: u64,
-    /// The disk has no room for the rest of the extent that is not filled.
+    /// The disk has no space for the rest of the extent that is not filled.
     pub(crate) fill_refused: bool,
     /// How many extents `log_bytes_max` allows.
     pub(crate) count_max: u64,
-    /// How many more files the disk had room for when it was last asked.
+    /// How many more files the disk had space for at the last look.
     pub(crate) disk_room: u64,
     pub(crate) reserve_bytes: u64,
 }
@@ -140,7 +140,7 @@ pub(crate) enum Room {
     Next,
     /// The keeper is at it.
     Wait,
-    /// Nowhere, unless extents are reclaimed or the disk gets room.
+    /// Nowhere, unless extents are reclaimed or the disk gets free space.
     Nowhere,
 }
 
@@ -341,7 +341,7 @@ impl Extents {
         }
     }
 
-    /// How much room there is, with so many bytes in the open batch.
+    /// How much free space there is, with so many bytes in the open batch.
     pub(crate) fn space(&self, open_bytes: u64) -> Space {
         let bytes = self.bytes_to_come().saturating_sub(open_bytes);
         if bytes <= self.reserve_bytes {

@@ -1,7 +1,7 @@
-//! Holding log back: while somebody copies it, or needs it to catch up afterwards, extents from a
-//! position on are not let go.
+//! Retention holds: while a backup or a copy reads the log, or needs it to catch up afterwards,
+//! extents from a position on are not released.
 //!
-//! Not here: letting extents go (`reclaim`); how long a hold may last (whoever took it says so).
+//! Not here: releasing extents (`reclaim`); how long a hold may last (its holder decides).
 //!
 //! Invariants: a hold only moves forward; what was read while a hold held is what was written
 //! there, because it ends before any extent goes for which it stood.
@@ -27,7 +27,7 @@ struct Numbered {
 }
 
 impl Holds {
-    /// The earliest position that anybody holds.
+    /// The earliest position that a holder keeps.
     pub(crate) fn from(&self) -> Option<Lsn> {
         lock(&self.all).from.values().min().copied()
     }
@@ -75,7 +75,8 @@ impl Hold {
         lock(&self.holds.all).from.get(&self.number).copied()
     }
 
-    /// Lets go now, whoever still has the hold: what he reads from now on is not to be believed.
+    /// Releases the log now, even while the holder exists: what the holder reads from now on is not
+    /// to be trusted.
     pub fn let_go(&self) {
         lock(&self.holds.all).from.remove(&self.number);
     }

@@ -3,16 +3,16 @@
 //! In: opaque records in runs (a unit of work is one run). Out: the word that a run is durable,
 //! bodies read back by position, and after a restart the newest image and all runs since.
 //!
-//! This room knows nothing of the meaning of its bytes, of queues, of AMQP, of who leads a group;
-//! it has no async code. It alone names `std::fs`, behind [`Disk`].
+//! This crate knows nothing of the meaning of its bytes, of queues, of AMQP, of which instance
+//! leads a group; it has no async code. It alone names `std::fs`, behind [`Disk`].
 //!
 //! Reading order: [`disk`] (the seam), `format` (the bytes), `log` (the handle); on the way in
 //! `append`, `batch`, `record`, `shared` (the state), `rule` (when to write), `writer`, `extents`
 //! and `keeper` (where to write); on the way back `cache`, `read`; `image`, `reclaim`, `hold`;
-//! `pages` (what is written in place, beside the log); `recover` (start); `member` (the log of an
-//! instance of a group); [`offline`] (looking at a log at rest); [`mend`] (bringing back what is
-//! damaged in it, from elsewhere); [`backup`] (a copy of it, and back); [`succession`] (a folder of
-//! one's own from somebody else's); `stats`, `histogram`.
+//! `pages` (content rewritten beside the log); `recover` (start); `member` (the log of an instance
+//! of a group); [`offline`] (looking at a log at rest); [`mend`] (replacing what is damaged in it,
+//! from another log); [`succession`] (a new folder from that of a predecessor); `stats`,
+//! `histogram`.
 
 #![forbid(unsafe_code)]
 

@@ -93,7 +93,7 @@ pub struct VerifyReport {
     pub last: Option<Lsn>,
     /// What is wrong, in log order; a torn tail is listed too.
     pub findings: Vec<Finding>,
-    /// Batches whose checksum is wrong, before the tail.
+    /// Batches before the tail with a wrong checksum.
     pub batches_damaged: u64,
     /// Bodies in them that are damaged; the others of them can be read.
     pub bodies_damaged: u64,
@@ -111,7 +111,7 @@ impl VerifyReport {
     }
 }
 
-/// Shows the log of a folder, oldest first; changes nothing. Safe beside a running process, whose
+/// Prints the log of a folder, oldest first; changes nothing. Safe beside a running process; its
 /// newest batch may then look torn.
 ///
 /// # Errors
@@ -265,7 +265,7 @@ impl Walk<'_> {
             if what == Damage::Batch {
                 (self.show)(Item::Damaged(scan.casualties(place)));
             }
-            // A whole batch may stand at the very place, if it does not belong there.
+            // A whole batch may lie exactly there, if it does not belong there.
             let behind = Place { offset: place.offset + BLOCK_BYTES as u64, ..place };
             match scan.next_whole(behind) {
                 Some((place, _)) => scan.go_on_at(place),

@@ -1,7 +1,7 @@
 //! Reading bodies back from disk.
 //!
 //! A position does not say where its batch begins: the search goes back over 4 KiB boundaries until
-//! a batch is found that covers the position and whose checksum is right. Where the last block read
+//! a batch is found that covers the position and has a right checksum. Where the last block read
 //! ended is remembered, so reading a queue in order needs no search: one read for each MiB.
 //!
 //! A body of a batch that is damaged elsewhere is judged by the check behind it.
@@ -121,8 +121,8 @@ impl Search<'_> {
         }
     }
 
-    /// The body at `place` of the extent, if it has a check and that is right. Not kept: what lies
-    /// around it is not known to be whole.
+    /// The body at this offset of the extent, if it has a check and that is right. Not cached: what
+    /// lies around it is not known to be whole.
     fn by_check(&self, place: u64) -> Result<Option<Bytes>, LogError> {
         let body = self.body.bytes as usize;
         let from = place / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;

@@ -58,7 +58,7 @@ impl Kind {
     }
 }
 
-/// What stands behind a record whose end is a body.
+/// What lies behind a record that ends with a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Check {
     /// Where in its record the body begins.
@@ -78,7 +78,7 @@ impl Check {
         }
     }
 
-    /// The checksum of a body at a position of a log: bytes of another place or log never pass.
+    /// The checksum of a body at a position of a log: bytes of another position or log never pass.
     fn sum(log_id: LogId, lsn: Lsn, head: u16, body: &[u8]) -> u32 {
         let mut place = [0; 26];
         place[..16].copy_from_slice(&log_id.bytes());
@@ -143,7 +143,7 @@ pub(crate) fn patch_prefix(memory: &mut [u8], at: usize, bytes: usize, kind: Kin
     memory[at..at + count].copy_from_slice(&prefix[..count]);
 }
 
-/// Puts the right prefix before a record of `bytes` bytes at the end of `memory` whose prefix, at
+/// Moves a record of `bytes` bytes at the end of `memory` behind its right prefix; its prefix, at
 /// `at`, was guessed with another length.
 pub(crate) fn move_for_prefix(memory: &mut Vec<u8>, at: usize, guessed: usize, bytes: usize) {
     let right = prefix_bytes(bytes);
@@ -201,7 +201,7 @@ impl<'a> Found<'a> {
     }
 }
 
-/// A payload whose records do not add up.
+/// A payload with records that do not add up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
@@ -293,10 +293,10 @@ pub(crate) struct Runs {
     term: u32,
 }
 
-/// Who takes records.
+/// Receives records.
 pub(crate) type Receiver<'a, E> = dyn FnMut(Lsn, &[u8]) -> Result<(), E> + 'a;
 
-/// Who yields the records of a long run from the first to the last; and how many that were.
+/// Yields the records of a long run from the first to the last; and how many they were.
 pub(crate) type Again<'a, E> =
     dyn FnMut(Lsn, Lsn, &mut Receiver<'_, E>) -> Result<u64, Halt<E>> + 'a;
 

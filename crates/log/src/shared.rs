@@ -50,11 +50,11 @@ pub(crate) struct Shared {
     pub(crate) state: Mutex<State>,
     /// Idle writers wait here.
     pub(crate) writers: Condvar,
-    /// Appenders wait here for their turn, for room, and for writers.
+    /// Appenders wait here for their turn, for free space, and for writers.
     pub(crate) appenders: Condvar,
     /// The keeper waits here.
     pub(crate) keeper: Condvar,
-    /// Who tells the listener about room waits here.
+    /// The thread that reports free space to the listener waits here.
     pub(crate) teller: Condvar,
     pub(crate) chain: Chain,
     /// Files that bodies are read from.
@@ -66,9 +66,9 @@ pub(crate) struct Shared {
     pub(crate) reported: Mutex<Reported>,
     /// Held while images are written and extents reclaimed: one at a time.
     pub(crate) housekeeping: Mutex<Housekeeping>,
-    /// What the figures say about images and room; held for a moment.
+    /// What the figures say about images and free space; locked for a moment.
     pub(crate) needs: Mutex<Needs>,
-    /// What is not let go although nobody here needs it.
+    /// What is not released although this instance does not need it.
     pub(crate) holds: Arc<Holds>,
     pub(crate) durable: AtomicU64,
     pub(crate) tail: AtomicU64,
@@ -77,7 +77,7 @@ pub(crate) struct Shared {
     pub(crate) room_for_puts: AtomicU64,
 }
 
-/// What the listener was told.
+/// What the listener was notified of.
 #[derive(Debug, Default)]
 pub(crate) struct Reported {
     pub(crate) upto: Lsn,
@@ -136,7 +136,8 @@ pub(crate) struct State {
     pub(crate) term: u32,
     /// A run is being appended, or what came from a leader entered: one at a time.
     pub(crate) appending: bool,
-    /// A run was given up whose beginning had left the open batch: say so before the next record.
+    /// A run was given up after its beginning had left the open batch: write that before the next
+    /// record.
     pub(crate) given_up: bool,
     pub(crate) open: Option<Batch>,
     pub(crate) sealed: VecDeque<Batch>,
@@ -145,11 +146,10 @@ pub(crate) struct State {
     pub(crate) next_index: u64,
     pub(crate) typical_write: TypicalWrite,
     pub(crate) typical_company: TypicalCompany,
-    /// Writers that are telling the listener what became durable, and look for work next.
+    /// Writers that are reporting to the listener what became durable, and look for work next.
     pub(crate) reporting: usize,
     /// Batches of a leader that are durable here and not known to be committed: their ends, and how
-    /// many forced runs they hold. `None` while nobody says
-    /// what is committed.
+    /// many forced runs they hold. `None` while the commit position is not reported.
     pub(crate) uncommitted: Option<VecDeque<(Lsn, u64)>>,
     pub(crate) durable: Lsn,
     /// Where images may begin.
@@ -169,9 +169,9 @@ pub(crate) struct State {
     /// Appenders (and a shutdown) that wait for something.
     pub(crate) appenders_waiting: usize,
     pub(crate) extents: Extents,
-    /// How much room the keeper last saw; the listener is told.
+    /// How much free space the keeper last saw; the listener is notified.
     pub(crate) space: Space,
-    /// Why no further extent can be made, until the listener was told.
+    /// Why no further extent can be made, until the listener was notified.
     pub(crate) hindrance: Option<LogError>,
     /// Buffers to be used again.
     pub(crate) pool: Vec<Vec<u8>>,
@@ -191,13 +191,13 @@ impl Shared {
         lock(&self.state)
     }
 
-    /// Position that the listener may be told.
+    /// Position up to which the listener may be notified.
     pub(crate) fn durable(&self) -> Lsn {
         Lsn(self.durable.load(Ordering::Acquire))
     }
 
-    /// Enters how much puts may still log. Called before the lock is let go by all that append, and
-    /// by what makes room or finds that there is less: so the next decision knows it.
+    /// Enters how many bytes puts may still log. Called before the lock is released by each caller
+    /// that appends, frees space or finds that there is less: so the next decision knows it.
     pub(crate) fn note_room(&self, state: &State) {
         let bytes = state.extents.room_for_puts(state.open_bytes());
         self.room_for_puts.store(bytes, Ordering::Release);
@@ -280,7 +280,7 @@ impl Shared {
         }
     }
 
-    /// Wakes those who wait for a turn, for room, or for writers.
+    /// Wakes the threads that wait for a turn, for free space, or for writers.
     pub(crate) fn wake_appenders(&self, state: &State) {
         if state.appenders_waiting > 0 {
             self.appenders.notify_all();
@@ -298,8 +298,8 @@ impl Shared {
         state
     }
 
-    /// Opens a batch with room for `need` bytes, header included; waits for the keeper if needed.
-    /// Returns whether there is one now: not when there is no room or the log ended.
+    /// Opens a batch with space for `need` bytes, header included; waits for the keeper if needed.
+    /// Returns whether there is one now: not when there is no space or the log ended.
     pub(crate) fn open_batch<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
@@ -339,13 +339,14 @@ impl Shared {
         (state, found)
     }
 
-    /// Whether no writer is left who could take a batch: all tell the listener, or wait inside it.
+    /// Whether no writer is left to take a batch: all are notifying the listener, or wait inside
+    /// it.
     pub(crate) fn all_report(&self, state: &State) -> bool {
         state.reporting >= self.options.writes_in_flight_max
     }
 
-    /// Waits until writers are not too far behind, but not while all of them report: the one who
-    /// appends may be a writer inside the listener, or hold what the listener waits for. So the
+    /// Waits until writers are not too far behind, but not while all of them report: the appending
+    /// thread may be a writer inside the listener, or hold what the listener waits for. So the
     /// bound may be passed by what is appended during one report.
     pub(crate) fn wait_for_writers<'a>(
         &'a self,
@@ -373,7 +374,7 @@ pub(crate) enum Opened {
 }
 
 impl State {
-    /// How much room there is, the open batch being written.
+    /// How much free space there is, the open batch being written.
     pub(crate) fn space_now(&self) -> Space {
         self.extents.space(self.open_bytes())
     }
@@ -392,8 +393,8 @@ impl State {
         // A group's answer is slower than a disk: what it has not answered is on its way too.
         let unanswered = self.uncommitted.iter().flatten();
         let disk_is_slow = self.uncommitted.is_some() || self.typical_write.is_slow(slow_write);
-        // On a fast disk the writer that reports is back before another would be awake, and what
-        // its report brings travels in one batch.
+        // On a fast disk the writer that reports is back before another would be awake, and the
+        // runs that its report causes travel in one batch.
         let coming_back = if disk_is_slow { 0 } else { self.reporting };
         Facts {
             open_bytes: open.map_or(waiting_bytes, Batch::bytes),

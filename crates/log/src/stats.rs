@@ -1,6 +1,6 @@
 //! Figures of a running log: exact, cheap to take, never reset while it runs.
 //!
-//! Not here: names of metrics and units of display (room `admin`).
+//! Not here: names of metrics and units of display (crate `admin`).
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ pub struct Stats {
     /// Mean size of a write in bytes, with padding; 0 before the first.
     pub write_bytes_avg: u64,
     /// Age of the oldest write that is not back, in microseconds; 0 when none is out. While a disk
-    /// stalls it grows, everybody waits, and nothing is acknowledged.
+    /// stalls it grows, all callers wait, and nothing is acknowledged.
     pub write_waiting_us: u64,
     /// Bytes in use and bytes in all of the file system that the log is in; both 0 when not known.
     pub file_system_bytes_in_use: u64,
@@ -94,7 +94,7 @@ pub(crate) struct Needs {
 }
 
 impl Needs {
-    /// Nobody said yet what is needed of a log that begins at `first`.
+    /// It is not yet known what is needed of a log that begins at `first`.
     pub(crate) fn new(first: Lsn, images: &[ImagePlace]) -> Needs {
         let mut needs = Needs { keep_from: first, ..Needs::default() };
         needs.enter_images(first, images);

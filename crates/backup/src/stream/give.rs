@@ -122,7 +122,7 @@ impl Out<'_> {
         let failed = |e| LogError::io("read an extent", &name, e);
         let opened = source.disk.open(&name);
         let Ok(file) = opened else {
-            // It goes when nobody holds it any more.
+            // It is deleted when its last user drops it.
             let gone = self.hold.from().is_none();
             let failed = opened.map_err(failed).err().map_or(BackupError::LetGo, Into::into);
             return Err(if gone { BackupError::LetGo } else { failed });

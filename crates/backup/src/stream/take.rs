@@ -3,9 +3,9 @@
 //! Order: a file that says *unfinished*; image, times, pages and extents, each synced; then all of
 //! it is checked (checksums of pages, image and stream, the chain of the log); that file goes.
 //!
-//! Not here: where the folder is, and what it takes the place of.
+//! Not here: where the folder is, and what it replaces.
 //!
-//! Invariant: nothing is written before it is known that the disk has room for all.
+//! Invariant: nothing is written before the disk is known to have space for all of it.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -42,7 +42,8 @@ pub struct Taken {
     pub bytes: u64,
 }
 
-/// Room that a log must find beside the copy: the instance that has it goes on writing.
+/// Space that must stay free for the log beside the copy: the instance that owns the log goes on
+/// writing.
 const ROOM_BESIDE_EXTENTS: u64 = 2;
 
 /// Takes a copy of the log `log_id` into a folder, which must be empty or left by an interrupted
@@ -136,7 +137,7 @@ impl Coming<'_> {
         Ok(file.sync_data().map_err(failed)?)
     }
 
-    /// Writes the next bytes to a place of a file, padded to whole blocks; yields their checksum.
+    /// Writes the next bytes at an offset of a file, padded to whole blocks; yields their checksum.
     fn write(&mut self, file: &dyn DiskFile, at: u64, bytes: u64) -> Result<u32, Failed> {
         let (mut done, mut sum) = (0, 0);
         while done < bytes {

@@ -12,7 +12,7 @@ use super::MemoryDisk;
 /// What was done to a [`MemoryDisk`], in order.
 #[derive(Clone, Default)]
 pub struct Journal {
-    /// What was there, synced, before all of it; a file's id is its place.
+    /// What was there, synced, before all of it; a file's id is its index.
     pub(super) found: Vec<(String, Vec<u8>)>,
     pub(super) operations: Vec<Operation>,
 }

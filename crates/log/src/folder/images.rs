@@ -2,7 +2,7 @@
 //!
 //! Not here: writing them (`image`); what is in one.
 //!
-//! Invariant: an image whose checksum is wrong is never given out.
+//! Invariant: an image with a wrong checksum is never returned.
 
 use bytes::Bytes;
 use towline_types::Lsn;

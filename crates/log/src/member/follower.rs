@@ -16,8 +16,8 @@ use crate::format::{BatchHeader, padded, size};
 use crate::mark::Seam;
 use crate::shared::{Flight, State};
 
-/// Batches that are remembered, and so can be cut off: far more than a leader writes that nobody
-/// follows, before it notices (ten thousand in a second, for a few seconds). About 3 MiB.
+/// Batches that are remembered, and so can be cut off: far more than a leader without followers
+/// writes before it notices (ten thousand in a second, for a few seconds). About 3 MiB.
 const KNOWN_MAX: usize = 65_536;
 
 /// A batch of the log, or (index 0) its beginning.
@@ -81,7 +81,7 @@ impl Known {
         Seam { end, index, checksum, term, bytes }
     }
 
-    /// As the group names it: the beginning of a log has no place.
+    /// As the group names it: the beginning of a log has no position.
     pub(crate) fn place(&self) -> BatchPlace {
         let Known { index, term, lsn, end, .. } = *self;
         if index == 0 {

@@ -35,8 +35,8 @@ pub(crate) fn lead(shared: &Shared, term: u64) -> Result<Batch, LogError> {
     }
     state.role = Role::Writing;
     state.term = term;
-    // Said in any case: whoever puts runs together from the first batch on may hold the beginning
-    // of one whose leader died, and a leader after it that wrote nothing more.
+    // Sent in any case: a consumer that assembles runs from the first batch on may hold the
+    // beginning of one that its leader left unfinished, while a later leader wrote nothing more.
     state.given_up = true;
     let Some(batch) = &mut state.open else { return Err(LogError::Failed) };
     batch.is_told = false;

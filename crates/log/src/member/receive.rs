@@ -2,8 +2,8 @@
 //!
 //! Not here: cutting off what conflicts (`cut`), writing (`writer`).
 //!
-//! Invariants: what arrives is judged whole before any of it is entered or anything is cut off; a
-//! batch is entered at the place at which it says it lies, or not at all; one call at a time.
+//! Invariants: what arrives is checked whole before any of it is entered or anything is cut off; a
+//! batch is entered at the position that it names, or not at all; one call at a time.
 
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
@@ -171,7 +171,7 @@ pub(super) fn next_place(behind: Known, extent_bytes: u64) -> (u64, u64) {
     (sequence, offset.max(EXTENT_HEADER_BYTES as u64))
 }
 
-/// Enters what was judged, waiting for room and for writers.
+/// Enters batches that passed the check, waiting for free space and for writers.
 fn enter(shared: &Shared, judged: Vec<Judged<'_>>) -> Result<(), LogError> {
     let mut state = shared.state();
     for found in judged {
@@ -203,7 +203,7 @@ fn enter(shared: &Shared, judged: Vec<Judged<'_>>) -> Result<(), LogError> {
     Ok(())
 }
 
-/// Waits until the current extent is that of the batch and has room for it, and until writers are
+/// Waits until the current extent is that of the batch and has space for it, and until writers are
 /// not too far behind.
 fn wait_for_room<'a>(
     shared: &'a Shared,

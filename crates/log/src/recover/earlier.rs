@@ -1,5 +1,5 @@
-//! Batches before the place where replay began, of which only the headers are read: an instance of
-//! a group that lacks a little of what the image covers is sent that from the log, and needs no
+//! Batches before the position where replay began, of which only the headers are read: an instance
+//! of a group that lacks a little of what the image covers receives that from the log, and needs no
 //! copy.
 //!
 //! Nothing is believed of what is read but what leads, header by header, to the batch behind which
@@ -7,7 +7,7 @@
 //! all that lies before it. A batch's content is checked when it is read
 //! ([`crate::Log::read_batches`]).
 //!
-//! Not here: how far back places are wanted. Invariant: no more than a bounded part of the log is
+//! Not here: how far back batches are wanted. Invariant: no more than a bounded part of the log is
 //! read.
 
 use std::collections::VecDeque;

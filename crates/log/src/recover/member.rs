@@ -23,7 +23,7 @@ pub(super) struct Seen {
     keeps: bool,
     /// Runs that end in a batch behind this one are not yielded.
     committed: u64,
-    /// The batches that replay read, the place where it began before them.
+    /// The batches that replay read, the position where it began before them.
     known: Vec<Known>,
     /// Index of the last batch that was not held back, and what was unfinished there.
     fed: u64,
@@ -38,7 +38,7 @@ impl Default for Seen {
 }
 
 impl Seen {
-    /// The same wishes, nothing seen but the batch before the place where reading begins.
+    /// The same wishes, nothing read but the batch before the position where reading begins.
     pub(super) fn begin(&self, begun: Option<Seam>) -> Seen {
         let Seen { keeps, committed, .. } = *self;
         let known = begun.into_iter().filter(|_| keeps).map(Known::of_seam).collect();
@@ -95,7 +95,7 @@ impl Recovery {
 
     /// Has replay yield only what the group had committed: runs that end in a batch up to this
     /// index (or that the image covers). The batches behind it are read and judged, and not
-    /// yielded: they may be cut off. Keeps places too. To be called before replay.
+    /// yielded: they may be cut off. Remembers batches too. To be called before replay.
     ///
     /// # Panics
     /// When replay went well already.
@@ -104,8 +104,8 @@ impl Recovery {
         self.seen.committed = committed;
     }
 
-    /// Index of the last batch whose runs replay yielded (that of the base when there was none),
-    /// and the stream into which the next one is to be fed.
+    /// Index of the last batch of which replay yielded runs (that of the base when there was none),
+    /// and the stream that takes the next one.
     ///
     /// # Panics
     /// Before replay, or without [`Recovery::keep_places`].
@@ -126,10 +126,10 @@ impl Recovery {
         self.seen.known.last().is_some_and(|last| last.index > self.seen.fed)
     }
 
-    /// Places of the batches that replay read, in order, and the batch behind which it began: with
-    /// index and term 0 and no place at the beginning of a log. When what is before the first batch
-    /// is not known (reading began at the oldest extent, or with an image of format version 1),
-    /// that one is the base.
+    /// The batches that replay read, with their positions, in order, and the batch behind which it
+    /// began: with index and term 0 and no position at the beginning of a log. When what is before
+    /// the first batch is not known (reading began at the oldest extent, or with an image of format
+    /// version 1), that one is the base.
     ///
     /// # Panics
     /// Before replay, or without [`Recovery::keep_places`].

@@ -67,10 +67,10 @@ impl Recovery {
     ///
     /// A process that is killed leaves its writes with the kernel or in the cache of the disk: they
     /// are read back as if they were safe, and a power cut takes them. So all that was read is
-    /// synced here before anybody hears that it is durable. That an erased batch is zeros may be
-    /// such a write too (of a process that died while it cut off the end of the log), and the batch
-    /// would come back: so the extents behind the tail are synced as well. What lies before the
-    /// first extent that was read was durable when the image was taken.
+    /// synced here before any listener learns that it is durable. That an erased batch is zeros may
+    /// be such a write too (of a process that died while it cut off the end of the log), and the
+    /// batch would come back: so the extents behind the tail are synced as well. What lies before
+    /// the first extent that was read was durable when the image was taken.
     pub(super) fn repair(
         &mut self,
         from: u64,
@@ -94,7 +94,7 @@ impl Recovery {
         Ok(syncs + 1)
     }
 
-    /// Writes zeros over the first block at a place, unless zeros are there.
+    /// Writes zeros over the first block at a location, unless zeros are there.
     fn erase(&self, place: Place) -> io::Result<()> {
         let length = self.files.length(place.sequence).unwrap_or(0);
         if place.offset >= length {
@@ -115,7 +115,7 @@ impl Recovery {
             self.disk.remove(&name)?;
         }
         for at in self.damaged_images.drain(..) {
-            // Kept under another name, for whoever wants to know what happened to it.
+            // Kept under another name, as evidence of what happened to it.
             let name = image_name(at);
             self.disk.rename(&name, &format!("damaged-{name}"))?;
             self.folder.images.retain(|image| *image != at);

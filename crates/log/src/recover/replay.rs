@@ -1,7 +1,7 @@
 //! From batches to whole runs, in bounded memory.
 //!
 //! A run is yielded when its end is found. One that does not fit in memory until then is read a
-//! second time. Not here: where reading begins, and what the place means where it ends.
+//! second time. Not here: where reading begins, and what the location where it ends means.
 
 use std::io;
 
@@ -41,7 +41,7 @@ pub(super) fn yield_runs<E>(
     let mut cost = Cost::default();
     loop {
         let link = scan.link;
-        // An unreadable place ends the walk as any other; the table decides about it.
+        // An unreadable block ends the walk like any other; the table decides about it.
         let Ok(Some(header)) = scan.next() else {
             seen.end(runs);
             return Ok(cost);
