@@ -14,8 +14,8 @@ use towline_types::Lsn;
 use crate::batch::{Batch, Overflow};
 use crate::error::LogError;
 use crate::format::BATCH_HEADER_BYTES;
+use crate::listener::Urgency;
 use crate::lock::lock;
-use crate::log::Urgency;
 use crate::record::{CHECK_BYTES, prefix_bytes};
 use crate::shared::{Opened, Phase, Shared, State};
 

@@ -8,14 +8,16 @@
 
 mod crash;
 mod delay;
+mod journal;
 mod linux;
 mod memory;
 
 use std::io;
 use std::sync::Arc;
 
-pub use crash::{CrashPoint, CrashRule, Journal, Random};
+pub use crash::{CrashPoint, CrashRule, Random};
 pub use delay::DelayDisk;
+pub use journal::Journal;
 pub use linux::LinuxDisk;
 pub use memory::{Fault, FaultOn, MemoryDisk};
 

@@ -14,8 +14,7 @@ use std::{fmt, io};
 
 use crate::block::Aligned;
 use crate::disk::DiskFile;
-use crate::format::{EXTENT_HEADER_BYTES, ExtentHeader};
-use crate::shared::Shared;
+use crate::format::{EXTENT_HEADER_BYTES, ExtentHeader, LogId};
 
 /// The last run of puts before the log is full may take one part in so many of the reserve.
 const RESERVE_PART_OF_A_RUN: u64 = 4;
@@ -58,11 +57,12 @@ impl Extent {
         &self,
         bytes: &[u8],
         offset: u64,
-        shared: &Shared,
+        log_id: LogId,
+        extent_bytes: u64,
     ) -> io::Result<()> {
         let was_current = self.is_current.load(Ordering::Acquire);
         if !was_current {
-            self.renew_header(shared)?;
+            self.renew_header(log_id, extent_bytes)?;
         }
         self.file.write_at(bytes, offset)?;
         self.file.sync_data()?;
@@ -73,10 +73,9 @@ impl Extent {
     }
 
     /// What changes of a header is in one sector, which is there whole or not at all.
-    fn renew_header(&self, shared: &Shared) -> io::Result<()> {
+    fn renew_header(&self, log_id: LogId, extent_bytes: u64) -> io::Result<()> {
         let mut block = Aligned::zeroed(EXTENT_HEADER_BYTES);
         self.file.read_at(block.bytes_mut(), 0)?;
-        let (log_id, extent_bytes) = (shared.log_id, shared.options.extent_bytes);
         let header = ExtentHeader { log_id, sequence: self.sequence, extent_bytes }.encode();
         if block.bytes() == header {
             return Ok(());

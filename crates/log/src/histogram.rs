@@ -5,7 +5,25 @@
 use std::time::Duration;
 
 use crate::format::size;
-use crate::stats::LatencySummary;
+
+/// Write latency since start, in microseconds: from handing a batch to the disk to its sync's end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LatencySummary {
+    /// Batches measured.
+    pub count: u64,
+    /// Shortest.
+    pub min_us: u64,
+    /// Mean, rounded down.
+    pub avg_us: u64,
+    /// Median, to within an eighth.
+    pub p50_us: u64,
+    /// 99th percentile, to within an eighth.
+    pub p99_us: u64,
+    /// Longest.
+    pub max_us: u64,
+    /// The newest.
+    pub last_us: u64,
+}
 
 /// Buckets for each power of two.
 const PARTS: u64 = 8;

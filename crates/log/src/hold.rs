@@ -12,7 +12,6 @@ use std::sync::{Arc, Mutex};
 use towline_types::Lsn;
 
 use crate::lock::lock;
-use crate::shared::Shared;
 
 /// All holds of a log.
 #[derive(Debug, Default)]
@@ -40,20 +39,9 @@ pub struct Hold {
     number: u64,
 }
 
-/// Takes a hold. An extent that is just being let go is gone when this returns, so what is there is
-/// held.
-pub(crate) fn take(shared: &Shared, from: Lsn) -> Hold {
-    let _housekeeping = lock(&shared.housekeeping);
-    enter(&shared.holds, from)
-}
-
-/// The same, when nothing is being let go.
-pub(crate) fn try_take(shared: &Shared, from: Lsn) -> Option<Hold> {
-    let _housekeeping = shared.housekeeping.try_lock().ok()?;
-    Some(enter(&shared.holds, from))
-}
-
-fn enter(holds: &Arc<Holds>, from: Lsn) -> Hold {
+/// Takes a hold. The caller has the housekeeping lock: an extent that is just being released is gone
+/// then, so what is there is held.
+pub(crate) fn enter(holds: &Arc<Holds>, from: Lsn) -> Hold {
     let mut all = lock(&holds.all);
     let number = all.next;
     all.next += 1;
@@ -92,7 +80,8 @@ impl Drop for Hold {
 mod tests {
     use super::*;
     use crate::disk::{Disk, MemoryDisk, Random};
-    use crate::log::{Log, Urgency};
+    use crate::listener::Urgency;
+    use crate::log::Log;
     use crate::options::Options;
     use crate::testing::{Watch, append, body, image, start};
 

@@ -14,7 +14,8 @@ use crate::folder::names::{NEW_IMAGE_NAME, image_name};
 use crate::format::{BLOCK_BYTES, IMAGE_HEADER_BYTES, ImageHeader};
 use crate::lock::lock;
 use crate::mark::Mark;
-use crate::shared::{ImagePlace, Shared};
+use crate::needs::ImagePlace;
+use crate::shared::Shared;
 use crate::writer::fail;
 
 /// Images kept.

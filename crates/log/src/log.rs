@@ -16,49 +16,16 @@ use towline_types::{Batch, BatchPlace, BodyLocation, Lsn};
 use crate::append::Appender;
 use crate::disk::Disk;
 use crate::error::LogError;
-use crate::lock::lock;
-
-pub use crate::extents::Space;
+use crate::extents::Space;
 use crate::format::{BATCH_HEADER_BYTES, LogId};
 use crate::hold::{self, Hold};
+use crate::lock::lock;
 use crate::mark::Mark;
 use crate::mend::{self, Mended, NotMended};
 use crate::overdue::Overdue;
 use crate::shared::{Opened, Phase, Shared};
 use crate::stats::Stats;
 use crate::{image, keeper, member, overdue, read, reclaim, stats, writer};
-
-/// How soon a run must be durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Urgency {
-    /// Now: a caller waits for it.
-    Forced,
-    /// With the next forced run, or after `lazy_delay`.
-    Lazy,
-}
-
-/// Is notified by the log. Called on the log's threads, outside its lock, one call at a time for
-/// `durable` and `failed`, and one for `space`; must return quickly and must not call
-/// [`Log::shutdown`] or drop the last [`Log`]. `durable` and `space` may append, and may wait for a
-/// thread that appends, but not for anything to become durable. What is appended while all writers
-/// are in `durable` may pass the bound of what waits for them (16 MiB).
-pub trait Listener: Send + Sync {
-    /// All that ends at or before `upto` is durable. Ascends from call to call (but see `cut`).
-    fn durable(&self, upto: Lsn);
-    /// Some of the log was cut off, because the group decided otherwise: from now on `durable` is
-    /// about what replaced the part behind `upto`, and continues from there. Called by
-    /// [`Log::receive`], between two calls of `durable`; must not wait for the caller of that.
-    fn cut(&self, _upto: Lsn) {}
-    /// A write or a sync failed. Called once; `durable` is never called after it.
-    fn failed(&self, error: &LogError);
-    /// The free space changed. The log begins as [`Space::Ample`]. A change that is over before it
-    /// could be reported is not reported.
-    fn space(&self, space: Space);
-    /// No further extent can be made, for another reason than a full disk; it is tried again five
-    /// times a second, and nothing is lost. Called once until a try succeeds, and on the thread
-    /// that calls `space`.
-    fn hindered(&self, _error: &LogError) {}
-}
 
 /// A running log. A cheap handle: clones share one log; the last one dropped stops its threads
 /// without writing what is open (as a crash would).
@@ -130,8 +97,8 @@ impl Log {
     /// and term) are skipped; from the first that it has otherwise on, its own are cut off,
     /// durably, before the others are taken. Blocks while more than 16 MiB wait for the disk, while
     /// the keeper makes space, and (when something is cut off) until all is written and the
-    /// listener is notified. [`Listener::durable`] reports that they are durable. One call at a
-    /// time; not from the listener.
+    /// listener is notified. [`crate::Listener::durable`] reports that they are durable. One call
+    /// at a time; not from the listener.
     ///
     /// # Errors
     /// [`LogError::OutOfPlace`]: one of them does not fit (index, term, position, length, records;
@@ -256,14 +223,18 @@ impl Log {
     /// needed, until the hold is dropped. Blocks while extents are let go or an image is written.
     #[must_use]
     pub fn hold(&self, from: Lsn) -> Hold {
-        hold::take(self.shared(), from)
+        let shared = self.shared();
+        let _housekeeping = lock(&shared.housekeeping);
+        hold::enter(&shared.holds, from)
     }
 
     /// The same, without waiting: `None` when extents are being let go, or an image written, just
     /// now.
     #[must_use]
     pub fn try_hold(&self, from: Lsn) -> Option<Hold> {
-        hold::try_take(self.shared(), from)
+        let shared = self.shared();
+        let _housekeeping = shared.housekeeping.try_lock().ok()?;
+        Some(hold::enter(&shared.holds, from))
     }
 
     /// The earliest position that a holder keeps.

@@ -16,6 +16,7 @@
 mod batches;
 mod cut;
 mod follower;
+mod following;
 mod lead;
 mod receive;
 mod stream;

@@ -298,7 +298,7 @@ impl Walk<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::log::Urgency;
+    use crate::listener::Urgency;
     use crate::options::Options;
     use crate::testing::{Watch, append, image, start};
 

@@ -14,7 +14,6 @@ use towline_types::Lsn;
 
 use crate::error::LogError;
 use crate::format::LogId;
-use crate::options::PREFIX_BYTES_MAX;
 
 /// What a record's prefix says besides its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +26,8 @@ pub enum Kind {
     GivenUp,
 }
 
+/// Most bytes a record's length prefix takes.
+pub(crate) const PREFIX_BYTES_MAX: usize = 5;
 const KIND_BITS: u32 = 2;
 /// Bits of a check's prefix; the prefix is one byte.
 const CHECK_BITS: usize = 3;

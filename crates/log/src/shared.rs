@@ -19,18 +19,18 @@ use crate::block::Aligned;
 use crate::cache::Cache;
 use crate::disk::Disk;
 use crate::error::LogError;
-use crate::extents::{Extents, Room};
+use crate::extents::{Extents, Room, Space};
 use crate::folder::handles::Handles;
 use crate::format::{BATCH_HEADER_BYTES, EXTENT_HEADER_BYTES, LogId, padded, size};
 use crate::histogram::Written;
 use crate::hold::Holds;
+use crate::listener::Listener;
 use crate::lock::{lock, wait};
-use crate::log::{Listener, Space};
 use crate::mark::{Seam, Seams};
 use crate::member::{Copied, Member, Role};
+use crate::needs::{ImagePlace, Needs};
 use crate::options::Options;
 use crate::rule::{self, Decision, Facts, TypicalCompany, TypicalWrite};
-use crate::stats::Needs;
 
 /// Most bytes in batches that wait for a writer; appenders wait beyond it, see
 /// [`Shared::wait_for_writers`].
@@ -89,14 +89,6 @@ pub(crate) struct Reported {
 pub(crate) struct Housekeeping {
     /// The images on disk, oldest first.
     pub(crate) images: Vec<ImagePlace>,
-}
-
-/// An image on disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct ImagePlace {
-    pub(crate) at: Lsn,
-    /// The log is needed from the extent of this byte on.
-    pub(crate) needs: Lsn,
 }
 
 /// A log's life.

@@ -258,7 +258,8 @@ mod tests {
 
     use super::*;
     use crate::disk::{Disk, LinuxDisk};
-    use crate::log::{Log, Urgency};
+    use crate::listener::Urgency;
+    use crate::log::Log;
     use crate::offline;
     use crate::options::Options;
     use crate::testing::{Watch, append, image, start};

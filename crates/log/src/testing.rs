@@ -7,9 +7,11 @@ use towline_types::Lsn;
 
 use crate::disk::{Disk, MemoryDisk, Random};
 use crate::error::LogError;
+use crate::extents::Space;
 use crate::format::LogId;
+use crate::listener::{Listener, Urgency};
 use crate::lock::{lock, wait};
-use crate::log::{Listener, Log, Space, Urgency};
+use crate::log::Log;
 use crate::options::Options;
 use crate::recover::{Recovery, ReplayError, Report};
 

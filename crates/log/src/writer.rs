@@ -183,7 +183,7 @@ fn write(shared: &Shared, batch: Batch, unsynced: u32, term: u32) -> io::Result<
     if let Kept::Buffer(buffer) = &mut kept {
         put_header(buffer, &header);
     }
-    extent.write_batches(kept.bytes(), offset, shared)?;
+    extent.write_batches(kept.bytes(), offset, shared.log_id, shared.options.extent_bytes)?;
     let padded_bytes = kept.bytes().len() as u64;
     let (bytes, checksum) = (bytes as u64, header.checksum);
     let done =
@@ -259,7 +259,7 @@ fn copy(shared: &Shared, copied: Copied) -> io::Result<(Vec<(u64, u32)>, Done)> 
         checksums.push((header.index, header.checksum));
         unsynced = unsynced.saturating_add(1);
     }
-    extent.write_batches(buffer.bytes(), offset, shared)?;
+    extent.write_batches(buffer.bytes(), offset, shared.log_id, shared.options.extent_bytes)?;
     let padded_bytes = buffer.len() as u64;
     // No thread reads the newest batches of a following log: they are applied from the memory that
     // they were received in. Another copy for the cache would be the most expensive part of a

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::crash::{Journal, Operation};
+use super::journal::{Journal, Operation};
 use super::{Disk, DiskFile, FileSystem};
 use crate::format::BLOCK_BYTES;
 

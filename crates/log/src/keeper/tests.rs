@@ -9,7 +9,8 @@ use crate::disk::{Disk, Fault, FaultOn, MemoryDisk};
 use crate::error::LogError;
 use crate::extents::Space;
 use crate::format::{BLOCK_BYTES, size};
-use crate::log::{Log, Urgency};
+use crate::listener::Urgency;
+use crate::log::Log;
 use crate::options::{EXTENT_BYTES_MIN, Options};
 use crate::testing::{Record, Watch, append, image, recover, start};
 

@@ -10,6 +10,7 @@ use towline_types::{BodyLocation, Lsn};
 
 use super::*;
 use crate::disk::{Disk, Fault, FaultOn, LinuxDisk, MemoryDisk, Random};
+use crate::listener::{Listener, Urgency};
 use crate::options::{EXTENT_BYTES_MIN, Options};
 use crate::testing::{Record, Watch, append, body, recover, start};
 

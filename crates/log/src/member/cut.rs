@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use towline_types::Lsn;
 
 use super::follower::Known;
-use super::receive::{check_phase, next_place, with_follower};
+use super::following::{check_phase, next_place, with_follower};
 use crate::block::Aligned;
 use crate::disk::DiskFile;
 use crate::error::LogError;

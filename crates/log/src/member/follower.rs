@@ -7,14 +7,12 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Instant;
 
 use towline_types::{Batch, BatchPlace, Lsn};
 
 use crate::extents::Extent;
 use crate::format::{BatchHeader, padded, size};
 use crate::mark::Seam;
-use crate::shared::{Flight, State};
 
 /// Batches that are remembered, and so can be cut off: far more than a leader without followers
 /// writes before it notices (ten thousand in a second, for a few seconds). About 3 MiB.
@@ -149,7 +147,7 @@ impl Follower {
     }
 
     /// Takes what one write of at most `bytes_max` bytes, padded, can take: one batch at least.
-    fn take(&mut self, bytes_max: usize) -> Vec<Received> {
+    pub(super) fn take(&mut self, bytes_max: usize) -> Vec<Received> {
         let mut taken: Vec<Received> = Vec::new();
         let (mut bytes, mut next) = (0, None);
         loop {
@@ -172,31 +170,5 @@ impl Received {
     /// Header and payload.
     pub(crate) fn bytes(&self) -> u64 {
         self.batch.end().0 - self.batch.lsn.0
-    }
-}
-
-impl State {
-    /// Takes what came and lies together, for one write.
-    pub(crate) fn take_received(&mut self, bytes_max: usize, now: Instant) -> Copied {
-        let batches = match &mut self.role {
-            crate::member::Role::Writing => Vec::new(),
-            crate::member::Role::Following(follower) => follower.take(bytes_max),
-        };
-        assert!(!batches.is_empty(), "something came");
-        let mut unsynced = None;
-        for received in &batches {
-            let before = self.take_off(Flight {
-                index: received.batch.index,
-                term: received.term,
-                end: received.batch.end(),
-                bytes: received.bytes(),
-                forced: 1,
-                is_seam: received.is_seam,
-                since: now,
-                done: None,
-            });
-            unsynced.get_or_insert(before);
-        }
-        Copied { batches, unsynced: unsynced.unwrap_or(0), memory: self.pool.pop() }
     }
 }

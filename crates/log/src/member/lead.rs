@@ -10,7 +10,8 @@ use towline_types::Batch;
 
 use super::Role;
 use super::cut::wait_until_quiet;
-use super::receive::{Turn, with_follower};
+use super::following::with_follower;
+use super::receive::Turn;
 use crate::error::LogError;
 use crate::format::BATCH_HEADER_BYTES;
 use crate::shared::{Opened, Shared};

@@ -13,12 +13,12 @@ use towline_types::{BATCH_HEADER_BYTES, Batch, Lsn};
 
 use super::cut::cut;
 use super::follower::{Known, Received};
-use super::{Follower, Role};
+use super::following::{check_phase, next_place, with_follower};
 use crate::error::LogError;
 use crate::extents::Room;
 use crate::format::{BLOCK_BYTES, EXTENT_HEADER_BYTES, padded};
 use crate::record;
-use crate::shared::{Phase, SEALED_BYTES_MAX, Shared, State};
+use crate::shared::{SEALED_BYTES_MAX, Shared, State};
 
 pub(crate) fn receive(shared: &Shared, batches: &[Batch]) -> Result<(), LogError> {
     let _turn = Turn::take(shared);
@@ -55,27 +55,6 @@ impl Drop for Turn<'_> {
         let mut state = self.0.state();
         state.appending = false;
         self.0.wake_appenders(&state);
-    }
-}
-
-/// Whether the log is used still.
-pub(super) fn check_phase(state: &State) -> Result<(), LogError> {
-    match state.phase {
-        Phase::Running => Ok(()),
-        Phase::Closing | Phase::Stopped => Err(LogError::Stopped),
-        Phase::Failed => Err(LogError::Failed),
-    }
-}
-
-/// Does something with the state of a log that follows.
-pub(super) fn with_follower<T>(
-    state: &mut State,
-    with: impl FnOnce(&mut Follower) -> Result<T, LogError>,
-) -> Result<T, LogError> {
-    check_phase(state)?;
-    match &mut state.role {
-        Role::Writing => Err(LogError::Leading),
-        Role::Following(follower) => with(follower),
     }
 }
 
@@ -161,14 +140,6 @@ fn judge<'b>(
         behind = Known { index, term, lsn, end, checksum: 0, is_seam };
     }
     Ok(judged)
-}
-
-/// Extent and offset at which a batch goes that follows this one in its extent.
-pub(super) fn next_place(behind: Known, extent_bytes: u64) -> (u64, u64) {
-    // A batch may end with its extent.
-    let sequence = behind.end.0.saturating_sub(1) / extent_bytes;
-    let offset = padded(behind.end.0 - sequence * extent_bytes);
-    (sequence, offset.max(EXTENT_HEADER_BYTES as u64))
 }
 
 /// Enters batches that passed the check, waiting for free space and for writers.

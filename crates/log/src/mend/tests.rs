@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::disk::{MemoryDisk, Random};
-use crate::log::Urgency;
+use crate::listener::Urgency;
 use crate::offline::verify_disk;
 use crate::options::Options;
 use crate::testing::{Watch, append, body, image, start};

@@ -23,12 +23,12 @@ use crate::folder::images;
 use crate::folder::names::{extent_name, image_name};
 use crate::format::BLOCK_BYTES;
 use crate::histogram::Written;
-use crate::log::Listener;
+use crate::listener::Listener;
 use crate::mark::{Seam, Seams};
 use crate::member::{Follower, Known, Member, Replicator, Role};
+use crate::needs::{ImagePlace, Needs};
 use crate::rule::{TypicalCompany, TypicalWrite};
-use crate::shared::{Chain, Housekeeping, ImagePlace, Phase, Reported, Shared, State};
-use crate::stats::Needs;
+use crate::shared::{Chain, Housekeeping, Phase, Reported, Shared, State};
 
 /// As what a log begins.
 pub(super) enum Begins {

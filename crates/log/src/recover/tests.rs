@@ -13,7 +13,7 @@ use towline_types::Lsn;
 use super::*;
 use crate::disk::{CrashPoint, CrashRule, Fault, FaultOn, LinuxDisk, MemoryDisk, Random};
 use crate::format::{BLOCK_BYTES, ExtentHeader, LogId};
-use crate::log::Urgency;
+use crate::listener::Urgency;
 use crate::offline;
 use crate::options::EXTENT_BYTES_MIN;
 use crate::testing::{LOG_ID, Record, Watch, append, body, image, recover, start};

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use super::*;
 use crate::disk::{CrashPoint, CrashRule, Disk, Fault, FaultOn, MemoryDisk, Random};
-use crate::log::{Log, Urgency};
+use crate::listener::Urgency;
+use crate::log::Log;
 use crate::mend::tests::{copy, extents, is_sound, other_instance};
 use crate::options::Options;
 use crate::testing::{LOG_ID, Watch, append, body, head_of, image, start};
