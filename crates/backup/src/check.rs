@@ -16,7 +16,7 @@ use towline_log::{Damage, Finding, LogError, Pages, offline};
 use towline_types::{Lsn, PageRef};
 
 use crate::copy::Lacks;
-use crate::damage::DamagedBatch;
+use crate::damaged_batch::DamagedBatch;
 use crate::error::BackupError;
 use crate::folder::{Backup, PIECE_BYTES};
 use crate::manifest::{FileSum, Manifest, Point};

@@ -21,11 +21,13 @@ use towline_log::times::{self, Row};
 use towline_log::{LogError, is_unreadable};
 use towline_types::{Lsn, PageRef, Time};
 
-use crate::damage::{self, DamagedBatch, Noted};
+use crate::account::{Progress, Written};
+use crate::damage;
+use crate::damaged_batch::DamagedBatch;
 use crate::error::BackupError;
-use crate::folder::{Backup, PIECE_BYTES, file_name, serial_in_name, write_all};
+use crate::folder::{Backup, PIECE_BYTES, file_name, serial_in_name};
 use crate::manifest::{
-    End, FileSum, MANIFEST_VERSION, Manifest, Part, Point, VERSION_WITHOUT_DAMAGE,
+    End, FileSum, MANIFEST_VERSION, Manifest, Noted, Part, Point, VERSION_WITHOUT_DAMAGE,
 };
 use crate::packs;
 use crate::source::Source;
@@ -52,17 +54,6 @@ pub struct Choices {
     pub lacks: Lacks,
 }
 
-/// How far a backup is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
-    /// Bytes copied.
-    pub done: u64,
-    /// Bytes to be copied.
-    pub all: u64,
-    /// Extents before this one are copied: they can be let go.
-    pub extent: u64,
-}
-
 /// What a backup came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Done {
@@ -82,50 +73,6 @@ pub struct Done {
     pub full: bool,
     /// Batches in it that are damaged in the log too: all else can be restored.
     pub damaged: Vec<DamagedBatch>,
-}
-
-/// Files that were written, and the account of it.
-pub(super) struct Written<'a> {
-    disk: Arc<dyn Disk>,
-    tell: &'a mut dyn FnMut(Progress),
-    progress: Progress,
-    /// Bytes at the last progress report.
-    told: u64,
-    pub(super) files: u64,
-    pub(super) bytes: u64,
-}
-
-/// How often progress is reported, in bytes.
-const TELL_BYTES: u64 = 16 * 1024 * 1024;
-
-impl Written<'_> {
-    /// So many bytes more were read or written.
-    pub(super) fn add(&mut self, bytes: u64) {
-        self.progress.done += bytes;
-        if self.progress.done >= self.told + TELL_BYTES {
-            self.tell();
-        }
-    }
-
-    fn tell(&mut self) {
-        self.told = self.progress.done;
-        self.progress.all = self.progress.all.max(self.progress.done);
-        (self.tell)(self.progress);
-    }
-
-    /// A whole small file.
-    pub(super) fn file(&mut self, name: &str, content: &[u8]) -> Result<FileSum, BackupError> {
-        let failed = |e| LogError::io("write a file of the backup", name, e);
-        let mut bytes = content.to_vec();
-        bytes.resize(bytes.len().next_multiple_of(BLOCK_BYTES), 0);
-        let file = self.disk.create(name).map_err(failed)?;
-        write_all(file.as_ref(), &bytes).map_err(failed)?;
-        file.sync_data().map_err(failed)?;
-        self.files += 1;
-        self.bytes += bytes.len() as u64;
-        let crc32c = crc32c::crc32c(&bytes);
-        Ok(FileSum { file: name.to_owned(), bytes: bytes.len() as u64, crc32c })
-    }
 }
 
 impl Backup {

@@ -6,63 +6,17 @@
 //! Invariant: damage is let through only where a restart does not read: what the image needs behind
 //! it is whole.
 
-use std::fmt;
-
-use serde::{Deserialize, Serialize};
 use towline_log::folder::chain::{Link, Place, finding};
 use towline_log::folder::files::{Files, Folder};
 use towline_log::folder::names::extent_name;
 use towline_log::folder::scan::Scan;
-use towline_log::format::{BATCH_HEADER_BYTES, BLOCK_BYTES, ImageHeader};
+use towline_log::format::{BLOCK_BYTES, ImageHeader};
 use towline_log::{Damage, LogError};
-use towline_types::{BodyLocation, Lsn};
+use towline_types::Lsn;
 
-use crate::manifest::{End, Manifest, Point};
+use crate::damaged_batch::DamagedBatch;
+use crate::manifest::{End, Manifest, Noted, Point};
 use crate::source::Source;
-
-/// A damaged batch, as the manifest notes it.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct Noted {
-    /// Its position.
-    pub lsn: u64,
-    /// Messages in it that cannot be read, if that is known.
-    pub messages: Option<u64>,
-}
-
-/// A damaged batch that a backup has as it found it in the log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DamagedBatch {
-    /// The extent in which it lies.
-    pub file: String,
-    /// Offset in the extent.
-    pub offset: u64,
-    /// Its position.
-    pub lsn: Lsn,
-    /// Messages in it that cannot be read, if that is known.
-    pub messages: Option<u64>,
-}
-
-impl DamagedBatch {
-    /// What is asked of another instance that may have the batch whole.
-    #[must_use]
-    pub fn part(&self) -> BodyLocation {
-        // A batch is as long as its header at least.
-        let bytes = u32::try_from(BATCH_HEADER_BYTES).unwrap_or(u32::MAX);
-        BodyLocation { lsn: self.lsn, bytes }
-    }
-}
-
-impl fmt::Display for DamagedBatch {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let DamagedBatch { file, offset, lsn, messages } = self;
-        write!(out, "{file} at offset {offset} ({lsn}): a damaged batch, ")?;
-        match messages {
-            Some(messages) => write!(out, "{messages} messages in it cannot be read"),
-            None => write!(out, "it is not known how many messages in it cannot be read"),
-        }
-    }
-}
 
 impl Manifest {
     /// Damaged batches between two positions, the first one included.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use towline_log::{Finding, LogError};
 use towline_types::{Lsn, Time};
 
-use crate::damage::DamagedBatch;
+use crate::damaged_batch::DamagedBatch;
 
 /// Why a backup cannot be made or used.
 #[derive(Debug)]
@@ -243,7 +243,7 @@ fn damage_between(
 }
 
 fn at(time: Option<Time>, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-    time.map_or(Ok(()), |time| write!(out, " ({})", crate::manifest::rfc3339(time)))
+    time.map_or(Ok(()), |time| write!(out, " ({})", crate::rfc3339::rfc3339(time)))
 }
 
 impl std::error::Error for BackupError {

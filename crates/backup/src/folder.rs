@@ -16,11 +16,8 @@ use towline_log::format::{BLOCK_BYTES, padded, size};
 use towline_types::Lsn;
 
 use crate::error::BackupError;
-use crate::manifest::{FileSum, Manifest};
-use crate::view::View;
+use crate::manifest::{FileSum, MANIFEST_NAME, Manifest};
 
-/// Name of the list.
-pub(super) const MANIFEST_NAME: &str = "manifest.json";
 const NEW_MANIFEST_NAME: &str = "manifest.new";
 const PROGRESS_NAME: &str = "progress";
 /// Names that a disk makes for itself.
@@ -91,19 +88,6 @@ impl Backup {
     #[must_use]
     pub fn manifest(&self) -> Option<&Manifest> {
         self.manifest.as_ref()
-    }
-
-    /// Its newest point, seen as a log folder.
-    ///
-    /// # Errors
-    /// [`BackupError::NotABackup`] when it has none; what is wrong with its files.
-    pub(crate) fn newest_log(&self) -> Result<Arc<dyn Disk>, BackupError> {
-        let manifest = self.listed()?;
-        let point = manifest.newest().ok_or_else(|| BackupError::NotABackup {
-            folder: self.disk.name(),
-            file: String::new(),
-        })?;
-        Ok(Arc::new(View::of(self, manifest, point, point.end)?))
     }
 
     /// The manifest of a backup that has one.

@@ -32,16 +32,19 @@
 
 #![forbid(unsafe_code)]
 
+mod account;
 mod check;
 mod copy;
 mod cut;
 mod damage;
+mod damaged_batch;
 mod error;
 mod folder;
 pub mod manifest;
 mod mend;
 mod packs;
 mod restore;
+mod rfc3339;
 mod source;
 mod stream;
 mod view;
@@ -49,9 +52,10 @@ mod view;
 #[cfg(test)]
 mod tests;
 
+pub use account::Progress;
 pub use check::{CheckReport, Checked, PagesOf, check_newest_image};
-pub use copy::{Choices, Done, Lacks, Progress};
-pub use damage::DamagedBatch;
+pub use copy::{Choices, Done, Lacks};
+pub use damaged_batch::DamagedBatch;
 pub use error::BackupError;
 pub use folder::{Backup, read_progress};
 pub use mend::mend_from_backup;

@@ -26,7 +26,7 @@ use towline_log::disk::DiskFile;
 use towline_log::format::{BLOCK_BYTES, padded, size};
 use towline_types::{Lsn, PageRef};
 
-use crate::copy::Written;
+use crate::account::Written;
 use crate::error::BackupError;
 use crate::folder::{Backup, file_name, serial_in_name};
 use crate::manifest::{FileSum, Manifest, Point};

@@ -25,9 +25,9 @@ use towline_log::times::{self, Row};
 use towline_log::{LogError, Pages};
 use towline_types::{Lsn, PageRef, Time};
 
-use crate::copy::Progress;
+use crate::account::Progress;
 use crate::cut::{self, Cut};
-use crate::damage::DamagedBatch;
+use crate::damaged_batch::DamagedBatch;
 use crate::error::BackupError;
 use crate::folder::{Backup, PIECE_BYTES};
 use crate::manifest::{End, Manifest, Point};
@@ -360,7 +360,7 @@ fn out_of_reach(manifest: &Manifest, rows: &[Row], upto: Upto) -> BackupError {
     let asked = match upto {
         Upto::End => "the end".to_owned(),
         Upto::Lsn(lsn) => lsn.to_string(),
-        Upto::Time(time) => crate::manifest::rfc3339(time),
+        Upto::Time(time) => crate::rfc3339::rfc3339(time),
     };
     BackupError::OutOfReach {
         asked,

@@ -75,6 +75,21 @@ impl View {
     }
 }
 
+impl Backup {
+    /// Its newest point, seen as a log folder.
+    ///
+    /// # Errors
+    /// [`BackupError::NotABackup`] when it has none; what is wrong with its files.
+    pub(crate) fn newest_log(&self) -> Result<Arc<dyn Disk>, BackupError> {
+        let manifest = self.listed()?;
+        let point = manifest.newest().ok_or_else(|| BackupError::NotABackup {
+            folder: self.disk.name(),
+            file: String::new(),
+        })?;
+        Ok(Arc::new(View::of(self, manifest, point, point.end)?))
+    }
+}
+
 impl Disk for View {
     fn create(&self, _name: &str) -> io::Result<Arc<dyn DiskFile>> {
         Err(io::ErrorKind::ReadOnlyFilesystem.into())

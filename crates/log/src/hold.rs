@@ -39,8 +39,8 @@ pub struct Hold {
     number: u64,
 }
 
-/// Takes a hold. The caller has the housekeeping lock: an extent that is just being released is gone
-/// then, so what is there is held.
+/// Takes a hold. The caller has the housekeeping lock: an extent that is just being released is
+/// gone then, so what is there is held.
 pub(crate) fn enter(holds: &Arc<Holds>, from: Lsn) -> Hold {
     let mut all = lock(&holds.all);
     let number = all.next;

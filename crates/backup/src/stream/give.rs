@@ -16,7 +16,7 @@ use towline_log::times::{self, Row};
 use towline_types::{Lsn, PageRef};
 
 use super::{Head, PAGE_HEAD_BYTES};
-use crate::copy::Progress;
+use crate::account::Progress;
 use crate::error::BackupError;
 use crate::folder::PIECE_BYTES;
 use crate::source::Source;

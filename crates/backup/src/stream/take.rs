@@ -22,7 +22,7 @@ use towline_log::format::{LogId, padded, size};
 use towline_types::{Lsn, PAGE_UNIT_BYTES, PageRef};
 
 use super::{HEAD_BYTES, Head, PAGE_HEAD_BYTES};
-use crate::copy::Progress;
+use crate::account::Progress;
 use crate::error::BackupError;
 use crate::folder::PIECE_BYTES;
 use crate::restore;
