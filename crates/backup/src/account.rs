@@ -24,7 +24,7 @@ pub struct Progress {
 }
 
 /// Files that were written, and the account of it.
-pub(super) struct Written<'a> {
+pub(super) struct CopyAccount<'a> {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) tell: &'a mut dyn FnMut(Progress),
     pub(super) progress: Progress,
@@ -37,7 +37,7 @@ pub(super) struct Written<'a> {
 /// How often progress is reported, in bytes.
 const TELL_BYTES: u64 = 16 * 1024 * 1024;
 
-impl Written<'_> {
+impl CopyAccount<'_> {
     /// So many bytes more were read or written.
     pub(super) fn add(&mut self, bytes: u64) {
         self.progress.done += bytes;

@@ -21,13 +21,13 @@ use towline_log::times::{self, Row};
 use towline_log::{LogError, is_unreadable};
 use towline_types::{Lsn, PageRef, Time};
 
-use crate::account::{Progress, Written};
+use crate::account::{CopyAccount, Progress};
 use crate::damage;
 use crate::damaged_batch::DamagedBatch;
 use crate::error::BackupError;
 use crate::folder::{Backup, PIECE_BYTES, file_name, serial_in_name};
 use crate::manifest::{
-    End, FileSum, MANIFEST_VERSION, Manifest, Noted, Part, Point, VERSION_WITHOUT_DAMAGE,
+    DamageNote, End, FileSum, MANIFEST_VERSION, Manifest, Part, Point, VERSION_WITHOUT_DAMAGE,
 };
 use crate::packs;
 use crate::source::Source;
@@ -118,7 +118,8 @@ impl Backup {
             progress(now);
         };
         let progress = Progress { done: 0, all, extent: source.first };
-        let mut written = Written { disk, tell: &mut tell, progress, told: 0, files: 0, bytes: 0 };
+        let mut written =
+            CopyAccount { disk, tell: &mut tell, progress, told: 0, files: 0, bytes: 0 };
         written.tell();
         let at = source.image.as_ref().map(|(header, _)| header.at);
         let image = self.copy_image(source, before.as_ref(), serial, &mut written)?;
@@ -230,7 +231,7 @@ impl Backup {
         source: &Source,
         before: Option<&Manifest>,
         serial: u64,
-        written: &mut Written<'_>,
+        written: &mut CopyAccount<'_>,
     ) -> Result<Option<FileSum>, BackupError> {
         let Some((header, _)) = &source.image else { return Ok(None) };
         let mut bytes = source.image_file();
@@ -316,7 +317,7 @@ fn missing_parts(
 fn copy_parts(
     source: &Source,
     mut parts: Vec<Part>,
-    written: &mut Written<'_>,
+    written: &mut CopyAccount<'_>,
 ) -> Result<Vec<Part>, BackupError> {
     for part in &mut parts {
         written.progress.extent = part.extent;
@@ -420,8 +421,8 @@ impl Manifest {
     }
 
     /// Damage that was found now, beside what was known before.
-    fn note_damage(&mut self, found: Vec<Noted>) {
-        let known = |noted: &Noted| found.iter().any(|new| new.lsn == noted.lsn);
+    fn note_damage(&mut self, found: Vec<DamageNote>) {
+        let known = |noted: &DamageNote| found.iter().any(|new| new.lsn == noted.lsn);
         self.damaged.retain(|noted| !known(noted));
         self.damaged.extend(found);
         self.damaged.sort_by_key(|noted| noted.lsn);
@@ -440,7 +441,7 @@ fn find_damage(
     manifest: &Manifest,
     source: &Source,
     from: u64,
-) -> Result<Vec<Noted>, BackupError> {
+) -> Result<Vec<DamageNote>, BackupError> {
     let none = || BackupError::NotABackup { folder: backup.disk.name(), file: String::new() };
     let point = manifest.newest().ok_or_else(none)?;
     let view: Arc<dyn Disk> = Arc::new(View::of(backup, manifest, point, point.end)?);

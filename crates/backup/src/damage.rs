@@ -15,7 +15,7 @@ use towline_log::{Damage, LogError};
 use towline_types::Lsn;
 
 use crate::damaged_batch::DamagedBatch;
-use crate::manifest::{End, Manifest, Noted, Point};
+use crate::manifest::{DamageNote, End, Manifest, Point};
 use crate::source::Source;
 
 impl Manifest {
@@ -30,7 +30,7 @@ impl Manifest {
         self.damaged_within(Lsn::ZERO, Lsn(u64::MAX))
     }
 
-    fn damaged_batch(&self, Noted { lsn, messages }: Noted) -> DamagedBatch {
+    fn damaged_batch(&self, DamageNote { lsn, messages }: DamageNote) -> DamagedBatch {
         let (extent, offset) = (lsn / self.extent_bytes, lsn % self.extent_bytes);
         DamagedBatch { file: extent_name(extent), offset, lsn: Lsn(lsn), messages }
     }
@@ -49,7 +49,7 @@ impl Manifest {
         let folder = Folder::list(source.disk.as_ref())?;
         let Some(files) = Files::of(&source.disk, &folder)? else { return Ok(()) };
         let mut whole = Vec::new();
-        for Noted { lsn, .. } in &self.damaged {
+        for DamageNote { lsn, .. } in &self.damaged {
             let place = Place { sequence: extent_of(*lsn), offset: lsn % source.extent_bytes };
             if place.sequence >= source.first
                 && files.length(place.sequence).is_some()
@@ -74,7 +74,7 @@ pub(super) fn look(
     from: u64,
     end: End,
     image: Option<&ImageHeader>,
-) -> Result<Vec<Noted>, LogError> {
+) -> Result<Vec<DamageNote>, LogError> {
     let mut scan = Scan::new(files, from);
     let mut damaged = Vec::new();
     while !to_the_end(&mut scan, end)? {
@@ -84,7 +84,7 @@ pub(super) fn look(
         }
         let lost = scan.casualties(place);
         let messages = (!lost.incomplete).then_some(lost.bodies);
-        damaged.push(Noted { lsn: scan.lsn(place).0, messages });
+        damaged.push(DamageNote { lsn: scan.lsn(place).0, messages });
         let behind = Place { offset: place.offset + BLOCK_BYTES as u64, ..place };
         match scan.next_whole(behind) {
             Some((next, header)) if header.lsn.0 < end.lsn => scan.go_on_at(next),

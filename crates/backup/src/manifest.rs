@@ -59,7 +59,7 @@ pub struct Manifest {
     pub times: Option<FileSum>,
     /// Batches that were damaged in the log when it was copied. Not in version 1.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub damaged: Vec<Noted>,
+    pub damaged: Vec<DamageNote>,
 }
 
 /// A file of the backup.
@@ -125,7 +125,7 @@ pub struct End {
 /// A damaged batch, as the manifest notes it.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Noted {
+pub struct DamageNote {
     /// Its position.
     pub lsn: u64,
     /// Messages in it that cannot be read, if that is known.
@@ -275,7 +275,7 @@ impl Manifest {
         if !ascend {
             return Err("its images are not in order");
         }
-        let held = |noted: &Noted| {
+        let held = |noted: &DamageNote| {
             let (extent, offset) = (noted.lsn / extent_bytes, noted.lsn % extent_bytes);
             offset < self.held(extent)
         };

@@ -31,7 +31,7 @@ const BUCKETS: usize = size(64 * PARTS);
 
 /// Figures of batches written since start.
 #[derive(Debug)]
-pub(crate) struct Written {
+pub(crate) struct WriteFigures {
     pub(crate) logical_bytes: u64,
     pub(crate) physical_bytes: u64,
     pub(crate) batches: u64,
@@ -42,9 +42,9 @@ pub(crate) struct Written {
     last_us: u64,
 }
 
-impl Default for Written {
-    fn default() -> Written {
-        Written {
+impl Default for WriteFigures {
+    fn default() -> WriteFigures {
+        WriteFigures {
             logical_bytes: 0,
             physical_bytes: 0,
             batches: 0,
@@ -57,7 +57,7 @@ impl Default for Written {
     }
 }
 
-impl Written {
+impl WriteFigures {
     /// Enters a batch.
     pub(crate) fn enter(&mut self, logical_bytes: u64, physical_bytes: u64, took: Duration) {
         let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn percentiles_are_true_to_an_eighth() {
-        let mut written = Written::default();
+        let mut written = WriteFigures::default();
         for us in 1..=1_000 {
             written.enter(10, 4_096, Duration::from_micros(us));
         }

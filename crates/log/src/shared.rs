@@ -22,7 +22,7 @@ use crate::error::LogError;
 use crate::extents::{Extents, Room, Space};
 use crate::folder::handles::Handles;
 use crate::format::{BATCH_HEADER_BYTES, EXTENT_HEADER_BYTES, LogId, padded, size};
-use crate::histogram::Written;
+use crate::histogram::WriteFigures;
 use crate::hold::Holds;
 use crate::listener::Listener;
 use crate::lock::{lock, wait};
@@ -60,7 +60,7 @@ pub(crate) struct Shared {
     /// Files that bodies are read from.
     pub(crate) handles: Handles,
     pub(crate) cache: Mutex<Cache>,
-    pub(crate) written: Mutex<Written>,
+    pub(crate) written: Mutex<WriteFigures>,
     /// Held while the listener is called about durability: calls are in order, none after failure.
     /// The listener may append, and so wait: a writer never waits for this lock while others work.
     pub(crate) reported: Mutex<Reported>,

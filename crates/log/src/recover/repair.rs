@@ -22,7 +22,7 @@ use crate::folder::chain::{Link, Place};
 use crate::folder::images;
 use crate::folder::names::{extent_name, image_name};
 use crate::format::BLOCK_BYTES;
-use crate::histogram::Written;
+use crate::histogram::WriteFigures;
 use crate::listener::Listener;
 use crate::mark::{Seam, Seams};
 use crate::member::{Follower, Known, Member, Replicator, Role};
@@ -200,7 +200,7 @@ impl Recovery {
             teller: Condvar::new(),
             handles: self.files.handles,
             chain: Chain::new(link.index + 1, link.checksum),
-            written: Mutex::new(Written::default()),
+            written: Mutex::new(WriteFigures::default()),
             reported: Mutex::new(Reported { upto: end, failed: false }),
             needs: Mutex::new(Needs::new(first, &images)),
             holds: Arc::default(),
