@@ -10,7 +10,7 @@ use bytes::Bytes;
 use towline_log::block::Aligned;
 use towline_log::disk::Disk;
 use towline_log::folder::files::Folder;
-use towline_log::folder::images::{self, Loaded};
+use towline_log::folder::images::{self, LoadedImage};
 use towline_log::format::{padded, size};
 use towline_log::{Damage, Finding, LogError, Pages, offline};
 use towline_types::{Lsn, PageRef};
@@ -190,8 +190,8 @@ fn check_image(
     report: &mut CheckReport,
 ) -> Result<(), BackupError> {
     let content = match images::load(disk.as_ref(), at)? {
-        Loaded::Whole(_, content) => content,
-        Loaded::Damaged => {
+        LoadedImage::Whole(_, content) => content,
+        LoadedImage::Damaged => {
             report.findings.push(format!("the image at {at} is damaged"));
             return Ok(());
         }

@@ -17,7 +17,7 @@ use crate::format::BATCH_HEADER_BYTES;
 use crate::listener::Urgency;
 use crate::lock::lock;
 use crate::record::{CHECK_BYTES, prefix_bytes};
-use crate::shared::{Opened, Phase, Shared, State};
+use crate::shared::{LogState, OpenOutcome, Phase, Shared};
 
 /// A run being appended: an atomic sequence of records. Replay yields all of it or nothing.
 /// Dropped without [`Appender::commit`], the run is given up.
@@ -26,10 +26,10 @@ use crate::shared::{Opened, Phase, Shared, State};
 pub struct Appender<'a> {
     shared: &'a Shared,
     /// `None` only while a method of this type waits, and after the end.
-    state: Option<MutexGuard<'a, State>>,
+    state: Option<MutexGuard<'a, LogState>>,
     /// Index of the batch in which the run began, and its length before.
     began: Option<(u64, usize)>,
-    failed: Option<Opened>,
+    failed: Option<OpenOutcome>,
 }
 
 impl<'a> Appender<'a> {
@@ -99,10 +99,10 @@ impl<'a> Appender<'a> {
     pub fn commit(mut self, urgency: Urgency) -> Result<Lsn, LogError> {
         match self.failed {
             None => {}
-            Some(Opened::Full) => return Err(LogError::Full),
-            Some(Opened::Stopped) => return Err(LogError::Stopped),
-            Some(Opened::Following) => return Err(LogError::Following),
-            Some(Opened::Failed | Opened::Yes) => return Err(LogError::Failed),
+            Some(OpenOutcome::Full) => return Err(LogError::Full),
+            Some(OpenOutcome::Stopped) => return Err(LogError::Stopped),
+            Some(OpenOutcome::Following) => return Err(LogError::Following),
+            Some(OpenOutcome::Failed | OpenOutcome::Yes) => return Err(LogError::Failed),
         }
         if self.state.as_ref().is_none_or(|state| state.phase == Phase::Failed) {
             return Err(LogError::Failed);
@@ -150,7 +150,7 @@ impl<'a> Appender<'a> {
         bytes_hint: usize,
         write: impl FnOnce(&mut Vec<u8>) -> Option<usize>,
     ) -> Result<Lsn, Overflow> {
-        let Some(State { open: Some(batch), given_up, tail, .. }) = self.state.as_deref_mut()
+        let Some(LogState { open: Some(batch), given_up, tail, .. }) = self.state.as_deref_mut()
         else {
             return Err(Overflow { record: Vec::new(), body: None });
         };
@@ -180,10 +180,12 @@ impl<'a> Appender<'a> {
         let target = self.shared.options.batch_bytes_target;
         let Some(state) = self.state.as_ref() else { return false };
         match state.phase {
-            Phase::Running if state.role.is_following() => self.failed = Some(Opened::Following),
+            Phase::Running if state.role.is_following() => {
+                self.failed = Some(OpenOutcome::Following)
+            }
             Phase::Running => {}
-            Phase::Closing | Phase::Stopped => self.failed = Some(Opened::Stopped),
-            Phase::Failed => self.failed = Some(Opened::Failed),
+            Phase::Closing | Phase::Stopped => self.failed = Some(OpenOutcome::Stopped),
+            Phase::Failed => self.failed = Some(OpenOutcome::Failed),
         }
         if self.failed.is_some() {
             return false;
@@ -197,10 +199,10 @@ impl<'a> Appender<'a> {
         let Some(state) = self.state.take() else { return false };
         let (state, opened) = self.shared.open_batch(state, BATCH_HEADER_BYTES + need);
         self.state = Some(state);
-        if opened != Opened::Yes {
+        if opened != OpenOutcome::Yes {
             self.failed = Some(opened);
         }
-        opened == Opened::Yes
+        opened == OpenOutcome::Yes
     }
 
     /// Hands the open batch to the writers and lets them have the lock for a moment.

@@ -23,7 +23,7 @@ use crate::lock::lock;
 use crate::mark::Mark;
 use crate::mend::{self, Mended, NotMended};
 use crate::overdue::Overdue;
-use crate::shared::{Opened, Phase, Shared};
+use crate::shared::{OpenOutcome, Phase, Shared};
 use crate::stats::Stats;
 use crate::{image, keeper, member, overdue, read, reclaim, stats, writer};
 
@@ -371,7 +371,7 @@ impl Log {
                 state.drop_empty();
                 let (opened, result) = shared.open_batch(state, BATCH_HEADER_BYTES);
                 state = opened;
-                if result == Opened::Yes {
+                if result == OpenOutcome::Yes {
                     state.seal();
                     shared.call_writer(&mut state);
                 }

@@ -33,7 +33,7 @@ use towline_types::{Batch, Lsn};
 use crate::lock::lock;
 
 pub(crate) use batches::read_batches;
-pub(crate) use follower::{Copied, Follower, Known};
+pub(crate) use follower::{Follower, KnownBatch, ReceivedBatches};
 pub(crate) use lead::lead;
 pub(crate) use receive::receive;
 pub use stream::{FeedError, RunStream};

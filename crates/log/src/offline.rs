@@ -12,7 +12,7 @@ use crate::disk::{Disk, LinuxDisk};
 use crate::error::{Damage, Finding, LogError};
 use crate::folder::chain::{Place, finding};
 use crate::folder::files::{Files, Folder, no_extents};
-use crate::folder::images::{Images, Loaded, load};
+use crate::folder::images::{Images, LoadedImage, load};
 use crate::folder::names::image_name;
 use crate::folder::scan::{Casualties, Scan};
 use crate::folder::table::{self, TailVerdict};
@@ -168,12 +168,12 @@ fn show_images(
     let mut last_image = None;
     for &at in &folder.images {
         match load(disk, at)? {
-            Loaded::Whole(header, bytes) if log_id.is_none_or(|id| header.log_id == id) => {
+            LoadedImage::Whole(header, bytes) if log_id.is_none_or(|id| header.log_id == id) => {
                 last_image = Some(at);
                 show(Item::Image { at, bytes: bytes.len() as u64 });
             }
-            Loaded::Whole(..) => return Err(LogError::OtherLog { file: image_name(at) }),
-            Loaded::Damaged => {
+            LoadedImage::Whole(..) => return Err(LogError::OtherLog { file: image_name(at) }),
+            LoadedImage::Damaged => {
                 let (file, what) = (image_name(at), Damage::Image);
                 show(Item::Finding(&Finding { file, extent: 0, offset: 0, lsn: at, what }));
             }

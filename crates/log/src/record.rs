@@ -171,7 +171,7 @@ fn prefix(bytes: usize, kind: Kind) -> ([u8; PREFIX_BYTES_MAX], usize) {
 
 /// One record found in a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Found<'a> {
+pub struct FoundRecord<'a> {
     /// Offset of its prefix in the payload.
     pub at: usize,
     /// Offset of its first byte in the payload.
@@ -185,7 +185,7 @@ pub struct Found<'a> {
     check: Option<Check>,
 }
 
-impl<'a> Found<'a> {
+impl<'a> FoundRecord<'a> {
     /// The body that it ends with, and the check behind it.
     fn body(&self) -> Option<(&'a [u8], Check)> {
         let check = self.check?;
@@ -233,7 +233,7 @@ impl<'a> Records<'a> {
         Records { payload, at: 0 }
     }
 
-    fn parse(&self) -> Option<Found<'a>> {
+    fn parse(&self) -> Option<FoundRecord<'a>> {
         let rest = self.payload.get(self.at..)?;
         let mut value = 0_u64;
         let mut shift = 0_u32;
@@ -262,12 +262,12 @@ impl<'a> Records<'a> {
             Kind::GivenUp => None,
         };
         let end = check.map_or(end, |_| end + CHECK_BYTES);
-        Some(Found { at: self.at, start, kind, bytes, end, check })
+        Some(FoundRecord { at: self.at, start, kind, bytes, end, check })
     }
 }
 
 impl<'a> Iterator for Records<'a> {
-    type Item = Result<Found<'a>, Malformed>;
+    type Item = Result<FoundRecord<'a>, Malformed>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.at >= self.payload.len() {
@@ -349,7 +349,7 @@ impl Runs {
             self.drop_run();
             self.term = term;
         }
-        let mut here: Vec<Found<'_>> = Vec::new();
+        let mut here: Vec<FoundRecord<'_>> = Vec::new();
         let mut count = 0;
         for found in Records::new(payload) {
             let found = found.map_err(|Malformed| Halt::Malformed)?;
@@ -383,7 +383,7 @@ impl Runs {
     fn yield_run<E>(
         &mut self,
         lsn: Lsn,
-        here: &mut Vec<Found<'_>>,
+        here: &mut Vec<FoundRecord<'_>>,
         record: &mut Receiver<'_, E>,
     ) -> Result<u64, Halt<E>> {
         let count = self.waiting.len() as u64 + here.len() as u64;
@@ -398,7 +398,7 @@ impl Runs {
     }
 
     /// Keeps the beginning of a run for the batches to come.
-    fn keep(&mut self, lsn: Lsn, here: &[Found<'_>]) {
+    fn keep(&mut self, lsn: Lsn, here: &[FoundRecord<'_>]) {
         if self.long.is_some() {
             return;
         }

@@ -27,7 +27,7 @@ use crate::hold::Holds;
 use crate::listener::Listener;
 use crate::lock::{lock, wait};
 use crate::mark::{Seam, Seams};
-use crate::member::{Copied, Member, Role};
+use crate::member::{Member, ReceivedBatches, Role};
 use crate::needs::{ImagePlace, Needs};
 use crate::options::Options;
 use crate::rule::{self, Decision, Facts, TypicalCompany, TypicalWrite};
@@ -47,7 +47,7 @@ pub(crate) struct Shared {
     pub(crate) listener: Arc<dyn Listener>,
     /// What the log of an instance of a group has besides.
     pub(crate) member: Option<Member>,
-    pub(crate) state: Mutex<State>,
+    pub(crate) state: Mutex<LogState>,
     /// Idle writers wait here.
     pub(crate) writers: Condvar,
     /// Appenders wait here for their turn, for free space, and for writers.
@@ -63,7 +63,7 @@ pub(crate) struct Shared {
     pub(crate) written: Mutex<WriteFigures>,
     /// Held while the listener is called about durability: calls are in order, none after failure.
     /// The listener may append, and so wait: a writer never waits for this lock while others work.
-    pub(crate) reported: Mutex<Reported>,
+    pub(crate) reported: Mutex<ReportPosition>,
     /// Held while images are written and extents reclaimed: one at a time.
     pub(crate) housekeeping: Mutex<Housekeeping>,
     /// What the figures say about images and free space; locked for a moment.
@@ -79,7 +79,7 @@ pub(crate) struct Shared {
 
 /// What the listener was notified of.
 #[derive(Debug, Default)]
-pub(crate) struct Reported {
+pub(crate) struct ReportPosition {
     pub(crate) upto: Lsn,
     pub(crate) failed: bool,
 }
@@ -121,7 +121,7 @@ pub(crate) struct Flight {
 
 /// Everything behind the lock.
 #[derive(Debug)]
-pub(crate) struct State {
+pub(crate) struct LogState {
     pub(crate) phase: Phase,
     pub(crate) role: Role,
     /// Term of the batches that are opened here.
@@ -173,13 +173,13 @@ pub(crate) struct State {
 #[derive(Debug)]
 pub(crate) enum Job {
     Write { batch: Batch, unsynced: u32, term: u32 },
-    Copy(Copied),
+    Copy(ReceivedBatches),
     Wait(Option<Instant>),
     Stop,
 }
 
 impl Shared {
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, LogState> {
         lock(&self.state)
     }
 
@@ -190,7 +190,7 @@ impl Shared {
 
     /// Enters how many bytes puts may still log. Called before the lock is released by each caller
     /// that appends, frees space or finds that there is less: so the next decision knows it.
-    pub(crate) fn note_room(&self, state: &State) {
+    pub(crate) fn note_room(&self, state: &LogState) {
         let bytes = state.extents.room_for_puts(state.open_bytes());
         self.room_for_puts.store(bytes, Ordering::Release);
         if bytes == 0 && state.space != Space::Full {
@@ -205,7 +205,7 @@ impl Shared {
     }
 
     /// What an idle writer does now.
-    pub(crate) fn next_job(&self, state: &mut State, now: Instant) -> Job {
+    pub(crate) fn next_job(&self, state: &mut LogState, now: Instant) -> Job {
         match state.phase {
             Phase::Stopped | Phase::Failed => return Job::Stop,
             Phase::Running | Phase::Closing => {}
@@ -244,7 +244,7 @@ impl Shared {
     }
 
     /// Whether there is a batch to take that may soon be larger.
-    pub(crate) fn expects_company(&self, state: &State, now: Instant) -> bool {
+    pub(crate) fn expects_company(&self, state: &LogState, now: Instant) -> bool {
         if !state.sealed.is_empty() || state.role.is_following() {
             return false;
         }
@@ -254,7 +254,7 @@ impl Shared {
     }
 
     /// Wakes a writer when the rule would let it take something.
-    pub(crate) fn wake_writer(&self, state: &mut State) {
+    pub(crate) fn wake_writer(&self, state: &mut LogState) {
         if state.writers_idle == 0 || state.writer_looks {
             return;
         }
@@ -265,7 +265,7 @@ impl Shared {
     }
 
     /// Wakes a writer, if one is idle and none is about to look anyway.
-    pub(crate) fn call_writer(&self, state: &mut State) {
+    pub(crate) fn call_writer(&self, state: &mut LogState) {
         if state.writers_idle > 0 && !state.writer_looks {
             state.writer_looks = true;
             self.writers.notify_one();
@@ -273,7 +273,7 @@ impl Shared {
     }
 
     /// Wakes the threads that wait for a turn, for free space, or for writers.
-    pub(crate) fn wake_appenders(&self, state: &State) {
+    pub(crate) fn wake_appenders(&self, state: &LogState) {
         if state.appenders_waiting > 0 {
             self.appenders.notify_all();
         }
@@ -282,8 +282,8 @@ impl Shared {
     /// Waits until something changed for appenders.
     pub(crate) fn wait_as_appender<'a>(
         &self,
-        mut state: MutexGuard<'a, State>,
-    ) -> MutexGuard<'a, State> {
+        mut state: MutexGuard<'a, LogState>,
+    ) -> MutexGuard<'a, LogState> {
         state.appenders_waiting += 1;
         state = wait(&self.appenders, state);
         state.appenders_waiting -= 1;
@@ -294,15 +294,15 @@ impl Shared {
     /// Returns whether there is one now: not when there is no space or the log ended.
     pub(crate) fn open_batch<'a>(
         &'a self,
-        mut state: MutexGuard<'a, State>,
+        mut state: MutexGuard<'a, LogState>,
         need: usize,
-    ) -> (MutexGuard<'a, State>, Opened) {
+    ) -> (MutexGuard<'a, LogState>, OpenOutcome) {
         assert!(state.open.is_none(), "one batch is open at a time");
         let found = loop {
             match state.phase {
                 Phase::Running | Phase::Closing => {}
-                Phase::Stopped => break Opened::Stopped,
-                Phase::Failed => break Opened::Failed,
+                Phase::Stopped => break OpenOutcome::Stopped,
+                Phase::Failed => break OpenOutcome::Failed,
             }
             match state.extents.room(need as u64) {
                 Room::Here { limit } => {
@@ -310,7 +310,7 @@ impl Shared {
                     if state.space_now() != state.space {
                         self.keeper.notify_one();
                     }
-                    break Opened::Yes;
+                    break OpenOutcome::Yes;
                 }
                 Room::Next => {
                     state.extents.advance();
@@ -323,7 +323,7 @@ impl Shared {
                 }
                 Room::Nowhere => {
                     self.keeper.notify_one();
-                    break Opened::Full;
+                    break OpenOutcome::Full;
                 }
             }
         };
@@ -333,7 +333,7 @@ impl Shared {
 
     /// Whether no writer is left to take a batch: all are notifying the listener, or wait inside
     /// it.
-    pub(crate) fn all_report(&self, state: &State) -> bool {
+    pub(crate) fn all_report(&self, state: &LogState) -> bool {
         state.reporting >= self.options.writes_in_flight_max
     }
 
@@ -342,8 +342,8 @@ impl Shared {
     /// bound may be passed by what is appended during one report.
     pub(crate) fn wait_for_writers<'a>(
         &'a self,
-        mut state: MutexGuard<'a, State>,
-    ) -> MutexGuard<'a, State> {
+        mut state: MutexGuard<'a, LogState>,
+    ) -> MutexGuard<'a, LogState> {
         while state.sealed_bytes > SEALED_BYTES_MAX
             && state.phase == Phase::Running
             && !self.all_report(&state)
@@ -356,7 +356,7 @@ impl Shared {
 
 /// What came of [`Shared::open_batch`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Opened {
+pub(crate) enum OpenOutcome {
     Yes,
     Full,
     Stopped,
@@ -365,7 +365,7 @@ pub(crate) enum Opened {
     Following,
 }
 
-impl State {
+impl LogState {
     /// How much free space there is, the open batch being written.
     pub(crate) fn space_now(&self) -> Space {
         self.extents.space(self.open_bytes())

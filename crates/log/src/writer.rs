@@ -20,10 +20,10 @@ use crate::error::LogError;
 use crate::folder::names::extent_name;
 use crate::format::{BATCH_HEADER_BYTES, BATCH_VERSION, BatchHeader, payload_sum, size};
 use crate::lock::{lock, wait};
-use crate::member::Copied;
+use crate::member::ReceivedBatches;
 use crate::record;
 use crate::rule::{YIELD_FOR, YIELDS_MAX};
-use crate::shared::{Job, Phase, Shared, State};
+use crate::shared::{Job, LogState, Phase, Shared};
 
 /// Body of a writer thread.
 pub(crate) fn run(shared: &Arc<Shared>) {
@@ -36,7 +36,7 @@ pub(crate) fn run(shared: &Arc<Shared>) {
                 let done = write(shared, batch, unsynced, term);
                 (name, done.map(|done| finish(shared, &[(index, done.checksum)], began, done)))
             }
-            Work::Copied(copied) => {
+            Work::FromLeader(copied) => {
                 let name = copied.batches.first().map_or(0, |batch| batch.extent.sequence);
                 let done = copy(shared, copied);
                 (name, done.map(|(checksums, done)| finish(shared, &checksums, began, done)))
@@ -55,7 +55,7 @@ pub(crate) fn run(shared: &Arc<Shared>) {
 /// What a writer has to do.
 enum Work {
     Own { batch: Batch, unsynced: u32, term: u32 },
-    Copied(Copied),
+    FromLeader(ReceivedBatches),
 }
 
 /// What a write leaves behind.
@@ -97,7 +97,7 @@ fn next(shared: &Shared, reported: bool) -> Option<Work> {
             }
             Job::Copy(copied) => {
                 shared.wake_writer(&mut state);
-                return Some(Work::Copied(copied));
+                return Some(Work::FromLeader(copied));
             }
             Job::Stop => return None,
             Job::Wait(due) => {
@@ -221,8 +221,8 @@ fn share(kept: &mut Kept, header: &BatchHeader) -> Bytes {
 
 /// Writes batches of a leader that lie one behind the other: each with a header of its own, all
 /// with one write and one sync. Returns index and checksum of each.
-fn copy(shared: &Shared, copied: Copied) -> io::Result<(Vec<(u64, u32)>, Done)> {
-    let Copied { batches, mut unsynced, memory } = copied;
+fn copy(shared: &Shared, copied: ReceivedBatches) -> io::Result<(Vec<(u64, u32)>, Done)> {
+    let ReceivedBatches { batches, mut unsynced, memory } = copied;
     let Some((extent, offset, lsn)) =
         batches.first().map(|first| (Arc::clone(&first.extent), first.offset, first.batch.lsn))
     else {
@@ -360,7 +360,7 @@ pub(crate) fn fail(shared: &Shared, error: &LogError) {
     }
 }
 
-impl State {
+impl LogState {
     fn pool_up(&mut self, memory: Vec<u8>, count_max: usize) {
         if self.pool.len() < count_max {
             self.pool.push(memory);

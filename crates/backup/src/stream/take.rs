@@ -15,7 +15,7 @@ use towline_log::block::Aligned;
 use towline_log::disk::{Disk, DiskFile};
 use towline_log::folder::chain::Link;
 use towline_log::folder::files::{Files, Folder};
-use towline_log::folder::images::{self, Loaded};
+use towline_log::folder::images::{self, LoadedImage};
 use towline_log::folder::names::{PAGES_NAME, RESTORING_NAME, TIMES_NAME, extent_name, image_name};
 use towline_log::folder::scan::Scan;
 use towline_log::format::{LogId, padded, size};
@@ -210,8 +210,10 @@ fn write(disk: &Arc<dyn Disk>, head: &Head, coming: &mut Coming<'_>) -> Result<(
 /// was announced.
 fn check(disk: &Arc<dyn Disk>, head: &Head) -> Result<(), BackupError> {
     match images::load(disk.as_ref(), head.image_at)? {
-        Loaded::Whole(header, _) if header.log_id == head.log_id => {}
-        Loaded::Whole(..) | Loaded::Damaged => return Err(refused("its image is damaged")),
+        LoadedImage::Whole(header, _) if header.log_id == head.log_id => {}
+        LoadedImage::Whole(..) | LoadedImage::Damaged => {
+            return Err(refused("its image is damaged"));
+        }
     }
     let extents = head.extents().map(|(extent, _)| extent).collect();
     let folder = Folder { extents, images: vec![head.image_at], ..Folder::default() };

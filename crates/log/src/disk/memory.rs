@@ -55,11 +55,11 @@ pub struct Fault {
 /// A disk in memory. Clones are the same disk.
 #[derive(Clone, Default)]
 pub struct MemoryDisk {
-    shared: Arc<Shared>,
+    shared: Arc<MemoryState>,
 }
 
 #[derive(Default)]
-struct Shared {
+struct MemoryState {
     inner: Mutex<Inner>,
     gate: Condvar,
 }

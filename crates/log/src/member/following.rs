@@ -5,14 +5,14 @@
 
 use std::time::Instant;
 
-use super::follower::{Copied, Known};
+use super::follower::{KnownBatch, ReceivedBatches};
 use super::{Follower, Role};
 use crate::error::LogError;
 use crate::format::{EXTENT_HEADER_BYTES, padded};
-use crate::shared::{Flight, Phase, State};
+use crate::shared::{Flight, LogState, Phase};
 
 /// Whether the log is used still.
-pub(super) fn check_phase(state: &State) -> Result<(), LogError> {
+pub(super) fn check_phase(state: &LogState) -> Result<(), LogError> {
     match state.phase {
         Phase::Running => Ok(()),
         Phase::Closing | Phase::Stopped => Err(LogError::Stopped),
@@ -22,7 +22,7 @@ pub(super) fn check_phase(state: &State) -> Result<(), LogError> {
 
 /// Does something with the state of a log that follows.
 pub(super) fn with_follower<T>(
-    state: &mut State,
+    state: &mut LogState,
     with: impl FnOnce(&mut Follower) -> Result<T, LogError>,
 ) -> Result<T, LogError> {
     check_phase(state)?;
@@ -33,16 +33,16 @@ pub(super) fn with_follower<T>(
 }
 
 /// Extent and offset at which a batch goes that follows this one in its extent.
-pub(super) fn next_place(behind: Known, extent_bytes: u64) -> (u64, u64) {
+pub(super) fn next_place(behind: KnownBatch, extent_bytes: u64) -> (u64, u64) {
     // A batch may end with its extent.
     let sequence = behind.end.0.saturating_sub(1) / extent_bytes;
     let offset = padded(behind.end.0 - sequence * extent_bytes);
     (sequence, offset.max(EXTENT_HEADER_BYTES as u64))
 }
 
-impl State {
+impl LogState {
     /// Takes what came and lies together, for one write.
-    pub(crate) fn take_received(&mut self, bytes_max: usize, now: Instant) -> Copied {
+    pub(crate) fn take_received(&mut self, bytes_max: usize, now: Instant) -> ReceivedBatches {
         let batches = match &mut self.role {
             Role::Writing => Vec::new(),
             Role::Following(follower) => follower.take(bytes_max),
@@ -62,6 +62,6 @@ impl State {
             });
             unsynced.get_or_insert(before);
         }
-        Copied { batches, unsynced: unsynced.unwrap_or(0), memory: self.pool.pop() }
+        ReceivedBatches { batches, unsynced: unsynced.unwrap_or(0), memory: self.pool.pop() }
     }
 }

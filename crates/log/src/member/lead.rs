@@ -14,7 +14,7 @@ use super::following::with_follower;
 use super::receive::Turn;
 use crate::error::LogError;
 use crate::format::BATCH_HEADER_BYTES;
-use crate::shared::{Opened, Shared};
+use crate::shared::{OpenOutcome, Shared};
 
 pub(crate) fn lead(shared: &Shared, term: u64) -> Result<Batch, LogError> {
     let _turn = Turn::take(shared);
@@ -29,10 +29,10 @@ pub(crate) fn lead(shared: &Shared, term: u64) -> Result<Batch, LogError> {
     wait_until_quiet(shared)?;
     let (mut state, opened) = shared.open_batch(shared.state(), BATCH_HEADER_BYTES);
     match opened {
-        Opened::Yes => {}
-        Opened::Full => return Err(LogError::Full),
-        Opened::Stopped => return Err(LogError::Stopped),
-        Opened::Failed | Opened::Following => return Err(LogError::Failed),
+        OpenOutcome::Yes => {}
+        OpenOutcome::Full => return Err(LogError::Full),
+        OpenOutcome::Stopped => return Err(LogError::Stopped),
+        OpenOutcome::Failed | OpenOutcome::Following => return Err(LogError::Failed),
     }
     state.role = Role::Writing;
     state.term = term;

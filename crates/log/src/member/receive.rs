@@ -12,13 +12,13 @@ use std::time::Instant;
 use towline_types::{BATCH_HEADER_BYTES, Batch, Lsn};
 
 use super::cut::cut;
-use super::follower::{Known, Received};
+use super::follower::{KnownBatch, ReceivedBatch};
 use super::following::{check_phase, next_place, with_follower};
 use crate::error::LogError;
 use crate::extents::Room;
 use crate::format::{BLOCK_BYTES, EXTENT_HEADER_BYTES, padded};
 use crate::record;
-use crate::shared::{SEALED_BYTES_MAX, Shared, State};
+use crate::shared::{LogState, SEALED_BYTES_MAX, Shared};
 
 pub(crate) fn receive(shared: &Shared, batches: &[Batch]) -> Result<(), LogError> {
     let _turn = Turn::take(shared);
@@ -73,7 +73,7 @@ fn out_of_place(batch: &Batch, what: &'static str) -> LogError {
 }
 
 /// Passes over what the log has already. Returns the rest and the batch that it follows.
-fn fresh<'b>(shared: &Shared, batches: &'b [Batch]) -> Result<(Known, &'b [Batch]), LogError> {
+fn fresh<'b>(shared: &Shared, batches: &'b [Batch]) -> Result<(KnownBatch, &'b [Batch]), LogError> {
     let mut state = shared.state();
     with_follower(&mut state, |follower| {
         let Some(mut behind) = follower.last() else { return Err(LogError::Failed) };
@@ -105,7 +105,7 @@ fn checked_end(batch: &Batch) -> Result<Lsn, LogError> {
 /// Checks that each batch follows the one before it, the first the batch `behind`.
 fn judge<'b>(
     shared: &Shared,
-    mut behind: Known,
+    mut behind: KnownBatch,
     batches: &'b [Batch],
 ) -> Result<Vec<Judged<'b>>, LogError> {
     let extent_bytes = shared.options.extent_bytes;
@@ -137,7 +137,7 @@ fn judge<'b>(
         };
         judged.push(Judged { batch, term, sequence, offset, is_seam, runs });
         let (index, lsn) = (batch.index, batch.lsn);
-        behind = Known { index, term, lsn, end, checksum: 0, is_seam };
+        behind = KnownBatch { index, term, lsn, end, checksum: 0, is_seam };
     }
     Ok(judged)
 }
@@ -150,7 +150,7 @@ fn enter(shared: &Shared, judged: Vec<Judged<'_>>) -> Result<(), LogError> {
         let Judged { batch, term, offset, is_seam, runs, .. } = found;
         let extent = std::sync::Arc::clone(&state.extents.current);
         assert_eq!(state.next_index, batch.index, "batches follow each other");
-        let received = Received { batch: batch.clone(), term, extent, offset, is_seam };
+        let received = ReceivedBatch { batch: batch.clone(), term, extent, offset, is_seam };
         let bytes = received.bytes();
         if let Some(member) = &shared.member {
             member.came(batch);
@@ -178,9 +178,9 @@ fn enter(shared: &Shared, judged: Vec<Judged<'_>>) -> Result<(), LogError> {
 /// not too far behind.
 fn wait_for_room<'a>(
     shared: &'a Shared,
-    mut state: MutexGuard<'a, State>,
+    mut state: MutexGuard<'a, LogState>,
     found: &Judged<'_>,
-) -> Result<MutexGuard<'a, State>, LogError> {
+) -> Result<MutexGuard<'a, LogState>, LogError> {
     let bytes = found.batch.end().0 - found.batch.lsn.0;
     loop {
         check_phase(&state)?;

@@ -14,7 +14,7 @@ use crate::format::BatchHeader;
 use crate::listener::Listener;
 use crate::log::Log;
 use crate::mark::Seam;
-use crate::member::{Known, Replicator, RunStream};
+use crate::member::{KnownBatch, Replicator, RunStream};
 use crate::record::Runs;
 
 /// What replay remembers for an instance of a group.
@@ -25,7 +25,7 @@ pub(super) struct Seen {
     /// Runs that end in a batch behind this one are not yielded.
     committed: u64,
     /// The batches that replay read, the position where it began before them.
-    known: Vec<Known>,
+    known: Vec<KnownBatch>,
     /// Index of the last batch that was not held back, and what was unfinished there.
     fed: u64,
     stream: RunStream,
@@ -42,7 +42,7 @@ impl Seen {
     /// The same wishes, nothing read but the batch before the position where reading begins.
     pub(super) fn begin(&self, begun: Option<Seam>) -> Seen {
         let Seen { keeps, committed, .. } = *self;
-        let known = begun.into_iter().filter(|_| keeps).map(Known::of_seam).collect();
+        let known = begun.into_iter().filter(|_| keeps).map(KnownBatch::of_seam).collect();
         let fed = begun.map_or(0, |begun| begun.index);
         Seen { keeps, committed, known, fed, stream: RunStream::new() }
     }
@@ -60,7 +60,7 @@ impl Seen {
 
     pub(super) fn add(&mut self, header: &BatchHeader, is_seam: bool) {
         if self.keeps {
-            self.known.push(Known::of(header, is_seam));
+            self.known.push(KnownBatch::of(header, is_seam));
         }
     }
 
@@ -77,7 +77,7 @@ impl Seen {
         }
     }
 
-    pub(super) fn take(&mut self) -> Vec<Known> {
+    pub(super) fn take(&mut self) -> Vec<KnownBatch> {
         std::mem::take(&mut self.known)
     }
 }
@@ -138,7 +138,7 @@ impl Recovery {
     pub fn places(&self) -> (BatchPlace, Vec<BatchPlace>) {
         assert!(self.tail.is_some(), "places are known after replay");
         assert!(self.seen.keeps, "places are known when they were asked for");
-        let mut places = self.seen.known.iter().map(Known::place);
+        let mut places = self.seen.known.iter().map(KnownBatch::place);
         (places.next().unwrap_or_default(), places.collect())
     }
 
@@ -155,7 +155,7 @@ impl Recovery {
         let first = self.folder.extents.first().copied().unwrap_or(u64::MAX);
         let extent_bytes = self.extent_bytes();
         let earlier = earlier::earlier(self.disk.as_ref(), extent_bytes, first, *known);
-        let mut all = earlier.iter().map(Known::place).chain([base]).chain(places);
+        let mut all = earlier.iter().map(KnownBatch::place).chain([base]).chain(places);
         (all.next().unwrap_or_default(), all.collect())
     }
 

@@ -25,10 +25,10 @@ use crate::format::BLOCK_BYTES;
 use crate::histogram::WriteFigures;
 use crate::listener::Listener;
 use crate::mark::{Seam, Seams};
-use crate::member::{Follower, Known, Member, Replicator, Role};
+use crate::member::{Follower, KnownBatch, Member, Replicator, Role};
 use crate::needs::{ImagePlace, Needs};
 use crate::rule::{TypicalCompany, TypicalWrite};
-use crate::shared::{Chain, Housekeeping, Phase, Reported, Shared, State};
+use crate::shared::{Chain, Housekeeping, LogState, Phase, ReportPosition, Shared};
 
 /// As what a log begins.
 pub(super) enum Begins {
@@ -42,7 +42,7 @@ impl Begins {
     /// What depends on it: `known` are the batches that replay read, `last` is the newest.
     fn state(
         self,
-        known: Vec<Known>,
+        known: Vec<KnownBatch>,
         last: Seam,
     ) -> Result<(Role, Option<Member>, u32, Seams), LogError> {
         match self {
@@ -52,8 +52,9 @@ impl Begins {
                 Ok((Role::Writing, None, term, Seams::new(last)))
             }
             Begins::Following(replicator) => {
-                let known = if known.is_empty() { vec![Known::of_seam(last)] } else { known };
-                let seams = Seams::of(known.iter().filter(|batch| batch.is_seam).map(Known::seam));
+                let known = if known.is_empty() { vec![KnownBatch::of_seam(last)] } else { known };
+                let seams =
+                    Seams::of(known.iter().filter(|batch| batch.is_seam).map(KnownBatch::seam));
                 let role = Role::Following(Box::new(Follower::new(known.into_iter())));
                 Ok((role, Some(Member::new(replicator)), last.term, seams))
             }
@@ -157,7 +158,7 @@ impl Recovery {
         let (role, member, term, seams) = begins.state(known, seam)?;
         let log_id = self.files.identity().log_id;
         let first = Lsn(self.files.first() * self.options.extent_bytes);
-        let state = State {
+        let state = LogState {
             phase: Phase::Running,
             role,
             term,
@@ -201,7 +202,7 @@ impl Recovery {
             handles: self.files.handles,
             chain: Chain::new(link.index + 1, link.checksum),
             written: Mutex::new(WriteFigures::default()),
-            reported: Mutex::new(Reported { upto: end, failed: false }),
+            reported: Mutex::new(ReportPosition { upto: end, failed: false }),
             needs: Mutex::new(Needs::new(first, &images)),
             holds: Arc::default(),
             housekeeping: Mutex::new(Housekeeping { images }),
