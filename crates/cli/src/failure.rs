@@ -19,7 +19,7 @@ pub(crate) enum Failure {
     Usage(String),
     /// 3: there is no message.
     NoMessage,
-    /// 4: there is nobody to talk to.
+    /// 4: no queue manager answers.
     CannotConnect(String),
 }
 
@@ -54,7 +54,7 @@ impl Failure {
         };
         match text {
             Some(text) if json => {
-                // Nobody may be reading any more; there is nobody else to tell.
+                // The reader may be gone; there is no other output for the error.
                 show::json(&serde_json::json!({ "error": text, "exit_code": code })).ok();
             }
             Some(text) => {
@@ -93,7 +93,7 @@ impl From<Error> for Failure {
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Failure {
         match error.kind() {
-            // Whoever read our output has seen enough (`| head`).
+            // The reader of our output has seen enough (`| head`).
             std::io::ErrorKind::BrokenPipe => Failure::Silent,
             _ => Failure::failed(error),
         }

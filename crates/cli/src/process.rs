@@ -19,7 +19,7 @@ impl Process {
         Process::open(rustix::net::sockopt::socket_peercred(socket)?.pid)
     }
 
-    /// A process whose number is sure to be still its own, such as a child that nobody waited for.
+    /// A process that certainly still has its number, such as a child that was not yet waited for.
     pub(crate) fn open(pid: Pid) -> io::Result<Process> {
         Ok(Process { handle: pidfd_open(pid, PidfdFlags::empty())?, pid })
     }

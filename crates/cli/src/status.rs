@@ -45,7 +45,7 @@ fn look(reach: &Reach, connector: &mut Option<Connector>) -> Result<String, Fail
         None => connector.insert(reach.connector()?),
     };
     if let Err(failure) = told {
-        // Another user gets to neither socket: that for clients says who may.
+        // Another user gets to neither socket: the one for clients explains which users may.
         way.connect()?.close()?;
         return Err(failure);
     }
@@ -79,8 +79,8 @@ fn of_instance(folder: &Path, timeout: f64) -> Result<Option<Told>, Failure> {
     }
 }
 
-/// What an instance of a group told, as a table or as JSON: the status with the group in it when it
-/// is active, else an object that has only the process and the group.
+/// What an instance of a group reported, as a table or as JSON: the status with the group in it
+/// when it is active, else an object that has only the process and the group.
 fn shown(told: Told, json: bool) -> Result<String, Failure> {
     if json {
         return Ok(match told.status {

@@ -1,8 +1,8 @@
-//! A view that is drawn again in place, until q or Ctrl-C; where nobody can see it, one block after
-//! the other. What is shown is somebody else's; plain ANSI sequences.
+//! A view that is redrawn, until q or Ctrl-C; without a terminal, one block after the
+//! other. What is shown comes from the caller; plain ANSI sequences.
 //!
 //! Invariants: the terminal is put right on every way out but a kill; a look that hangs does not
-//! keep anybody from leaving.
+//! keep the user from leaving.
 
 use std::io::{self, IsTerminal, Read, Stdin, Write};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -55,7 +55,7 @@ fn one_after_the_other(
 ) -> Result<(), Failure> {
     show::line(first)?;
     loop {
-        // A pause and nothing else: nobody unparks this thread.
+        // A pause and nothing else: no thread unparks this one.
         thread::park_timeout(view.interval);
         match look() {
             Ok(text) if view.json => show::line(&text)?,
@@ -100,7 +100,7 @@ fn on_a_screen(
     show::line(&last?)
 }
 
-/// Draws until it is told to end; gives what was shown last.
+/// Draws until it is asked to end; gives what was shown last.
 fn redraw(
     view: View,
     first: String,
@@ -111,7 +111,7 @@ fn redraw(
     let every = format!("every {} s, q ends", view.interval.as_secs_f64());
     let mut note = every.clone();
     let mut top = 0;
-    // None: somebody looks now.
+    // None: the user looks now.
     let mut due = Some(Instant::now() + view.interval);
     loop {
         let rows = rows();

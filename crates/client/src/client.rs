@@ -208,7 +208,7 @@ impl Client {
     /// Attaches a link and waits for the server's word.
     pub(crate) fn attach(&mut self, request: AttachRequest) -> Result<LinkId, Error> {
         let role = request.role;
-        // Closed right behind its open frame: the server's reason is the one to tell.
+        // Closed right behind its open frame: the server's reason is the one to report.
         self.alive()?;
         let session = self.session.ok_or_else(|| Error::Lost("there is no session".into()))?;
         let link = self.connection.attach(session, request);

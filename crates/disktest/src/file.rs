@@ -68,10 +68,10 @@ pub(crate) struct TestFile {
 }
 
 impl TestFile {
-    /// Makes it in `folder`, filled with zeros and synced. `progress` is told the bytes so far.
+    /// Makes it in `folder`, filled with zeros and synced. `progress` gets the bytes so far.
     ///
     /// # Errors
-    /// No room, no permission, no such folder.
+    /// No free space, no permission, no such folder.
     pub(crate) fn make(
         folder: &Path,
         bytes: u64,
@@ -161,8 +161,8 @@ pub(crate) fn is_refusal(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported)
 }
 
-/// Bytes that may still be written in a folder. A file system that does not count any has room
-/// until it says otherwise.
+/// Bytes that may still be written in a folder. A file system that does not count any has free
+/// space until it says otherwise.
 fn free_bytes(folder: &Path) -> io::Result<u64> {
     let found = rustix::fs::statvfs(folder)?;
     if found.f_blocks == 0 {

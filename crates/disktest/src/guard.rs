@@ -3,8 +3,8 @@
 //! A second process, the guard, waits for the end of its standard input, which comes when the
 //! tester is killed too, and removes what is left. Not here: what is made.
 //!
-//! Invariants: the guard runs before there is anything to guard; it removes nothing whose name does
-//! not begin as ours do.
+//! Invariants: the guard runs before there is anything to guard; it removes no file unless its name
+//! begins as ours do.
 
 use std::fs::{self, File};
 use std::io;
@@ -48,7 +48,7 @@ pub(crate) struct Guarded {
 }
 
 impl Guarded {
-    /// A name that nobody has; `what` is a part of it. Makes nothing.
+    /// A name that no file has; `what` is a part of it. Makes nothing.
     ///
     /// # Errors
     /// No such folder; a guard that cannot be started.

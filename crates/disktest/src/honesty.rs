@@ -1,8 +1,8 @@
 //! Does the disk lie about sync? What can be seen from a program: what the system says of the
-//! place, and how long writes take with and without a sync.
+//! folder, and how long writes take with and without a sync.
 //!
 //! A judgement from signs, no proof: the only proof is a power cut ([`super::cut`]). Not here: how
-//! the signs are measured (`probe`), how the place is found out (`place`).
+//! the signs are measured (`probe`), how the file system is found out (`place`).
 
 use serde::Serialize;
 

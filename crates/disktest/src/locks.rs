@@ -111,8 +111,8 @@ const HEARD: Case = Case {
     when_failed: "UNFIT: a standby would wait for ever, or replace one that lives",
 };
 
-/// Runs all tests in a folder of their own below `folder`. `progress` is told how many of how many
-/// are done.
+/// Runs all tests in a folder of their own below `folder`. `progress` gets how many of how many are
+/// done.
 ///
 /// # Errors
 /// When the folder or the processes cannot be made. What a test runs into is its result.
@@ -170,7 +170,7 @@ impl Case {
     }
 }
 
-/// Where the tests take place. Each gives back what was seen: `Err` when that is a failure.
+/// The folder of the tests. Each gives back what was seen: `Err` when that is a failure.
 struct Bench<'a> {
     folder: &'a Path,
     itself: Itself<'a>,
@@ -329,7 +329,7 @@ impl Bench<'_> {
         first.answers("beating")?;
         second.tell(&format!("listen heard {}", silence.as_millis()))?;
         second.answers("hearing")?;
-        // As long again, in which nobody may say that he hears nothing.
+        // As long again, in which neither process may report silence.
         if let Some(early) = second.answer_within(silence + silence / 2)? {
             return Err(format!("{early} although the holder was at work"));
         }
@@ -374,7 +374,7 @@ impl Second {
         let (tell, answers) = mpsc::channel();
         thread::spawn(move || {
             let lines = BufReader::new(out).lines().map_while(Result::ok);
-            // Ends with the process, or when nobody listens any more.
+            // Ends with the process, or when no process listens any more.
             for line in lines {
                 if tell.send(line).is_err() {
                     break;

@@ -1,5 +1,5 @@
-//! The phases of a run: look at the place, make the file, measure, predict, judge, test the locks,
-//! tell. Not here: how any of them is done.
+//! The phases of a run: look at the folder, make the file, measure, predict, judge, test the locks,
+//! report. Not here: how any of them is done.
 //!
 //! Invariant: a run ends within its time, and a stall of the disk, because each phase takes its
 //! share of what is left.

@@ -88,7 +88,7 @@ mod tests {
 
     const LEASE: Duration = Duration::from_secs(4);
 
-    /// Milliseconds at which something is due, in `span`, as one who always wakes in time sees it.
+    /// Milliseconds at which something is due, in `span`, for a thread that always wakes in time.
     fn run(schedule: &mut Schedule, began: Instant, span: Duration) -> (Vec<u128>, Vec<u128>) {
         let (mut renewed, mut announced) = (Vec::new(), Vec::new());
         let mut now = began;

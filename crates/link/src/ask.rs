@@ -138,10 +138,10 @@ async fn answer(asker: &Asker, peer: Peer) -> io::Result<Vec<u8>> {
     Ok(answer)
 }
 
-/// What peers are told that are in need of more.
+/// What is reported to peers that need more.
 const REPAIRS: &str = "its log is damaged, and it waits for an instance that has what it lacks";
 
-/// Who only asks hears nothing, but for the same question.
+/// A peer that only asks receives nothing, except for the same question.
 struct Asking {
     gives: Option<Give>,
 }

@@ -1,4 +1,4 @@
-//! From an address to a connection whose other end is the member that it should be: TCP, TLS,
+//! From an address to a connection to the member that it should reach: TCP, TLS,
 //! hello.
 //!
 //! Not here: when it is tried again (`outgoing`), what a stream is for (`relay`).

@@ -1,5 +1,5 @@
-//! What two instances say first on a connection, inside TLS: who they are, what the connection is
-//! for, where they stand. All numbers are little-endian.
+//! What two instances say first on a connection, inside TLS: their identity, the purpose of the
+//! connection, their position in the log. All numbers are little-endian.
 //!
 //! ```text
 //! hello, and its answer
@@ -25,8 +25,8 @@
 //!  (from version 3 on) what is known of starts, see `known`
 //! ```
 //!
-//! Who answers picks the newest version that both speak, and refuses when there is none; so does
-//! who asked when it reads the answer.
+//! The answering side picks the newest version that both speak, and refuses when there is none; the
+//! dialling side does the same when it reads the answer.
 //!
 //! Not here: whether the names are right (`dial`, `incoming`). Invariant: never more than
 //! `HELLO_BYTES_MAX` are read.
@@ -53,7 +53,7 @@ pub(super) const WITH_STARTS: u16 = 3;
 const MAGIC: &[u8; 8] = b"TWLNLINK";
 const PRELUDE_BYTES: usize = 14;
 const HELLO_BYTES_MAX: usize = 2_048;
-/// The same of programs of version 2, which are told why they are refused, too.
+/// The same of programs of version 2, which learn the reason of a refusal, too.
 const REFUSAL_BYTES_MAX: usize = 1_024;
 /// Longest reason of a refusal that is sent.
 const REASON_BYTES_MAX: usize = 400;

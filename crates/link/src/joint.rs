@@ -4,7 +4,7 @@
 //! ends both. An idle pair owns no buffer: bytes are read into the thread's own, and only what the
 //! other side did not take is kept, so a side that does not read stops the one that sends.
 //!
-//! Not here: whose streams they are, what the bytes mean.
+//! Not here: the owners of the streams, what the bytes mean.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -53,7 +53,7 @@ impl Joint {
         Joint { ways: [Way::default(), to_left] }
     }
 
-    /// Whether nothing was read from either side: another right side can take its place.
+    /// Whether nothing was read from either side: another right side can replace it.
     pub(super) fn is_silent(&self) -> bool {
         self.ways.iter().all(|way| way.bytes == 0 && way.pending.is_empty() && !way.read_all)
     }

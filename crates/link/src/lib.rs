@@ -3,12 +3,12 @@
 //!
 //! Each instance dials each other one and *sends* on that connection; what it accepts it *reads*.
 //! So there are two connections for frames between two instances, and one more for each relayed
-//! client and each copy. Reading order: `hello` and `frame` (the bytes), `papers` and `names` (who
-//! is trusted), `queue` (what waits to be sent), `dial`, `outgoing`, `incoming`, `patience` (the
-//! connections), `stream`, `tickets`, `meter`; then `relay`, `joint` and `boundary`, which bring
+//! client and each copy. Reading order: `hello` and `frame` (the bytes), `papers` and `names` (the
+//! trusted peers), `queue` (what waits to be sent), `dial`, `outgoing`, `incoming`, `patience` (the
+//! connections), `stream`, `tickets`, `meter`; then `relay`, `joint` and `boundary`, which carry
 //! clients to the active instance.
 //!
-//! Not here: what a frame means, who is active (`group`), what an AMQP byte means.
+//! Not here: what a frame means, which instance is active (`group`), what an AMQP byte means.
 //!
 //! Invariants: an instance that cannot show a certificate of the group with its own name gets
 //! nothing past `hello`; a wrong frame ends its connection, never the process; frames of one peer
@@ -86,10 +86,10 @@ const EVENT_INTERVAL: u32 = 7;
 /// Position in the list of members, which is ordered by name.
 pub type Peer = usize;
 
-/// Who takes what comes over the links. All but `standing` are called on a thread of the links, so
-/// they must be quick and must not wait.
+/// The receiver of what comes over the links. All but `standing` are called on a thread of the
+/// links, so they must be quick and must not wait.
 pub trait Inbox: Send + Sync + 'static {
-    /// Where this instance is in the log; told to a peer with each hello. Called on any thread.
+    /// Where this instance is in the log; sent to a peer with each hello. Called on any thread.
     fn standing(&self) -> Standing;
 
     /// What this instance knows of starts, as each hello says. Called on any thread.
@@ -124,14 +124,14 @@ pub trait Inbox: Send + Sync + 'static {
     /// Why it cannot be of that peer: the connection ends.
     fn frame(&self, peer: Peer, kind: u8, body: Bytes) -> Result<(), String>;
 
-    /// Whether a stream is taken; the reason is told to the peer if not.
+    /// Whether a stream is taken; the peer gets the reason if not.
     ///
     /// # Errors
     /// Why not.
     fn admits(&self, peer: Peer, purpose: &StreamPurpose) -> Result<(), String>;
 
-    /// A stream stands. It belongs to the runtime of [`Links::streams`]; who serves it elsewhere
-    /// calls [`LinkStream::settle`] there.
+    /// A stream stands. It belongs to the runtime of [`Links::streams`]; a caller that serves it
+    /// elsewhere calls [`LinkStream::settle`] there.
     fn stream(&self, peer: Peer, purpose: StreamPurpose, stream: LinkStream);
 }
 
@@ -177,7 +177,7 @@ struct Lane {
     /// The peer lives: dial it now.
     kick: Notify,
     incoming: IncomingTurn,
-    /// Why the last dial brought no connection for frames; empty: it did.
+    /// Why the last dial made no connection for frames; empty: it did.
     trouble: Mutex<String>,
 }
 
@@ -267,7 +267,7 @@ impl Links {
         async move { dial::stream(&shared, peer, &purpose).await }
     }
 
-    /// What there is to tell of the link to `peer`.
+    /// The statistics of the link to `peer`.
     pub fn state(&self, peer: Peer) -> LinkState {
         let Some(lane) = self.shared.lanes.get(peer) else { return LinkState::default() };
         lane.meter.state(lane.queue.bytes())
@@ -289,7 +289,7 @@ impl Links {
         self.shared.settings.name(peer)
     }
 
-    /// Ends all connections and waits for the threads; nothing is told to the inbox any more.
+    /// Ends all connections and waits for the threads; the inbox gets nothing any more.
     /// Called on a thread of the links, it does not wait.
     pub fn stop(&self) {
         self.stop.send_replace(true);
@@ -298,7 +298,7 @@ impl Links {
         }
         let threads = std::mem::take(&mut *self.threads.lock());
         for thread in threads {
-            // A panic there was told by the panic hook already.
+            // The panic hook has reported a panic there already.
             thread.join().ok();
         }
     }
@@ -327,7 +327,7 @@ impl Shared {
         Arc::clone(&self.papers.read())
     }
 
-    /// Tells that a connection of `whom` was refused, or ended for what it sent.
+    /// Reports that the connection of a peer was refused, or ended for what it sent.
     fn tell_refused(&self, whom: &str, why: &str) {
         let what = format!("{whom}: {why}");
         match self.refusals.passes(&what, Instant::now()) {
@@ -352,7 +352,7 @@ fn runtime() -> Result<tokio::runtime::Runtime, LinkError> {
     builder.build().map_err(LinkError::System)
 }
 
-/// Runs a runtime on a thread of its own until it is told to stop.
+/// Runs a runtime on a thread of its own until it is stopped.
 fn spawn(
     name: &str,
     runtime: tokio::runtime::Runtime,
@@ -362,7 +362,7 @@ fn spawn(
     let run = move || {
         runtime.block_on(async {
             begin();
-            // An error means that the sender is gone, which is as good as told.
+            // An error means that the sender is gone, which has the same effect.
             stopped.wait_for(|stop| *stop).await.ok();
         });
         // A name that is being looked up must not keep the end waiting.

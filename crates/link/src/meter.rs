@@ -24,7 +24,7 @@ pub struct LinkState {
     pub sent_wire_bytes: u64,
     /// Time spent on compression.
     pub compression_us: u64,
-    /// Frames that were not taken because too much waited, or nobody was connected.
+    /// Frames that were not taken because too much waited, or there was no connection.
     pub dropped_frames: u64,
     /// Frames read.
     pub received_frames: u64,

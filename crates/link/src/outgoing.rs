@@ -195,7 +195,7 @@ async fn write(
         put_start(&mut body, start);
         encoder.encode(START, FrameBody::from(body), &mut pieces);
     }
-    // Bytes of bodies written, and what of them was told by the last ping.
+    // Bytes of bodies written, and how many of them the last ping reported.
     let (mut written, mut told) = (0_u64, 0_u64);
     loop {
         let room = written.saturating_sub(flight.arrived.load(Ordering::Relaxed)) < FLIGHT_BYTES;

@@ -3,8 +3,8 @@
 //! TLS 1.3 only, both ends show a certificate. Connections for frames check dates and authorities
 //! anew. Streams may resume what one before them showed (`tickets`), as long as the certificates
 //! are in date and neither end has read new papers: tickets are sealed with a key of these papers,
-//! and kept with them. Whose a certificate is is checked by its name afterwards (`names`), for both
-//! ends with the same code, so rustls is asked for the chain alone.
+//! and kept with them. The owner of a certificate is checked by its name afterwards (`names`), for
+//! both ends with the same code, so rustls checks the chain alone.
 //!
 //! Not here: when the files are looked at again (`rotation`).
 
@@ -30,7 +30,7 @@ use super::names::{self, Names};
 use super::tickets::{self, Tickets};
 use towline_config::GroupConfig;
 
-/// What a connection is for, told before the certificates so that the right thread takes it (ALPN,
+/// What a connection is for, sent before the certificates so that the right thread takes it (ALPN,
 /// RFC 7301). What it really is for stands in the hello.
 pub(super) const ALPN_FRAMES: &[u8] = b"towline-frames";
 pub(super) const ALPN_STREAM: &[u8] = b"towline-stream";
@@ -108,7 +108,7 @@ impl Papers {
             .with_client_auth_cert(chain, key)
             .map_err(of_pair)?;
         client.resumption = Resumption::disabled();
-        // Instances are told apart by their certificates, not by a name sent in clear.
+        // Instances are distinguished by their certificates, not by a name sent in clear.
         client.enable_sni = false;
         let with = |protocol: &[u8]| {
             let mut client = client.clone();
@@ -236,7 +236,7 @@ pub(super) fn in_date(shown: Option<&[CertificateDer<'_>]>, now: UnixTime) -> Re
     Ok(())
 }
 
-/// Checks who signed a certificate and its dates, and leaves its name to `names`.
+/// Checks the issuer and the dates of a certificate, and leaves its name to `names`.
 #[derive(Debug)]
 pub(super) struct ChainVerifier {
     roots: Arc<RootCertStore>,

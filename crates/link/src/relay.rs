@@ -9,7 +9,7 @@
 //! it for ever. One that has not spoken is joined to the new active instead. When a group has no
 //! active instance, the client is not kept waiting longer than a fail-over takes.
 //!
-//! Not here: who is active; listeners and sockets of clients; what an AMQP byte means.
+//! Not here: which instance is active; listeners and sockets of clients; what an AMQP byte means.
 //!
 //! Invariant: no byte of a client is read before it is joined, so nothing is lost when the active
 //! changes meanwhile.
@@ -36,7 +36,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(1);
 /// Login and close need the rest.
 const _: () = assert!(NOBODY_MAX.as_millis() + 200 <= ANSWER_MAX.as_millis());
 /// How long an instance that is active no more may be silent before its clients are let go: it
-/// tells them itself when it goes in order.
+/// closes their connections itself in an orderly shutdown.
 const FAREWELL: Duration = Duration::from_millis(600);
 /// Before a stream that failed is tried again, while the same instance is said to be active.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -110,7 +110,7 @@ impl Relay {
             if joint.is_silent() {
                 return Ok(true);
             }
-            // It may be telling its clients; while it speaks it is heard.
+            // It may be closing its clients' connections; while it speaks it is heard.
             if joint.given_at().is_none_or(|at| at.elapsed() >= FAREWELL) {
                 break;
             }

@@ -1,10 +1,10 @@
 //! Looks at the certificate files every few seconds: new ones count for the connections that come,
-//! without a restart. Tells when this instance's certificate is about to expire.
+//! without a restart. Warns when this instance's certificate is about to expire.
 //!
 //! Connections that stand are not ended: a certificate counts when a connection begins.
 //!
-//! Invariant: files that cannot be used leave the ones in use as they are, and are told once, when
-//! they are the same at the next look.
+//! Invariant: files that cannot be used leave the ones in use as they are, and are reported once,
+//! when they are the same at the next look.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -23,13 +23,13 @@ use towline_logging::log;
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 #[cfg(test)]
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// How long before its end a certificate is told to expire.
+/// How long before its end the expiry of a certificate is reported.
 const WARN_BEFORE: Duration = Duration::from_secs(30 * DAY_S);
 /// Between two such warnings.
 const WARN_EVERY: Duration = Duration::from_secs(DAY_S);
 const DAY_S: u64 = 86_400;
 
-/// What is to be told about a certificate.
+/// What is to be reported about a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expiry {
     /// Later than 30 days from now.
@@ -82,14 +82,15 @@ fn look_again(shared: &Shared) -> Result<Option<Papers>, String> {
     Ok(Some(papers))
 }
 
-/// What was told last, and how long ago.
+/// What was reported last, and how long ago.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Told {
     expiry: Expiry,
     age: Duration,
 }
 
-/// Tells that the certificate expires, or has expired, unless that was told within the last day.
+/// Reports that the certificate expires, or has expired, unless that was reported within the last
+/// day.
 pub(super) fn tell_expiry(papers: &Papers, before: Option<Told>) -> Told {
     let expiry = expiry(papers.expires_at);
     let same = |told: &Told| {
@@ -109,7 +110,7 @@ pub(super) fn tell_expiry(papers: &Papers, before: Option<Told>) -> Told {
     Told { expiry, age: Duration::ZERO }
 }
 
-/// What is to be told of a certificate that expires at `at` (seconds since 1970).
+/// What is to be reported of a certificate that expires at `at` (seconds since 1970).
 pub fn expiry(at: i64) -> Expiry {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     expiry_at(at, now)

@@ -1,4 +1,5 @@
-//! What the links of one instance are told: the members, which of them we are, certificates, times.
+//! The settings of the links of one instance: the members, which of them we are, certificates,
+//! times.
 //!
 //! Not here: the checks of ranges (`config::group`).
 

@@ -28,7 +28,7 @@ pub const NAMES: [&str; 3] = ["a", "b", "c"];
 /// A frame that the inbox does not believe.
 pub const FORGED: &[u8] = b"forged";
 
-/// What an inbox was told.
+/// What an inbox received.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Told {
     Opened(Peer, bool, Greeting),
@@ -38,7 +38,7 @@ pub enum Told {
     Stream(Peer, StreamPurpose),
 }
 
-/// An inbox that keeps what it was told.
+/// An inbox that keeps what it received.
 pub struct Recorder {
     pub standing: Standing,
     pub told: Mutex<Vec<Told>>,
@@ -77,7 +77,7 @@ impl Recorder {
         self.go_on.notify_all();
     }
 
-    /// Waits until `found` gives something for what was told so far.
+    /// Waits until `found` gives something for what was received so far.
     pub fn until<T>(&self, what: &str, mut found: impl FnMut(&[Told]) -> Option<T>) -> T {
         let deadline = Instant::now() + LONG;
         let mut told = self.told.lock();
@@ -90,7 +90,7 @@ impl Recorder {
         }
     }
 
-    /// Waits until something was told so many times.
+    /// Waits until something was received so many times.
     pub fn count(&self, what: &str, times: usize, fits: impl Fn(&Told) -> bool) {
         self.until(what, |told| {
             (told.iter().filter(|told| fits(told)).count() >= times).then_some(())
@@ -166,7 +166,7 @@ impl Inbox for Recorder {
     }
 }
 
-/// Who signs certificates.
+/// The authority that signs certificates.
 pub struct Authority {
     pub issuer: Issuer<'static, KeyPair>,
     pub pem: String,
@@ -202,7 +202,7 @@ impl Authority {
             authorities: folder.join(format!("{name}-authorities.pem")),
         };
         let pem = params.signed_by(&key, &self.issuer).unwrap().pem();
-        // Each file is replaced whole: who looks meanwhile finds the old one or the new one.
+        // Each file is replaced whole: a reader finds the old one or the new one meanwhile.
         for (path, text) in [
             (&files.certificate, pem),
             (&files.private_key, key.serialize_pem()),

@@ -1,6 +1,6 @@
 //! Links over loopback, with real TLS: what tests in `tests/` stand on.
 //!
-//! Nobody sleeps: a test waits for what an inbox was told, with a deadline that is far beyond what
+//! No test sleeps: it waits for what an inbox received, with a deadline that is far beyond what
 //! a loaded machine needs.
 
 mod frames;

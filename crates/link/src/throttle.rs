@@ -1,4 +1,4 @@
-//! The same thing is not told again and again: first at once, then at most once a minute.
+//! The same thing is not reported again and again: first at once, then at most once a minute.
 //!
 //! Not here: what is reported, and the clock. Invariant: at most [`TOLD_MAX`] things are
 //! remembered.
@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 /// Between two times that the same thing is reported.
 const PAUSE: Duration = Duration::from_secs(60);
-/// Things remembered: who reaches the port can make up as many as it likes.
+/// Things remembered: a host that reaches the port can make up as many as it likes.
 const TOLD_MAX: usize = 256;
 
 /// See the module.
@@ -26,7 +26,7 @@ struct Told {
 }
 
 impl Throttle {
-    /// Whether to tell it now; if so, how often it was not told since the last time.
+    /// Whether to report it now; if so, how often it was suppressed since the last report.
     pub fn passes(&self, what: &str, now: Instant) -> Option<u64> {
         let mut told = self.told.lock();
         if let Some(last) = told.get_mut(what)
@@ -38,7 +38,7 @@ impl Throttle {
         if told.len() >= TOLD_MAX {
             told.retain(|_, last| now.saturating_duration_since(last.at) < PAUSE);
             if told.len() >= TOLD_MAX {
-                // All of them of this minute: nothing more is reported before there is room.
+                // All of them of this minute: nothing more is reported before one of them expires.
                 return None;
             }
         }

@@ -42,7 +42,7 @@ pub(crate) struct Tls {
 }
 
 impl Tls {
-    /// A session with `host`, whose certificate must name it.
+    /// A session with `host`; the certificate must name it.
     ///
     /// # Errors
     /// When it is no name of a host.

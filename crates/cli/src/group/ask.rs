@@ -1,7 +1,7 @@
 //! The socket of an instance of a group: one JSON object a line, back and forth.
 //!
 //! It is there on the active and on replicas alike, in the data folder, for the owner only. A
-//! connection also tells when the instance executes its program anew: it ends then.
+//! connection also shows when the instance executes its program anew: it ends then.
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -85,7 +85,7 @@ fn is_timeout(error: &io::Error) -> bool {
 }
 
 impl Asking {
-    /// Connects to the instance whose data folder this is. `None`: no instance of a group runs
+    /// Connects to the instance with this data folder. `None`: no instance of a group runs
     /// there.
     pub(crate) fn connect(data: &Path, timeout: Duration) -> Result<Option<Asking>, Failure> {
         let socket = data.join(SOCKET);
@@ -170,7 +170,7 @@ impl Asking {
         loop {
             match self.stream.read(&mut rest) {
                 Ok(0) => return Ok(true),
-                // Nobody asked; an instance that says more than that is not ours to judge.
+                // There was no request; an instance that says more than that is not ours to judge.
                 Ok(_) => {}
                 Err(error) if is_timeout(&error) => return Ok(false),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -190,7 +190,7 @@ impl Asking {
     }
 }
 
-/// What an instance told.
+/// What an instance answered.
 pub(crate) struct Told {
     /// A `GroupStatus`.
     pub(crate) group: Value,

@@ -1,5 +1,5 @@
 //! `towline group demo`: three instances as child processes, until Ctrl-C. One that is killed or
-//! fails is started again, as whoever watches processes would; one that ended in order, or cannot
+//! fails is started again, as a process supervisor would do; one that ended in order, or cannot
 //! start, is left alone.
 //!
 //! Not here: what it writes (`plan`). The children have a process group of their own, so that
@@ -74,7 +74,7 @@ struct Running<'a> {
 }
 
 impl Running<'_> {
-    /// Starts all, and stays until it is told to end or nobody runs any more.
+    /// Starts all, and stays until it is asked to end or no instance runs any more.
     fn serve(&mut self) -> Result<(), Failure> {
         for (at, instance) in self.plan.instances.iter().enumerate() {
             let process = start(self.plan, at, instance, &self.tell)?;
@@ -92,7 +92,7 @@ impl Running<'_> {
         Ok(())
     }
 
-    /// Waits until all instances are in sync. `None`: it was told to end.
+    /// Waits until all instances are in sync. `None`: it was asked to end.
     fn until_it_serves(&mut self) -> Result<Option<GroupStatus>, Failure> {
         let spinner = progress::spinner(false);
         spinner.set_message("starting three instances");
@@ -140,7 +140,7 @@ impl Running<'_> {
         Failure::Failed(format!("instance {}: {status}\n{}", instance.name, last.join("\n")))
     }
 
-    /// An instance ended although nobody of us told it to.
+    /// An instance ended although this program did not ask it to.
     fn ended(&mut self, at: usize, status: ExitStatus) -> Result<(), Failure> {
         self.forget(at);
         let plan = self.plan;
@@ -205,7 +205,7 @@ impl Running<'_> {
         ))
     }
 
-    /// Ends all: the active one, then the others. Being told again makes it quick.
+    /// Ends all: the active one, then the others. A second signal shortens the shutdown.
     fn end(&mut self) -> Result<(), Failure> {
         if self.processes.iter().all(Option::is_none) {
             return Ok(());
@@ -228,7 +228,7 @@ impl Running<'_> {
         while these.iter().any(|at| self.processes.get(*at).is_some_and(Option::is_some)) {
             match self.events.recv_timeout(END_MAX.saturating_sub(began.elapsed())) {
                 Ok(Event::Ended(at, _)) => self.forget(at),
-                // An instance ends at once when it is told twice.
+                // An instance ends at once at the second signal.
                 Ok(Event::Signal) => self.signal(these, Signal::TERM)?,
                 Err(_) => {
                     self.signal(these, Signal::KILL)?;
@@ -261,12 +261,12 @@ fn start(
     command.args(["run", &plan.name, "--data"]).arg(&instance.data);
     command.arg("--config").arg(&instance.config).process_group(0).stdin(Stdio::null());
     let mut child = command.stdout(said.try_clone()?).stderr(said).spawn()?;
-    // Before anybody waits for it: until then the number is its own.
+    // Before any thread waits for it: until then the number is its own.
     let process = Process::open(Pid::from_child(&child))?;
     let tell = tell.clone();
     std::thread::Builder::new().name(format!("instance {}", instance.name)).spawn(move || {
         if let Ok(status) = child.wait() {
-            // Nobody is left to hear of it when the demonstration is over.
+            // When the demonstration is over, no receiver is left.
             tell.send(Event::Ended(at, status)).ok();
         }
     })?;

@@ -29,7 +29,8 @@ pub(crate) fn run(arguments: &Replace) -> Result<(), Failure> {
     let what = "has no log to set aside; the next start copies it from the group";
     stopped.log_is_there(what)?;
     stopped.can_ask(arguments.yes)?;
-    // Held until the folder has its new name: who starts meanwhile is refused, or begins blank.
+    // Held until the folder has its new name: an instance that starts meanwhile is refused, or
+    // begins blank.
     let lock = stopped.lock()?;
     if !arguments.force
         && let Some(why) = stopped.ask_others(&arguments.name).map_or_else(

@@ -1,4 +1,4 @@
-//! `towline switch`: has another instance become the active one, and tells how long it took.
+//! `towline switch`: has another instance become the active one, and prints how long it took.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -16,11 +16,12 @@ use crate::{progress, show};
 /// A switch that happened.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct Switched {
-    /// Who was active; the same as `to` when there was nothing to do.
+    /// The instance that was active; the same as `to` when there was nothing to do.
     pub(crate) from: String,
-    /// Who is.
+    /// The one that is active now.
     pub(crate) to: String,
-    /// From the question to the first moment at which the new one served, as who was asked saw it.
+    /// From the question to the first moment at which the new one served, as the asked instance saw
+    /// it.
     pub(crate) took_ms: u64,
 }
 
@@ -61,8 +62,8 @@ pub(crate) fn hand_over(
     let began = Instant::now();
     match asking.ask(&json!({ "do": SWITCH, "to": to })) {
         Ok(reply) => Ok(understood(reply)?),
-        // An active that hands over begins anew, maybe before its answer is out: then it shows who
-        // is active now.
+        // An active instance that hands over re-executes, maybe before its answer is out: then it
+        // shows which one is active now.
         Err(Unanswered::Lost { .. }) => {
             let after = until(data, patience, |group| {
                 // The same one may be elected again: then there is nothing more to wait for.

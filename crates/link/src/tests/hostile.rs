@@ -1,4 +1,4 @@
-//! Whoever reaches the port, and members that send nonsense.
+//! Strangers that reach the port, and members that send nonsense.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -105,7 +105,7 @@ fn silent_connections_do_not_keep_members_out() {
         let (_b, of_b) = bench.start(1);
         of_b.linked(0, 1);
         of_a.linked(1, 1);
-        // Who was slow while others waited was let go.
+        // The slow connection was closed while others waited.
         let mut end = [0];
         assert_eq!(silent[0].read(&mut end).await.unwrap_or(0), 0);
         drop(silent);

@@ -1,4 +1,4 @@
-//! Who is let in: names, dates, authorities, and papers that change.
+//! Which peers are let in: names, dates, authorities, and papers that change.
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, UnixTime};
@@ -135,7 +135,8 @@ fn new_papers_count_without_a_restart_and_broken_ones_do_not() {
     fs::write(&bench.files("a").certificate, "no certificate").unwrap();
     run(a.open_stream(1, StreamPurpose::Copy)).unwrap();
     run(b.open_stream(0, StreamPurpose::Copy)).unwrap();
-    // Another authority for both: who does not look again can no longer talk to who did.
+    // Another authority for both: an instance that does not look again can no longer talk to one
+    // that did.
     let authority = Authority::new();
     for name in ["a", "b"] {
         authority.issue(folder, name, 100);
