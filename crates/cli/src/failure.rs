@@ -1,12 +1,10 @@
 //! Why a command failed, and its exit code.
 
 use std::fmt::Display;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use towline_client::Error;
-
-use crate::show;
 
 /// Why a command failed.
 #[derive(Debug)]
@@ -55,7 +53,8 @@ impl Failure {
         match text {
             Some(text) if json => {
                 // The reader may be gone; there is no other output for the error.
-                show::json(&serde_json::json!({ "error": text, "exit_code": code })).ok();
+                let line = serde_json::json!({ "error": text, "exit_code": code });
+                writeln!(std::io::stdout(), "{line}").ok();
             }
             Some(text) => {
                 eprintln!("towline: {text}");

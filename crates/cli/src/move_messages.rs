@@ -16,12 +16,10 @@ use towline_admin::ScriptReply;
 use towline_admin::reply::{Attributes, Outcome, Shown};
 use towline_client::{Client, Delivery, Error, Receiver, ReceiverOptions, Sender, Unit};
 
-use crate::arguments::Move;
+use crate::arguments::{BATCH_MAX, Move};
 use crate::failure::Failure;
 use crate::{get, progress, show};
 
-/// Messages of a unit of work at most: they are held in memory, and the server bounds a unit.
-pub(crate) const BATCH_MAX: u64 = 1_000;
 /// Notes of damaged messages until the command ends: the server remembers 10,000 messages that a
 /// receiver declined, and would send the first one again after that.
 const NOTES_MAX: u64 = 10_000;

@@ -3,9 +3,24 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use towline_amqp::types::{DeliveryState, Outcome, Role};
-use towline_amqp::{Attached, Transfer};
+use towline_amqp::{Attached, LinkId, Transfer};
 
 use crate::error::Error;
+
+/// A link on which messages leave us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sender {
+    pub(crate) link: LinkId,
+}
+
+/// A link on which messages come to us.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Receiver {
+    pub(crate) link: LinkId,
+    pub(crate) window: u32,
+    /// Messages that may still be asked for.
+    pub(crate) left: Option<u64>,
+}
 
 /// One link.
 #[derive(Debug)]

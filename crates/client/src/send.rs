@@ -8,15 +8,10 @@ use towline_types::Payload;
 
 use crate::client::Client;
 use crate::error::Error;
+use crate::link::Sender;
 use crate::message::Message;
 use crate::receive::Delivery;
 use crate::unit::Unit;
-
-/// A link on which messages leave us.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sender {
-    pub(crate) link: LinkId,
-}
 
 impl Client {
     /// Opens a queue for putting.

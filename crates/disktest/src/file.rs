@@ -12,8 +12,9 @@ use std::path::Path;
 use rustix::fs::OFlags;
 
 use super::guard::{Guarded, Itself};
-use super::plan::BLOCK_BYTES_UNIT;
 
+/// What direct I/O is aligned to on every disk of today, and the unit of the recovery log.
+pub(crate) const BLOCK_BYTES_UNIT: u64 = 4096;
 /// Bytes of one write while the file is made.
 const ZEROS_BYTES: usize = 1 << 20;
 

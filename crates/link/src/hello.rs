@@ -42,6 +42,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use super::known::Known;
 use super::settings::LinkSettings;
 use super::terms::Terms;
+use super::text::{beginning, put_text, text};
 
 /// Versions that this program speaks. Batches of version 1 had no checks behind bodies, and its
 /// programs do not understand ours; nor did its hello say terms. Programs of version 2 say nothing
@@ -303,26 +304,6 @@ fn relay(body: &mut &[u8]) -> Option<StreamPurpose> {
         _ => return None,
     };
     Some(StreamPurpose::Relay { listener, client })
-}
-
-/// One byte of length, then as much of the text as fits.
-pub(super) fn put_text(body: &mut Vec<u8>, text: &str) {
-    let text = beginning(text, usize::from(u8::MAX));
-    body.put_u8(u8::try_from(text.len()).unwrap_or(u8::MAX));
-    body.put_slice(text.as_bytes());
-}
-
-pub(super) fn text(body: &mut &[u8]) -> Option<String> {
-    let length = usize::from(body.try_get_u8().ok()?);
-    let text = String::from_utf8(body.get(..length)?.to_vec()).ok()?;
-    body.advance(length);
-    Some(text)
-}
-
-/// As many whole characters as fit into `bytes`.
-fn beginning(text: &str, bytes: usize) -> &str {
-    let end = (0..=text.len().min(bytes)).rev().find(|end| text.is_char_boundary(*end));
-    text.get(..end.unwrap_or_default()).unwrap_or_default()
 }
 
 /// Sends a hello or the answer to one.

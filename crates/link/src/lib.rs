@@ -42,6 +42,7 @@ mod terms;
 pub mod testing;
 #[cfg(test)]
 mod tests;
+mod text;
 mod throttle;
 mod tickets;
 

@@ -11,8 +11,6 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
-use crate::wire::is_later;
-
 /// What all connections share.
 #[derive(Clone)]
 pub(crate) struct TlsSettings {
@@ -100,4 +98,12 @@ impl Tls {
         }
         Ok(true)
     }
+}
+
+/// Not an error: the kernel has nothing now, or the call was cut short.
+pub(crate) fn is_later(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted | io::ErrorKind::NotConnected
+    )
 }

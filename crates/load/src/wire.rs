@@ -13,7 +13,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use towline_amqp::Connection;
 use towline_types::Time;
 
-use crate::tls::{Tls, TlsSettings};
+use crate::tls::{Tls, TlsSettings, is_later};
 use towline_amqp::Url;
 
 /// What one read takes at most.
@@ -188,9 +188,4 @@ impl Wire {
         }
         Ok(true)
     }
-}
-
-/// Not an error: the kernel has nothing now, or the call was cut short.
-pub(crate) fn is_later(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::NotConnected)
 }
