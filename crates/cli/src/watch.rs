@@ -15,7 +15,7 @@ use rustix::termios::{
 
 use crate::failure::Failure;
 use crate::show;
-use crate::signals::{self, Told};
+use crate::signals::{self, SignalMeaning};
 
 /// Rows of a terminal that does not say how many it has.
 const ROWS: usize = 24;
@@ -67,9 +67,9 @@ fn one_after_the_other(
     }
 }
 
-enum Event {
+enum ViewEvent {
     Key(u8),
-    Signal(Told),
+    Signal(SignalMeaning),
     Looked(Result<String, Failure>),
 }
 
@@ -80,7 +80,7 @@ fn on_a_screen(
 ) -> Result<(), Failure> {
     let (tell, events) = channel();
     let told = tell.clone();
-    signals::listen(move |signal| told.send(Event::Signal(signal)).is_ok())?;
+    signals::listen(move |signal| told.send(ViewEvent::Signal(signal)).is_ok())?;
     let screen = Screen::enter()?;
     if screen.input.is_some() {
         let told = tell.clone();
@@ -89,7 +89,7 @@ fn on_a_screen(
     let (ask, asked) = channel::<()>();
     thread::Builder::new().name("looks".into()).spawn(move || {
         while asked.recv().is_ok() {
-            if tell.send(Event::Looked(look())).is_err() {
+            if tell.send(ViewEvent::Looked(look())).is_err() {
                 return;
             }
         }
@@ -104,7 +104,7 @@ fn on_a_screen(
 fn redraw(
     view: View,
     first: String,
-    events: &Receiver<Event>,
+    events: &Receiver<ViewEvent>,
     ask: &Sender<()>,
 ) -> Result<String, Failure> {
     let mut text = first;
@@ -119,11 +119,14 @@ fn redraw(
         top = draw((&text, top), &note, rows)?;
         let wait = due.map_or(view.interval, |at| at.saturating_duration_since(Instant::now()));
         match events.recv_timeout(wait) {
-            Ok(Event::Key(b'q' | b'Q' | CTRL_C | CTRL_D) | Event::Signal(Told::End))
+            Ok(
+                ViewEvent::Key(b'q' | b'Q' | CTRL_C | CTRL_D)
+                | ViewEvent::Signal(SignalMeaning::End),
+            )
             | Err(RecvTimeoutError::Disconnected) => return Ok(text),
-            Ok(Event::Key(key)) => top = scrolled(top, key, page),
-            Ok(Event::Signal(Told::Resized)) => {}
-            Ok(Event::Looked(seen)) => {
+            Ok(ViewEvent::Key(key)) => top = scrolled(top, key, page),
+            Ok(ViewEvent::Signal(SignalMeaning::Resized)) => {}
+            Ok(ViewEvent::Looked(seen)) => {
                 due = Some(Instant::now() + view.interval);
                 match seen {
                     Ok(seen) => {
@@ -143,10 +146,10 @@ fn redraw(
     }
 }
 
-fn keys(tell: &Sender<Event>) {
+fn keys(tell: &Sender<ViewEvent>) {
     for byte in io::stdin().lock().bytes() {
         let Ok(byte) = byte else { return };
-        if tell.send(Event::Key(byte)).is_err() {
+        if tell.send(ViewEvent::Key(byte)).is_err() {
             return;
         }
     }

@@ -19,7 +19,7 @@ use towline_types::Time;
 
 use crate::address::Address;
 use crate::error::Error;
-use crate::link::{Ended, Link, Receiver, Sender};
+use crate::link::{Link, LinkEnd, Receiver, Sender};
 use crate::options::{Options, Sasl};
 use crate::stream::{NO_ACTIVE, Stream};
 
@@ -183,7 +183,7 @@ impl Client {
     pub(crate) fn check(&self, link: LinkId) -> Result<(), Error> {
         match self.links.get(&link) {
             Some(Link { ended: None, .. }) => Ok(()),
-            Some(Link { ended: Some(Ended(error)), .. }) => Err(Error::refused(error.as_ref())),
+            Some(Link { ended: Some(LinkEnd(error)), .. }) => Err(Error::refused(error.as_ref())),
             None => Err(Error::Lost("the link is gone".into())),
         }
     }
@@ -314,7 +314,7 @@ impl Client {
             }
             Event::Detached { link, error, .. } => {
                 if let Some(link) = self.links.get_mut(&link) {
-                    link.ended = Some(Ended(error));
+                    link.ended = Some(LinkEnd(error));
                 }
             }
             Event::Closed { error, .. } => {

@@ -32,7 +32,7 @@ pub(crate) struct Link {
     /// The address that the server gave a dynamic source.
     pub(crate) address: Option<String>,
     /// It is over, and why.
-    pub(crate) ended: Option<Ended>,
+    pub(crate) ended: Option<LinkEnd>,
 
     /// Sender: deliveries that may ever be sent.
     pub(crate) allowed: u64,
@@ -59,7 +59,7 @@ pub(crate) struct Link {
 
 /// How a link ended.
 #[derive(Clone, Debug)]
-pub(crate) struct Ended(pub(crate) Option<towline_amqp::types::Error>);
+pub(crate) struct LinkEnd(pub(crate) Option<towline_amqp::types::Error>);
 
 impl Link {
     pub(crate) fn new(role: Role) -> Link {

@@ -1,6 +1,6 @@
 //! `[group]`: the instances of one queue manager, how they find, trust and watch each other.
 //!
-//! Not here: what a certificate must say (`link::papers`), what the times mean for elections
+//! Not here: what a certificate must say (`link::identity`), what the times mean for elections
 //! (`group`).
 
 use std::path::PathBuf;

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-use super::guard::{Guarded, Itself};
+use super::guard::{GuardedName, Itself};
 
 /// What direct I/O is aligned to on every disk of today, and the unit of the recovery log.
 pub(crate) const BLOCK_BYTES_UNIT: u64 = 4096;
@@ -64,7 +64,7 @@ impl Way {
 /// The file. It is removed when this is dropped, and when the process ends.
 #[derive(Debug)]
 pub(crate) struct TestFile {
-    place: Guarded,
+    place: GuardedName,
     bytes: u64,
 }
 
@@ -84,7 +84,7 @@ impl TestFile {
             let what = format!("no room: {bytes} bytes are needed, {free_bytes} are free");
             return Err(io::Error::new(io::ErrorKind::StorageFull, what));
         }
-        let place = Guarded::new(folder, "log", itself)?;
+        let place = GuardedName::new(folder, "log", itself)?;
         let made = TestFile { place, bytes };
         made.fill(progress)?;
         Ok(made)

@@ -41,24 +41,24 @@ impl Itself<'_> {
 /// A name in the tested folder. What has it is removed when this is dropped, and when the process
 /// ends.
 #[derive(Debug)]
-pub(crate) struct Guarded {
+pub(crate) struct GuardedName {
     folder: PathBuf,
     path: PathBuf,
     guard: Child,
 }
 
-impl Guarded {
+impl GuardedName {
     /// A name that no file has; `what` is a part of it. Makes nothing.
     ///
     /// # Errors
     /// No such folder; a guard that cannot be started.
-    pub(crate) fn new(folder: &Path, what: &str, itself: Itself<'_>) -> io::Result<Guarded> {
+    pub(crate) fn new(folder: &Path, what: &str, itself: Itself<'_>) -> io::Result<GuardedName> {
         let number = getrandom::u64().map_err(io::Error::other)?;
         let folder = fs::canonicalize(folder)?;
         let path = folder.join(format!("{NAME}{what}-{}-{number:016x}", std::process::id()));
         let mut command = itself.command("guard", &path);
         let guard = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
-        Ok(Guarded { folder, path, guard })
+        Ok(GuardedName { folder, path, guard })
     }
 
     /// The name, from the root.
@@ -75,7 +75,7 @@ impl Guarded {
     }
 }
 
-impl Drop for Guarded {
+impl Drop for GuardedName {
     fn drop(&mut self) {
         remove(&self.path).ok();
         drop(self.guard.stdin.take());

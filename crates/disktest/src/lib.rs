@@ -6,7 +6,7 @@
 //!
 //! Reading order: `args` (options), `plan` (the same, checked), `run` (phases), `file` and
 //! `guard` (what is written, and that it goes again), `measure` (a slice), `predict`,
-//! `place`, `probe` and `honesty` (does the disk lie), `cut` (proof of that), `locks` and
+//! `location`, `probe` and `honesty` (does the disk lie), `cut` (proof of that), `locks` and
 //! `second` (two processes), `report`, `table`, `chart`.
 
 #![forbid(unsafe_code)]
@@ -17,9 +17,9 @@ mod cut;
 mod file;
 mod guard;
 mod honesty;
+mod location;
 mod locks;
 mod measure;
-mod place;
 mod plan;
 mod predict;
 mod probe;

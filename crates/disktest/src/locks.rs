@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use serde::Serialize;
 
-use super::guard::{Guarded, Itself};
+use super::guard::{GuardedName, Itself};
 use super::second::Lock;
 
 /// How long an answer is waited for.
@@ -122,26 +122,26 @@ pub(crate) fn run(
     itself: Itself<'_>,
     progress: &mut dyn FnMut(usize, usize),
 ) -> io::Result<Vec<LockTest>> {
-    let place = Guarded::new(folder, "locks", itself)?;
+    let place = GuardedName::new(folder, "locks", itself)?;
     fs::create_dir(place.path())?;
     let pause = if is_quick { PAUSE_QUICK } else { PAUSE };
-    let bench = Bench { folder: place.path(), itself, pause };
-    type Test<'b> = fn(&Bench<'b>, Lock) -> Result<String, String>;
+    let bench = LockBench { folder: place.path(), itself, pause };
+    type Test<'b> = fn(&LockBench<'b>, Lock) -> Result<String, String>;
     let of_locks: [(&Case, Test<'_>); 4] = [
-        (&EXCLUSION, Bench::exclusion),
-        (&KILLED, Bench::killed),
-        (&PAUSED, Bench::paused),
-        (&COUNTED, Bench::counted),
+        (&EXCLUSION, LockBench::exclusion),
+        (&KILLED, LockBench::killed),
+        (&PAUSED, LockBench::paused),
+        (&COUNTED, LockBench::counted),
     ];
     let mut results = Vec::new();
-    type FileTest<'b> = fn(&Bench<'b>) -> Result<String, String>;
+    type FileTest<'b> = fn(&LockBench<'b>) -> Result<String, String>;
     let of_files: [(&Case, FileTest<'_>); 6] = [
-        (&MADE, Bench::made),
-        (&LINKED, Bench::linked),
-        (&RENAMED, Bench::renamed),
-        (&SEEN, Bench::seen),
-        (&HANDED, Bench::handed),
-        (&HEARD, Bench::heard),
+        (&MADE, LockBench::made),
+        (&LINKED, LockBench::linked),
+        (&RENAMED, LockBench::renamed),
+        (&SEEN, LockBench::seen),
+        (&HANDED, LockBench::handed),
+        (&HEARD, LockBench::heard),
     ];
     let total = of_locks.len() * 2 + of_files.len();
     for lock in [Lock::Flock, Lock::Ofd] {
@@ -171,23 +171,23 @@ impl Case {
 }
 
 /// The folder of the tests. Each gives back what was seen: `Err` when that is a failure.
-struct Bench<'a> {
+struct LockBench<'a> {
     folder: &'a Path,
     itself: Itself<'a>,
     pause: Duration,
 }
 
-impl Bench<'_> {
-    fn two(&self) -> Result<(Second, Second), String> {
+impl LockBench<'_> {
+    fn two(&self) -> Result<(SecondProcess, SecondProcess), String> {
         Ok((self.one()?, self.one()?))
     }
 
-    fn one(&self) -> Result<Second, String> {
-        Second::start(self.itself, self.folder).map_err(|error| error.to_string())
+    fn one(&self) -> Result<SecondProcess, String> {
+        SecondProcess::start(self.itself, self.folder).map_err(|error| error.to_string())
     }
 
     /// Two processes with one file open; the first has the lock.
-    fn held(&self, test: &str, lock: Lock) -> Result<(Second, Second), String> {
+    fn held(&self, test: &str, lock: Lock) -> Result<(SecondProcess, SecondProcess), String> {
         let (mut first, mut second) = self.two()?;
         let name = format!("{test}-{}", lock.name());
         first.does(&format!("open {name}"))?;
@@ -358,14 +358,14 @@ impl Bench<'_> {
 }
 
 /// A second process, with what it says. It is killed when this is dropped.
-struct Second {
+struct SecondProcess {
     process: Child,
     orders: ChildStdin,
     answers: Receiver<String>,
 }
 
-impl Second {
-    fn start(itself: Itself<'_>, folder: &Path) -> io::Result<Second> {
+impl SecondProcess {
+    fn start(itself: Itself<'_>, folder: &Path) -> io::Result<SecondProcess> {
         let mut command = itself.command("locks", folder);
         let mut process = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
         let (Some(orders), Some(out)) = (process.stdin.take(), process.stdout.take()) else {
@@ -381,7 +381,7 @@ impl Second {
                 }
             }
         });
-        Ok(Second { process, orders, answers })
+        Ok(SecondProcess { process, orders, answers })
     }
 
     fn tell(&mut self, order: &str) -> Result<(), String> {
@@ -445,7 +445,7 @@ impl Second {
     }
 }
 
-impl Drop for Second {
+impl Drop for SecondProcess {
     fn drop(&mut self) {
         // SIGKILL ends a paused process too.
         self.process.kill().ok();

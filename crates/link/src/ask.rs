@@ -20,7 +20,7 @@ use tokio::time::timeout;
 use towline_group::Start;
 
 use super::hello::{Greeting, Standing, StreamPurpose};
-use super::papers::Papers;
+use super::identity::TlsIdentity;
 use super::settings::bind;
 use super::stream::LinkStream;
 use super::terms::Terms;
@@ -118,12 +118,12 @@ fn shared(
     runtime: &Runtime,
 ) -> Result<Shared, String> {
     let settings = LinkSettings::of(queue_manager, (config, Terms::default()), this, None);
-    let papers = Papers::read(&settings.papers)?;
+    let identity = TlsIdentity::read(&settings.identity)?;
     let lanes = settings.members.iter().map(|_| Lane::default()).collect();
     Ok(Shared {
         settings,
         inbox: Arc::new(asking),
-        papers: RwLock::new(Arc::new(papers)),
+        identity: RwLock::new(Arc::new(identity)),
         lanes,
         began: Instant::now(),
         refusals: Throttle::default(),

@@ -28,8 +28,8 @@ use towline_admin::catalogue::ACCEPT_FAILED;
 use super::dial::{HANDSHAKE_MAX, own_certificate, tune};
 use super::frame::{self, Encoder, FrameBody, PING, PONG, START};
 use super::hello::{self, Greeting, Hello, Matter, StreamPurpose, WITH_STARTS};
+use super::identity::{ALPN_STREAM, in_date, reason};
 use super::known::{self, Known};
-use super::papers::{ALPN_STREAM, in_date, reason};
 use super::patience::{Patience, broken};
 use super::stream::LinkStream;
 use super::{Peer, Shared, names};
@@ -181,7 +181,7 @@ fn refuse(shared: &Shared, place: &HandshakeSlot, why: &str) {
 }
 
 async fn shake_hands(shared: Arc<Shared>, start: StartHandshake<TcpStream>, place: HandshakeSlot) {
-    let config = Arc::clone(&shared.papers().server);
+    let config = Arc::clone(&shared.identity().server);
     let shaken = async { Ok(start.into_stream(config).into_fallible().await) };
     let mut stream = match bounded(&place, shaken).await {
         Ok(Ok(stream)) => stream,
@@ -314,7 +314,7 @@ async fn serve(shared: &Shared, peer: Peer, stream: TlsStream<TcpStream>, greeti
         before.notify_one();
     }
     let turn = lane.incoming.turn.lock().await;
-    lane.meter.connected_in(true);
+    lane.counters.connected_in(true);
     shared.inbox.opened(peer, true, greeting);
     lane.kick.notify_one();
     let why = tokio::select! {
@@ -323,7 +323,7 @@ async fn serve(shared: &Shared, peer: Peer, stream: TlsStream<TcpStream>, greeti
         why = read(shared, peer, stream, greeting.version) => why,
     };
     tracing::debug!(peer = shared.settings.name(peer), why, "a connection for frames ended");
-    lane.meter.connected_in(false);
+    lane.counters.connected_in(false);
     shared.inbox.closed(peer, true);
     drop(turn);
 }
@@ -371,7 +371,7 @@ async fn read(
                 is_declared = true;
                 continue;
             }
-            lane.meter.received(frame.body.len(), frame.wire_bytes);
+            lane.counters.received(frame.body.len(), frame.wire_bytes);
             // Kinds of the links that a later version may add have no receiver here.
             if is_declared
                 && !frame::OWN_KINDS.contains(&frame.kind)

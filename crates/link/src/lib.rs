@@ -3,10 +3,10 @@
 //!
 //! Each instance dials each other one and *sends* on that connection; what it accepts it *reads*.
 //! So there are two connections for frames between two instances, and one more for each relayed
-//! client and each copy. Reading order: `hello` and `frame` (the bytes), `papers` and `names` (the
-//! trusted peers), `queue` (what waits to be sent), `dial`, `outgoing`, `incoming`, `patience` (the
-//! connections), `stream`, `tickets`, `meter`; then `relay`, `joint` and `boundary`, which carry
-//! clients to the active instance.
+//! client and each copy. Reading order: `hello` and `frame` (the bytes), `identity` and `names`
+//! (the trusted peers), `queue` (what waits to be sent), `dial`, `outgoing`, `incoming`, `patience`
+//! (the connections), `stream`, `tickets`, `statistics`; then `relay`, `pipe` and `boundary`, which
+//! carry clients to the active instance.
 //!
 //! Not here: what a frame means, which instance is active (`group`), what an AMQP byte means.
 //!
@@ -21,20 +21,20 @@ mod boundary;
 mod dial;
 mod frame;
 mod hello;
+mod identity;
 mod incoming;
-mod joint;
 mod known;
-mod meter;
 mod names;
 mod outgoing;
-mod papers;
 mod patience;
+mod pipe;
 mod queue;
 mod relay;
 mod rotation;
 pub mod scratch;
 mod settings;
 mod socket;
+mod statistics;
 mod stream;
 mod terms;
 #[cfg(any(test, feature = "testing"))]
@@ -62,22 +62,22 @@ use towline_group::Start;
 pub use ask::{Answered, Asker, ask};
 pub use frame::{BODY_BYTES_MAX, FrameBody, OWN_KINDS};
 pub use hello::{Greeting, LOCAL_LISTENER, Standing, StreamPurpose};
+pub use identity::check;
+pub use identity::expires;
 pub use incoming::part;
 pub use known::Known;
-pub use meter::LinkState;
-pub use papers::check;
-pub use papers::expires;
 pub use relay::{Relay, Route, Where};
 pub use rotation::{Expiry, expiry};
 pub use settings::{LinkSettings, bind};
 pub use socket::{BACKLOG, listen_widely};
+pub use statistics::LinkState;
 pub use stream::LinkStream;
 pub use terms::{INTERVAL, TIMEOUT, Terms};
 pub use throttle::Throttle;
 
-use meter::Meter;
-use papers::Papers;
+use identity::TlsIdentity;
 use queue::Queue;
+use statistics::LinkCounters;
 use towline_logging::log;
 
 /// Tasks polled before sockets are asked again: a burst of handshakes must not keep a heartbeat
@@ -140,7 +140,7 @@ pub trait Inbox: Send + Sync + 'static {
 #[derive(Debug)]
 pub enum LinkError {
     /// Certificate, key or authorities cannot be used.
-    Papers(String),
+    Identity(String),
     /// The operating system refused a thread or a socket.
     System(io::Error),
 }
@@ -148,7 +148,7 @@ pub enum LinkError {
 impl std::fmt::Display for LinkError {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            LinkError::Papers(why) => out.write_str(why),
+            LinkError::Identity(why) => out.write_str(why),
             LinkError::System(error) => write!(out, "{error}"),
         }
     }
@@ -161,7 +161,7 @@ struct Shared {
     settings: LinkSettings,
     inbox: Arc<dyn Inbox>,
     /// Replaced when the files change; connections that stand keep what they began with.
-    papers: RwLock<Arc<Papers>>,
+    identity: RwLock<Arc<TlsIdentity>>,
     /// One for each member; this instance's own is never used.
     lanes: Vec<Lane>,
     /// Zero of the times that pings carry.
@@ -174,7 +174,7 @@ struct Shared {
 /// What there is of one peer.
 struct Lane {
     queue: Queue,
-    meter: Meter,
+    counters: LinkCounters,
     /// The peer lives: dial it now.
     kick: Notify,
     incoming: IncomingTurn,
@@ -203,19 +203,19 @@ impl Links {
     /// # Errors
     /// When the certificates cannot be used, or there is no thread.
     pub fn start(mut settings: LinkSettings, inbox: Arc<dyn Inbox>) -> Result<Links, LinkError> {
-        let papers = Papers::read(&settings.papers).map_err(LinkError::Papers)?;
-        names::belongs(papers.own(), &settings.names(settings.this)).map_err(|why| {
-            let file = settings.papers.certificate.display();
-            LinkError::Papers(format!("certificate {file}: {why}"))
+        let identity = TlsIdentity::read(&settings.identity).map_err(LinkError::Identity)?;
+        names::belongs(identity.own(), &settings.names(settings.this)).map_err(|why| {
+            let file = settings.identity.certificate.display();
+            LinkError::Identity(format!("certificate {file}: {why}"))
         })?;
-        rotation::tell_expiry(&papers, None);
+        rotation::tell_expiry(&identity, None);
         let listener = settings.listener.take();
         let (frames, streams) = (runtime()?, runtime()?);
         let lanes = settings.members.iter().map(|_| Lane::default()).collect();
         let shared = Arc::new(Shared {
             settings,
             inbox,
-            papers: RwLock::new(Arc::new(papers)),
+            identity: RwLock::new(Arc::new(identity)),
             lanes,
             began: Instant::now(),
             refusals: Throttle::default(),
@@ -249,7 +249,7 @@ impl Links {
         let Some(lane) = self.shared.lanes.get(peer) else { return false };
         let taken = lane.queue.put(kind, urgent, body);
         if !taken {
-            lane.meter.dropped();
+            lane.counters.dropped();
         }
         taken
     }
@@ -271,7 +271,7 @@ impl Links {
     /// The statistics of the link to `peer`.
     pub fn state(&self, peer: Peer) -> LinkState {
         let Some(lane) = self.shared.lanes.get(peer) else { return LinkState::default() };
-        lane.meter.state(lane.queue.bytes())
+        lane.counters.state(lane.queue.bytes())
     }
 
     /// Why there is no connection to `peer` on which frames can be sent; empty: there is one, or it
@@ -315,7 +315,7 @@ impl Default for Lane {
     fn default() -> Lane {
         Lane {
             queue: Queue::default(),
-            meter: Meter::default(),
+            counters: LinkCounters::default(),
             kick: Notify::new(),
             incoming: IncomingTurn::default(),
             trouble: Mutex::default(),
@@ -324,8 +324,8 @@ impl Default for Lane {
 }
 
 impl Shared {
-    fn papers(&self) -> Arc<Papers> {
-        Arc::clone(&self.papers.read())
+    fn identity(&self) -> Arc<TlsIdentity> {
+        Arc::clone(&self.identity.read())
     }
 
     /// Reports that the connection of a peer was refused, or ended for what it sent.

@@ -23,7 +23,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Mutex, Semaphore, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::joint::Joint;
+use super::pipe::Pipe;
 use super::{LinkStream, Links, Peer, StreamPurpose};
 
 /// How long a client waits for an active instance that is known, or about to be.
@@ -100,22 +100,22 @@ impl Relay {
         mut stream: LinkStream,
         close: Option<&[u8]>,
     ) -> io::Result<bool> {
-        let mut joint = if close.is_some() { Joint::watching_frames() } else { Joint::default() };
+        let mut pipe = if close.is_some() { Pipe::watching_frames() } else { Pipe::default() };
         loop {
             tokio::select! {
                 biased;
-                joined = joint.join(client, &mut stream) => return joined.map(|_| false),
+                joined = pipe.join(client, &mut stream) => return joined.map(|_| false),
                 () = self.over(peer) => {}
             }
-            if joint.is_silent() {
+            if pipe.is_silent() {
                 return Ok(true);
             }
             // It may be closing its clients' connections; while it speaks it is heard.
-            if joint.given_at().is_none_or(|at| at.elapsed() >= FAREWELL) {
+            if pipe.given_at().is_none_or(|at| at.elapsed() >= FAREWELL) {
                 break;
             }
         }
-        if let Some(close) = close.filter(|_| joint.takes_a_frame()) {
+        if let Some(close) = close.filter(|_| pipe.takes_a_frame()) {
             let told = async {
                 client.write_all(close).await?;
                 client.flush().await

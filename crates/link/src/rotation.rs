@@ -14,7 +14,7 @@ use towline_admin::catalogue::{
     GROUP_CERTIFICATE_UNREADABLE,
 };
 
-use super::papers::Papers;
+use super::identity::TlsIdentity;
 use super::{Shared, names};
 use towline_logging::log;
 
@@ -43,7 +43,8 @@ pub enum Expiry {
 /// Looks until the runtime ends.
 pub(super) async fn watch(shared: Arc<Shared>) {
     let (mut told, mut seen) = (String::new(), String::new());
-    let mut told_expiry = Told { expiry: expiry(shared.papers().expires_at), age: Duration::ZERO };
+    let mut told_expiry =
+        ReportedExpiry { expiry: expiry(shared.identity().expires_at), age: Duration::ZERO };
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
         let look = Arc::clone(&shared);
@@ -51,9 +52,9 @@ pub(super) async fn watch(shared: Arc<Shared>) {
         let looked = tokio::task::spawn_blocking(move || look_again(&look)).await;
         match looked.unwrap_or_else(|error| Err(error.to_string())) {
             Ok(None) => (told, seen) = Default::default(),
-            Ok(Some(papers)) => {
-                log(&GROUP_CERTIFICATE_READ, &[&papers.expires()]);
-                *shared.papers.write() = Arc::new(papers);
+            Ok(Some(identity)) => {
+                log(&GROUP_CERTIFICATE_READ, &[&identity.expires()]);
+                *shared.identity.write() = Arc::new(identity);
                 (told, seen) = Default::default();
             }
             Err(why) => {
@@ -65,49 +66,52 @@ pub(super) async fn watch(shared: Arc<Shared>) {
                 seen = why;
             }
         }
-        told_expiry = tell_expiry(&shared.papers(), Some(told_expiry));
+        told_expiry = tell_expiry(&shared.identity(), Some(told_expiry));
     }
 }
 
 /// The files' new content, checked, if it is another one.
-fn look_again(shared: &Shared) -> Result<Option<Papers>, String> {
+fn look_again(shared: &Shared) -> Result<Option<TlsIdentity>, String> {
     let settings = &shared.settings;
-    if !shared.papers().changed(&settings.papers)? {
+    if !shared.identity().changed(&settings.identity)? {
         return Ok(None);
     }
-    let papers = Papers::read(&settings.papers)?;
-    let file = settings.papers.certificate.display();
-    names::belongs(papers.own(), &settings.names(settings.this))
+    let identity = TlsIdentity::read(&settings.identity)?;
+    let file = settings.identity.certificate.display();
+    names::belongs(identity.own(), &settings.names(settings.this))
         .map_err(|why| format!("certificate {file}: {why}"))?;
-    Ok(Some(papers))
+    Ok(Some(identity))
 }
 
 /// What was reported last, and how long ago.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Told {
+pub(super) struct ReportedExpiry {
     expiry: Expiry,
     age: Duration,
 }
 
 /// Reports that the certificate expires, or has expired, unless that was reported within the last
 /// day.
-pub(super) fn tell_expiry(papers: &Papers, before: Option<Told>) -> Told {
-    let expiry = expiry(papers.expires_at);
-    let same = |told: &Told| {
+pub(super) fn tell_expiry(
+    identity: &TlsIdentity,
+    before: Option<ReportedExpiry>,
+) -> ReportedExpiry {
+    let expiry = expiry(identity.expires_at);
+    let same = |told: &ReportedExpiry| {
         std::mem::discriminant(&told.expiry) == std::mem::discriminant(&expiry)
             && told.age < WARN_EVERY
     };
     if let Some(told) = before.filter(same) {
-        return Told { age: told.age + LOOK_EVERY, ..told };
+        return ReportedExpiry { age: told.age + LOOK_EVERY, ..told };
     }
     match expiry {
         Expiry::Far => {}
         Expiry::Near(days) => {
-            log(&GROUP_CERTIFICATE_EXPIRES, &[&days.to_string(), &papers.expires()]);
+            log(&GROUP_CERTIFICATE_EXPIRES, &[&days.to_string(), &identity.expires()]);
         }
-        Expiry::Over => log(&GROUP_CERTIFICATE_EXPIRED, &[&papers.expires()]),
+        Expiry::Over => log(&GROUP_CERTIFICATE_EXPIRED, &[&identity.expires()]),
     }
-    Told { expiry, age: Duration::ZERO }
+    ReportedExpiry { expiry, age: Duration::ZERO }
 }
 
 /// What is to be reported of a certificate that expires at `at` (seconds since 1970).

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Peer;
+use super::identity::IdentityFiles;
 use super::names::Names;
-use super::papers::PaperFiles;
 use super::socket::listen_widely;
 use super::terms::Terms;
 use towline_config::GroupConfig;
@@ -28,7 +28,7 @@ pub struct LinkSettings {
     /// Which of them we are.
     pub this: Peer,
     /// Certificate, key, authorities.
-    pub papers: PaperFiles,
+    pub identity: IdentityFiles,
     /// Where links come in; `None`: only dialled ones.
     pub listener: Option<TcpListener>,
     /// Between two pings of a link.
@@ -69,7 +69,7 @@ impl LinkSettings {
             members: members.collect(),
             terms,
             this,
-            papers: PaperFiles::of(config),
+            identity: IdentityFiles::of(config),
             listener,
             heartbeat_interval: config.heartbeat_interval(),
             heartbeat_timeout: config.heartbeat_timeout(),

@@ -17,7 +17,7 @@ use rcgen::{
 use tempfile::TempDir;
 use towline_group::Start;
 
-use crate::papers::PaperFiles;
+use crate::identity::IdentityFiles;
 use crate::settings::{LinkSettings, Member};
 use crate::{Greeting, Inbox, Known, LinkStream, Links, Peer, Standing, StreamPurpose};
 
@@ -184,8 +184,8 @@ impl Authority {
         Authority { issuer: Issuer::new(params, key), pem }
     }
 
-    /// Writes the papers of the instance `name` of group G of QM1, valid for so many days.
-    pub fn issue(&self, folder: &Path, name: &str, days: i64) -> PaperFiles {
+    /// Writes the identity files of the instance `name` of group G of QM1, valid for so many days.
+    pub fn issue(&self, folder: &Path, name: &str, days: i64) -> IdentityFiles {
         let mut params = CertificateParams::new(vec![]).unwrap();
         params.distinguished_name.push(DnType::CommonName, format!("QM1.G.{name}"));
         params.extended_key_usages =
@@ -196,7 +196,7 @@ impl Authority {
         let now = SystemTime::now();
         params.not_after = if days < 0 { now - end } else { now + end }.into();
         let key = KeyPair::generate().unwrap();
-        let files = PaperFiles {
+        let files = IdentityFiles {
             certificate: folder.join(format!("{name}.pem")),
             private_key: folder.join(format!("{name}-key.pem")),
             authorities: folder.join(format!("{name}-authorities.pem")),
@@ -216,7 +216,7 @@ impl Authority {
     }
 }
 
-/// A group's addresses and papers; its instances are started one by one.
+/// A group's addresses and certificates; its instances are started one by one.
 pub struct Bench {
     pub folder: TempDir,
     pub authority: Authority,
@@ -240,9 +240,9 @@ impl Bench {
         Bench { folder, authority, listeners, members }
     }
 
-    pub fn files(&self, name: &str) -> PaperFiles {
+    pub fn files(&self, name: &str) -> IdentityFiles {
         let folder = self.folder.path();
-        PaperFiles {
+        IdentityFiles {
             certificate: folder.join(format!("{name}.pem")),
             private_key: folder.join(format!("{name}-key.pem")),
             authorities: folder.join(format!("{name}-authorities.pem")),
@@ -256,7 +256,7 @@ impl Bench {
             members: self.members.clone(),
             terms: super::Terms::default(),
             this,
-            papers: self.files(NAMES[this]),
+            identity: self.files(NAMES[this]),
             listener: Some(self.listeners[this].try_clone().unwrap()),
             heartbeat_interval: Duration::from_millis(20),
             // Nothing here may end because it took long, unless the test is about that.

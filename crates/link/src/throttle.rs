@@ -16,11 +16,11 @@ const TOLD_MAX: usize = 256;
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Throttle {
-    told: Mutex<HashMap<String, Told>>,
+    told: Mutex<HashMap<String, Repeats>>,
 }
 
 #[derive(Debug)]
-struct Told {
+struct Repeats {
     at: Instant,
     since: u64,
 }
@@ -42,7 +42,7 @@ impl Throttle {
                 return None;
             }
         }
-        let before = told.insert(what.to_owned(), Told { at: now, since: 0 });
+        let before = told.insert(what.to_owned(), Repeats { at: now, since: 0 });
         Some(before.map_or(0, |before| before.since))
     }
 }

@@ -77,7 +77,7 @@ struct Record {
 }
 
 /// Names a producer of any run.
-type Producer = (u32, u32);
+type ProducerKey = (u32, u32);
 
 /// What one thread knows of all producers.
 #[derive(Debug, Default)]
@@ -87,7 +87,7 @@ pub(crate) struct Ledger {
     adopts: bool,
     /// Records of this run's producers, by number.
     own: Vec<Record>,
-    adopted: HashMap<Producer, Record>,
+    adopted: HashMap<ProducerKey, Record>,
     foreign: u64,
     reordered: u64,
 }

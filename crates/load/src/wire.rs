@@ -52,7 +52,7 @@ pub(crate) struct Wire {
 
 /// What a read found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum ReadOutcome {
     /// Bytes, and perhaps more behind them.
     More,
     /// All there was.
@@ -111,11 +111,11 @@ impl Wire {
     ///
     /// # Errors
     /// What the kernel or TLS says.
-    pub(crate) fn read(&mut self, scratch: &mut Scratch, now: Time) -> io::Result<Found> {
+    pub(crate) fn read(&mut self, scratch: &mut Scratch, now: Time) -> io::Result<ReadOutcome> {
         let count = match self.stream.read(&mut scratch.raw) {
-            Ok(0) => return Ok(Found::End),
+            Ok(0) => return Ok(ReadOutcome::End),
             Ok(count) => count,
-            Err(error) if is_later(&error) => return Ok(Found::All),
+            Err(error) if is_later(&error) => return Ok(ReadOutcome::All),
             Err(error) => return Err(error),
         };
         let stage = &mut scratch.stage;
@@ -131,7 +131,7 @@ impl Wire {
         self.machine.receive(now, stage);
         self.partial.extend_from_slice(stage);
         stage.clear();
-        Ok(if count == scratch.raw.len() { Found::More } else { Found::All })
+        Ok(if count == scratch.raw.len() { ReadOutcome::More } else { ReadOutcome::All })
     }
 
     /// Writes what the machine has. True when nothing is left.

@@ -24,7 +24,7 @@ use crate::events::What;
 use crate::plan::Plan;
 use crate::redirect;
 use crate::seat::Client;
-use crate::wire::{Found, Scratch};
+use crate::wire::{ReadOutcome, Scratch};
 
 /// Time between two rounds over all connections.
 const ROUND: Duration = Duration::from_millis(10);
@@ -139,9 +139,11 @@ impl Worker {
                 Ok(found) => {
                     self.handle_events(index);
                     match found {
-                        Found::More => {}
-                        Found::All => return,
-                        Found::End => return self.lose(index, "the broker closed the connection"),
+                        ReadOutcome::More => {}
+                        ReadOutcome::All => return,
+                        ReadOutcome::End => {
+                            return self.lose(index, "the broker closed the connection");
+                        }
                     }
                 }
                 Err(error) => return self.lose(index, &error.to_string()),

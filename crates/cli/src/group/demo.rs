@@ -15,11 +15,11 @@ use rustix::process::{Pid, Signal};
 use towline_admin::status::{GroupRole, GroupStatus, group_table};
 
 use super::ask::Asking;
-use super::plan::{Plan, Planned, word};
+use super::plan::{Plan, PlannedInstance, word};
 use crate::arguments::Demo;
 use crate::failure::Failure;
 use crate::process::Process;
-use crate::signals::{self, Told};
+use crate::signals::{self, SignalMeaning};
 use crate::{progress, show};
 
 /// A start takes seconds, on a slow and busy machine too.
@@ -35,7 +35,7 @@ const FAILS_AGAIN: Duration = Duration::from_secs(3);
 /// Lines of what an instance printed that are shown when it cannot start.
 const LAST_LINES: usize = 5;
 
-enum Event {
+enum DemoEvent {
     Signal,
     Ended(usize, ExitStatus),
 }
@@ -54,7 +54,9 @@ pub(super) fn run(arguments: &Demo) -> Result<(), Failure> {
     plan.write()?;
     let (tell, events) = channel();
     let told = tell.clone();
-    signals::listen(move |signal| signal != Told::End || told.send(Event::Signal).is_ok())?;
+    signals::listen(move |signal| {
+        signal != SignalMeaning::End || told.send(DemoEvent::Signal).is_ok()
+    })?;
     let mut group =
         Running { plan: &plan, tell, events, processes: Vec::new(), started: Vec::new() };
     let outcome = group.serve();
@@ -65,8 +67,8 @@ pub(super) fn run(arguments: &Demo) -> Result<(), Failure> {
 /// The instances while they run.
 struct Running<'a> {
     plan: &'a Plan,
-    tell: Sender<Event>,
-    events: Receiver<Event>,
+    tell: Sender<DemoEvent>,
+    events: Receiver<DemoEvent>,
     /// In the order of the plan; `None`: it ended.
     processes: Vec<Option<Process>>,
     /// When each was started.
@@ -85,8 +87,8 @@ impl Running<'_> {
         self.welcome(&status)?;
         while self.processes.iter().any(Option::is_some) {
             match self.events.recv() {
-                Ok(Event::Signal) | Err(_) => return Ok(()),
-                Ok(Event::Ended(at, status)) => self.ended(at, status)?,
+                Ok(DemoEvent::Signal) | Err(_) => return Ok(()),
+                Ok(DemoEvent::Ended(at, status)) => self.ended(at, status)?,
             }
         }
         Ok(())
@@ -99,8 +101,8 @@ impl Running<'_> {
         let began = Instant::now();
         while began.elapsed() < START_MAX {
             match self.events.recv_timeout(LOOK_INTERVAL) {
-                Ok(Event::Signal) | Err(RecvTimeoutError::Disconnected) => return Ok(None),
-                Ok(Event::Ended(at, status)) => {
+                Ok(DemoEvent::Signal) | Err(RecvTimeoutError::Disconnected) => return Ok(None),
+                Ok(DemoEvent::Ended(at, status)) => {
                     self.forget(at);
                     return Err(self.cannot_start(at, status));
                 }
@@ -227,9 +229,9 @@ impl Running<'_> {
         let began = Instant::now();
         while these.iter().any(|at| self.processes.get(*at).is_some_and(Option::is_some)) {
             match self.events.recv_timeout(END_MAX.saturating_sub(began.elapsed())) {
-                Ok(Event::Ended(at, _)) => self.forget(at),
+                Ok(DemoEvent::Ended(at, _)) => self.forget(at),
                 // An instance ends at once at the second signal.
-                Ok(Event::Signal) => self.signal(these, Signal::TERM)?,
+                Ok(DemoEvent::Signal) => self.signal(these, Signal::TERM)?,
                 Err(_) => {
                     self.signal(these, Signal::KILL)?;
                     let seconds = END_MAX.as_secs();
@@ -252,8 +254,8 @@ impl Running<'_> {
 fn start(
     plan: &Plan,
     at: usize,
-    instance: &Planned,
-    tell: &Sender<Event>,
+    instance: &PlannedInstance,
+    tell: &Sender<DemoEvent>,
 ) -> Result<Process, Failure> {
     let of = |error| Failure::about(instance.log.display(), error);
     let said = OpenOptions::new().create(true).append(true).open(&instance.log).map_err(of)?;
@@ -267,14 +269,14 @@ fn start(
     std::thread::Builder::new().name(format!("instance {}", instance.name)).spawn(move || {
         if let Ok(status) = child.wait() {
             // When the demonstration is over, no receiver is left.
-            tell.send(Event::Ended(at, status)).ok();
+            tell.send(DemoEvent::Ended(at, status)).ok();
         }
     })?;
     Ok(process)
 }
 
 /// How an instance is started by hand.
-fn command(plan: &Plan, instance: &Planned) -> String {
+fn command(plan: &Plan, instance: &PlannedInstance) -> String {
     let path = |path: &std::path::Path| word(&path.display().to_string());
     let (towline, name) = (word(&called()), word(&plan.name));
     let (data, config) = (path(&instance.data), path(&instance.config));

@@ -14,7 +14,7 @@ use serde_json::json;
 use towline_admin::status::{GroupRole, GroupStatus, InstanceStatus};
 use towline_types::Lsn;
 
-use super::ask::{Asking, RESTART, SOCKET, Unanswered};
+use super::ask::{AskError, Asking, RESTART, SOCKET};
 use super::patience::Patience;
 use super::switch::hand_over;
 use crate::arguments::RollingRestart;
@@ -241,7 +241,7 @@ impl Roll<'_> {
         let longest = if switched_to.is_some() { BY_ITSELF } else { Duration::ZERO };
         if longest.is_zero() || !held.wait_for_end(longest.min(patience.left()))? {
             match held.ask(&json!({ "do": RESTART })) {
-                Ok(_) | Err(Unanswered::Lost { .. }) => {}
+                Ok(_) | Err(AskError::Lost { .. }) => {}
                 Err(unanswered) => return Err(Failure::about(name, unanswered)),
             }
             if !held.wait_for_end(patience.left())? {

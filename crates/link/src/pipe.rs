@@ -41,16 +41,16 @@ struct Way {
 
 /// Two streams that are joined; what happened between them can be asked for when it is broken off.
 #[derive(Debug, Default)]
-pub(super) struct Joint {
+pub(super) struct Pipe {
     /// To the right, and to the left.
     ways: [Way; 2],
 }
 
-impl Joint {
+impl Pipe {
     /// With a look at the frames that go to the left: it is no TLS.
-    pub(super) fn watching_frames() -> Joint {
+    pub(super) fn watching_frames() -> Pipe {
         let to_left = Way { boundary: Some(Boundary::default()), ..Way::default() };
-        Joint { ways: [Way::default(), to_left] }
+        Pipe { ways: [Way::default(), to_left] }
     }
 
     /// Whether nothing was read from either side: another right side can replace it.
@@ -216,7 +216,7 @@ mod tests {
             let (mut client, mut left) = duplex(1_000);
             let (mut right, mut server) = duplex(1_000);
             let joined =
-                tokio::spawn(async move { Joint::default().join(&mut left, &mut right).await });
+                tokio::spawn(async move { Pipe::default().join(&mut left, &mut right).await });
             client.write_all(b"question").await.unwrap();
             client.shutdown().await.unwrap();
             let mut question = String::new();
@@ -237,7 +237,7 @@ mod tests {
             let (mut client, mut left) = duplex(1 << 20);
             let (mut right, mut server) = duplex(100);
             let joined =
-                tokio::spawn(async move { Joint::default().join(&mut left, &mut right).await });
+                tokio::spawn(async move { Pipe::default().join(&mut left, &mut right).await });
             let sent: Vec<u8> = (0..1_000_000_u32).map(|n| n.to_le_bytes()[1]).collect();
             let expected = sent.clone();
             let writing = tokio::spawn(async move {
@@ -257,7 +257,7 @@ mod tests {
         run(async {
             let (mut client, mut left) = duplex(100);
             let (mut right, server) = duplex(100);
-            tokio::spawn(async move { Joint::default().join(&mut left, &mut right).await });
+            tokio::spawn(async move { Pipe::default().join(&mut left, &mut right).await });
             let sending = tokio::time::timeout(Duration::from_secs(5), async {
                 for _ in 0..1_000_000 {
                     client.write_all(&[0; 1_000]).await.unwrap();
@@ -274,7 +274,7 @@ mod tests {
             let (mut client, mut left) = duplex(100);
             let (mut right, server) = duplex(100);
             client.shutdown().await.unwrap();
-            let error = Joint::default().join(&mut left, &mut right).await.unwrap_err();
+            let error = Pipe::default().join(&mut left, &mut right).await.unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::TimedOut);
             drop(server);
         });

@@ -36,7 +36,7 @@ pub struct LinkState {
 
 /// The counters behind it.
 #[derive(Debug, Default)]
-pub(super) struct Meter {
+pub(super) struct LinkCounters {
     out: AtomicBool,
     incoming: AtomicBool,
     /// Microseconds and one; 0: unknown.
@@ -63,7 +63,7 @@ impl Flow {
     }
 }
 
-impl Meter {
+impl LinkCounters {
     pub(super) fn connected_out(&self, connected: bool) {
         self.out.store(connected, Ordering::Relaxed);
         self.round_trip.store(0, Ordering::Relaxed);
