@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_told_to_end_and_seen_to_have_ended() {
+    fn a_process_is_asked_to_end_and_seen_to_have_ended() {
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         let process = Process::open(Pid::from_child(&child)).unwrap();
         assert_eq!(process.number(), child.id());

@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_added_or_takes_the_place_of_the_one_of_that_name() {
+    fn a_line_is_added_or_replaces_the_one_of_that_name() {
         let file = "# ours\nalice:1\nbob:1";
         assert_eq!(with(file, "carol", "carol:2"), "# ours\nalice:1\nbob:1\ncarol:2\n");
         assert_eq!(with(file, "alice", "alice:2"), "# ours\nalice:2\nbob:1\n");
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_in_the_way_of_a_users_file_is_told() {
+    fn what_stands_in_the_way_of_a_users_file_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         let why = keep(&folder.path().join("none/users"), "a", "a:1").unwrap_err().to_string();
         assert!(why.contains("the folder does not exist") && !why.contains("another"), "{why}");

@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_in_the_file_gives_nobody_another_position() {
+    fn the_order_in_the_file_gives_no_member_another_position() {
         let [a, b, c] = THREE else { panic!("three") };
         let read = |members: &[(&str, &str)]| {
             Config::parse(&text("instance = \"b\"", members)).unwrap().group.unwrap()

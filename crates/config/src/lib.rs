@@ -502,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_toml_or_of_the_wrong_type_is_told_in_one_line_with_its_place() {
+    fn what_is_no_toml_or_of_the_wrong_type_is_reported_in_one_line_with_its_position() {
         for (text, line) in [
             ("[limits]\nlogin_timeout_s = \"soon\"\n", "line 2: "),
             ("\n\n[limits\n", "line 3: "),
@@ -516,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_to_listen_at_is_refused_with_one_that_would_be_right() {
+    fn an_address_to_listen_at_is_refused_with_one_that_would_be_right() {
         for (text, said) in [
             ("5673", "use 127.0.0.1:5673"),
             ("127.0.0.1", "it has no port: use 127.0.0.1:5672"),
@@ -535,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_listener_twice_and_a_log_that_is_too_small_are_told_in_words() {
+    fn the_same_listener_twice_and_a_log_that_is_too_small_are_refused_in_words() {
         let twice = "[[listener]]\naddress = \"127.0.0.1:5672\"\n".repeat(2);
         assert!(refusal(&twice).contains("listener 127.0.0.1:5672 is given twice"));
         assert!(Config::parse(&twice.replace(":5672", ":0")).is_ok());

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_keeps_link_addresses_nothing_is_sent() {
+    fn where_no_neighbour_keeps_link_addresses_nothing_is_sent() {
         let loopback = Interface::find("lo").unwrap();
         Announcer::on(&loopback).unwrap().announce(Ipv4Addr::LOCALHOST.into()).unwrap();
     }

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_that_is_not_there_is_told_by_name_and_nothing_else_happens() {
+    fn an_interface_that_is_not_there_is_reported_by_name_and_nothing_else_happens() {
         let config = of("no-such-face");
         for error in [is_here(&config).unwrap_err(), take_away(&config).unwrap_err()] {
             assert!(error.to_string().contains("no-such-face"), "{error}");
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_put_there_is_not_taken_away() {
+    fn what_is_not_there_is_not_taken_away() {
         assert!(!is_here(&of("lo")).unwrap());
         assert!(!take_away(&of("lo")).unwrap());
     }

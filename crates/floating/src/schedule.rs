@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn announcements_come_quickly_then_with_renewals_until_nobody_else_can_hold_it() {
+    fn announcements_come_quickly_then_with_renewals_until_no_other_host_can_hold_it() {
         let began = Instant::now();
         let mut schedule = Schedule::new(began, 3, LEASE);
         let (renewed, announced) = run(&mut schedule, began, Duration::from_secs(12));

@@ -341,7 +341,7 @@ async fn read(
     let mut patience = Patience::new(longest);
     let mut input = BytesMut::new();
     loop {
-        make_room(&mut input);
+        reserve_for_next_read(&mut input);
         if let Err(why) = patience.read(&mut stream, &mut input).await {
             return why;
         }
@@ -395,7 +395,7 @@ async fn declared(shared: &Shared, peer: Peer, body: &[u8]) -> Result<(), String
 }
 
 /// For the rest of a frame at once: to grow step by step would copy what has come each time.
-fn make_room(input: &mut BytesMut) {
+fn reserve_for_next_read(input: &mut BytesMut) {
     let believed = input.len().max(BELIEVED_BYTES);
     let wanted = frame::missing(input).min(believed).max(RECORD_BYTES);
     if input.capacity() - input.len() < wanted {
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn when_all_places_are_taken_the_address_that_has_most_gives_up_its_oldest_at_once() {
+    fn when_all_slots_are_taken_the_address_that_has_most_gives_up_its_oldest_at_once() {
         let from = |last: u8| SocketAddr::from(([192, 0, 2, last], 40_000));
         let (flood, member) = (from(1), from(2));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
@@ -461,9 +461,9 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_gets_room_for_all_of_it_at_once() {
+    fn a_frame_gets_capacity_for_all_of_it_at_once() {
         let mut input = begun(90_000, 16_000);
-        make_room(&mut input);
+        reserve_for_next_read(&mut input);
         let missing = frame::missing(&input);
         assert!(missing > 74_000 && room(&input) >= missing);
         let (place, had) = (input.as_ptr(), input.capacity());
@@ -474,21 +474,21 @@ mod tests {
     #[test]
     fn a_header_is_believed_up_to_a_bound_and_then_up_to_twice_what_has_come() {
         let mut input = begun(u32::MAX, 100);
-        make_room(&mut input);
+        reserve_for_next_read(&mut input);
         assert!(room(&input) <= 2 * (BELIEVED_BYTES + RECORD_BYTES));
         let mut input = begun(u32::MAX, 4 * BELIEVED_BYTES);
-        make_room(&mut input);
+        reserve_for_next_read(&mut input);
         assert!(room(&input) >= 4 * BELIEVED_BYTES && room(&input) <= 8 * BELIEVED_BYTES);
     }
 
     #[test]
-    fn where_no_frame_has_begun_there_is_room_for_a_record() {
+    fn where_no_frame_has_begun_there_is_capacity_for_a_record() {
         let mut input = BytesMut::new();
-        make_room(&mut input);
+        reserve_for_next_read(&mut input);
         assert!(room(&input) >= READ_BYTES);
         let mut input = BytesMut::with_capacity(RECORD_BYTES + 1);
         let had = input.capacity();
-        make_room(&mut input);
+        reserve_for_next_read(&mut input);
         assert_eq!(input.capacity(), had);
     }
 }

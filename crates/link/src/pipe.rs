@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_read_stops_who_sends() {
+    fn a_side_that_does_not_read_stops_the_side_that_sends() {
         run(async {
             let (mut client, mut left) = duplex(100);
             let (mut right, server) = duplex(100);

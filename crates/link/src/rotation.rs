@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_certificate_is_told_to_expire_thirty_days_before() {
+    fn the_expiry_of_a_certificate_is_reported_thirty_days_before() {
         let now = Duration::from_secs(100 * DAY_S);
         let at = |days: i64| expiry_at(days * 86_400, now);
         assert_eq!(at(-1), Expiry::Over);

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_should_be_equal_is_told() {
+    fn what_should_be_equal_is_reported() {
         let here = terms(1, "D", [250, 2_000]);
         let odd = Terms::compared(("a", &here), ("b", &terms(1, "E", [250, 2_000]))).unwrap();
         assert_eq!(odd, "queue_manager.deadq is 'D' at 'a' and 'E' at 'b'");

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thing_is_told_at_once_and_then_once_a_minute_with_the_times_between() {
+    fn a_thing_is_reported_at_once_and_then_once_a_minute_with_the_times_between() {
         let (throttle, now) = (Throttle::default(), Instant::now());
         assert_eq!(throttle.passes("x", now), Some(0));
         for second in 1..60 {
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_up_is_bounded_and_makes_room_after_a_minute() {
+    fn what_is_made_up_is_bounded_and_expires_after_a_minute() {
         let (throttle, now) = (Throttle::default(), Instant::now());
         let told = |now| {
             let things = (0..1_000).map(|number| number.to_string());

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_kept_that_nobody_wants() {
+    fn nothing_is_kept_without_a_reader() {
         let mut events = Events::new(false);
         assert!(events.note(Time::ZERO, 0, What::Put));
         assert!(events.rows.is_empty());

@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_redirect_leads_to_its_place_and_nothing_else_does() {
+    fn a_redirect_leads_to_its_address_and_nothing_else_does() {
         let plain = from("amqp://here");
         let there = place(&error("there", 5_673, "amqp"), &plain).unwrap();
         assert_eq!((there.host.as_str(), there.port, there.tls), ("there", 5_673, false));

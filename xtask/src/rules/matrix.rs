@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_room_without_io_takes_only_pure_crates() {
+    fn a_crate_without_io_takes_only_pure_crates() {
         let manifest = "[dependencies]\ntokio = \"1\"\n";
         assert_eq!(check(&tree(&[("crates/amqp/Cargo.toml", manifest)])).len(), 1);
         assert_eq!(check(&tree(&[("crates/server/Cargo.toml", manifest)])), []);

@@ -61,7 +61,7 @@ mod tests {
     use crate::tree::tests::tree;
 
     #[test]
-    fn the_world_is_found_in_rooms_without_it() {
+    fn the_world_is_found_in_crates_without_it() {
         for text in [
             "use std::fs;",
             "use std::{collections::BTreeMap, net::TcpStream};",

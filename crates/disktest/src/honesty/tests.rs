@@ -49,7 +49,7 @@ fn expect(place: &FolderLocation, probe: Probe, verdict: Verdict, because: &str)
 }
 
 #[test]
-fn a_disk_whose_flush_costs_time_is_honest() {
+fn a_disk_with_a_flush_that_costs_time_is_honest() {
     expect(&place(), probe(), Verdict::Honest, "volatile cache");
 }
 

@@ -32,7 +32,7 @@ fn a_hello_that_comes_byte_by_byte_is_heard() {
 }
 
 #[test]
-fn nonsense_before_tls_and_before_hello_harms_nobody() {
+fn nonsense_before_tls_and_before_hello_harms_no_peer() {
     let bench = Bench::new(2);
     let (_a, of_a) = bench.start(0);
     let identity = TlsIdentity::read(&bench.files("b")).unwrap();
