@@ -32,7 +32,7 @@ const RULES: &[Rule] = &[
     wording::check,
 ];
 
-/// All broken rules, sorted by place.
+/// All broken rules, sorted by position.
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings: Vec<Finding> = RULES.iter().flat_map(|rule| rule(tree)).collect();
     findings.sort();

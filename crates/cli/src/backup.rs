@@ -1,5 +1,5 @@
 //! `towline backup`: asks a running queue manager for a copy of itself, or makes one of a queue
-//! manager that does not run; `towline backup verify` checks one. The copying is done in the rooms
+//! manager that does not run; `towline backup verify` checks one. The copying is done in the crates
 //! below.
 
 use std::path::Path;
@@ -86,7 +86,7 @@ fn of_running(
                 client.close()?;
                 Ok(reply)
             });
-            // Whoever asked waits for it.
+            // The caller waits for it.
             answered.send(reply).ok();
         });
         loop {

@@ -1,5 +1,5 @@
 //! `towline reload`: has a running queue manager read again what can change while it runs, and
-//! tells what came of it. Which instance of a group is asked depends on the folder alone.
+//! prints the result. Which instance of a group is asked depends on the folder alone.
 
 use std::time::Duration;
 

@@ -42,7 +42,7 @@ pub struct Site {
 }
 
 impl Site {
-    /// A fresh site whose daemon defines queues of any name on first use.
+    /// A fresh site with a daemon that defines queues of any name on first use.
     ///
     /// # Errors
     /// When the scratch folder cannot be made.
@@ -52,7 +52,7 @@ impl Site {
         Ok(site)
     }
 
-    /// A fresh site whose daemon knows only the queues that are defined.
+    /// A fresh site with a daemon that knows only the queues that are defined.
     ///
     /// # Errors
     /// When the scratch folder cannot be made.

@@ -1,8 +1,9 @@
-//! What clients were told in one round of faults, and the judgement over what is there after it.
+//! The answers that clients got in one round of faults, and the judgement over what is there after
+//! it.
 //!
 //! The rules: a message of a committed unit is there exactly once; of a unit that was not
-//! committed, never; of a unit whose commit was not answered, with all of its unit or not at all. A
-//! moved message is in exactly one of the two queues. Each producer's messages keep their order,
+//! committed, never; of a unit without an answer to its commit, with all of its unit or not at all.
+//! A moved message is in exactly one of the two queues. Each producer's messages keep their order,
 //! but for what a mover that lost its connection had been given: that may be held until the loss is
 //! noticed, while the mover, come back, has others moved already. Not here: how the messages are
 //! put and got.
@@ -17,7 +18,7 @@ use crate::{Try, require};
 pub enum Queue {
     /// Units put here; the mover takes from here.
     From,
-    /// Units put here too; nobody gets.
+    /// Units put here too; no client gets.
     Beside,
     /// The mover puts here.
     To,
@@ -142,7 +143,7 @@ impl History {
         self.units.len()
     }
 
-    /// Units whose commit was answered so far.
+    /// Units with an answered commit so far.
     #[must_use]
     pub fn committed(&self) -> usize {
         let fates = self.units.iter().map(|unit| match unit {
@@ -194,7 +195,7 @@ impl History {
 }
 
 impl History {
-    /// Messages whose put was never answered. They keep no order with later ones: what a client
+    /// Messages without an answer to their put. They keep no order with later ones: what a client
     /// sent on a connection that it lost may still be on its way through a relay when it goes on
     /// with another.
     fn unanswered_puts(&self) -> HashSet<Id> {

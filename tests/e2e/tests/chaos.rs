@@ -11,7 +11,7 @@ use towline_e2e::require;
 const ROUNDS: u32 = 8;
 /// No round begins after it.
 const TIME: Duration = Duration::from_secs(20);
-/// Groups side by side: one whose disks can be full, and one whose power can go.
+/// Groups side by side: one with disks that can be full, and one with power cuts.
 const GROUPS: usize = 2;
 
 #[test]

@@ -1,4 +1,4 @@
-//! Queues far deeper than the memory for them: whoever gets sees the same as in a shallow one.
+//! Queues far deeper than the memory for them: a consumer sees the same as in a shallow one.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Pages and images that are damaged, gone or old: nothing is lost, and what happens is told.
+//! Pages and images that are damaged, gone or old: nothing is lost, and what happens is reported.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -293,7 +293,7 @@ fn kill_round(
         });
         let imager = scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {
-                // Near the end it is refused: nobody is there.
+                // Near the end it is refused: no client is connected.
                 drop(site.runs(&["image"], 0));
             }
         });

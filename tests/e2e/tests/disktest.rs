@@ -85,7 +85,7 @@ fn a_full_disk_and_a_broken_one_are_told_and_nothing_stays_behind() -> Try {
     };
     lossy.with_disk(|disk| disk.set_bytes_max(4 * MIB));
     fails("no room")?;
-    // A file system that counts no blocks tells only when it is written to.
+    // A file system that counts no blocks shows its limit only when it is written to.
     lossy.with_disk(|disk| disk.set_bytes_max(0));
     fails("no space left")?;
     lossy.with_disk(|disk| {

@@ -1,5 +1,5 @@
-//! Instances of one group whose configurations differ: what may differ does no harm, and what must
-//! not is refused at once with both values.
+//! Instances of one group with configurations that differ: what may differ does no harm, and what
+//! must not is refused at once with both values.
 
 use std::process::Command;
 

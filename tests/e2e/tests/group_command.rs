@@ -48,7 +48,7 @@ impl Demo {
         let Some(stdout) = process.stdout.take() else { fail!("no standard output") };
         let (tell, lines) = channel();
         std::thread::spawn(move || {
-            // Read to the end in any case: who prints must not have to wait.
+            // Read to the end in any case: a program that prints must not have to wait.
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
                 tell.send(line).ok();
             }
@@ -127,7 +127,7 @@ impl Drop for Demo {
     }
 }
 
-/// Ports that nobody has, below those that the system gives out by itself; others in each test of
+/// Free ports, below those that the system gives out by itself; others in each test of
 /// this process, for the demonstration takes them a moment later.
 fn free_ports() -> Try<u16> {
     static NEXT: AtomicU32 = AtomicU32::new(0);

@@ -33,7 +33,7 @@ fn until_said(group: &Group, at: Instance, message: &str, times: usize) -> Try {
     waited.map_err(|_| group.explained(&format!("no {message}")).into())
 }
 
-/// No instance took itself for one whose folder was put back, and none was refused.
+/// No instance took its own folder for an older copy, and none was refused.
 fn no_alarm(group: &Group) -> Try {
     for at in 0..3 {
         for message in ["TWL4250W", "TWL4251W"] {

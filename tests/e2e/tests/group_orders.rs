@@ -30,7 +30,7 @@ fn others(instance: Instance) -> [Instance; 2] {
     [(instance + 1) % 3, (instance + 2) % 3]
 }
 
-/// How often an instance told something.
+/// How often an instance logged something.
 fn told(group: &Group, instance: Instance, id: &str) -> usize {
     group.site(instance).log().matches(id).count()
 }
@@ -183,7 +183,7 @@ fn an_instance_with_papers_of_another_authority_or_name_is_not_let_in() -> Try {
     group.kill(stranger)?;
     group.until_in_sync(2)?;
     let right = group.site(stranger).config.clone();
-    // The name of another instance, and the right authority: it is told so itself.
+    // The name of another instance, and the right authority: it is notified itself.
     let name = |at: Instance| format!("{}.pem", NAMES[at]);
     let key = |at: Instance| format!("{}-key.pem", NAMES[at]);
     let renamed = right.replace(&name(stranger), &name(other));

@@ -21,7 +21,7 @@ const CONFIG: &str = "[log]\nextent_bytes = 4194304\n";
 /// Far above what the rounds need.
 const DISK_BYTES: u64 = 4 << 30;
 
-/// A site whose data folder is on a lossy disk.
+/// A site with its data folder on a lossy disk.
 fn lossy_site() -> Try<(Lossy, Site)> {
     let lossy = Lossy::mount(DISK_BYTES)?;
     let mut site = Site::open()?.with_config(CONFIG);

@@ -1,5 +1,5 @@
-//! Who gets in when there is little space, who administers, and what is read again without a
-//! restart.
+//! Which clients get in when there is little space, which users administer, and what is read again
+//! without a restart.
 //!
 //! Not here: logins by themselves (`login`).
 
@@ -220,7 +220,7 @@ fn users_and_certificates_are_read_again_and_what_cannot_be_used_changes_nothing
     daemon.stop()
 }
 
-/// As a service that renews certificates leaves them: nothing tells the queue manager.
+/// As a service that renews certificates leaves them: the queue manager is not notified.
 #[test]
 fn a_renewed_listener_certificate_is_shown_without_a_signal_or_a_restart() -> Try {
     let mut site = Site::open()?;
@@ -289,7 +289,7 @@ fn reload_asks_the_instance_of_the_folder_with_and_without_an_active_one() -> Tr
     group.start(2)?;
     group.until_whole()?;
     papers::users(folder.path(), &[("alice", "one"), ("bob", "two")])?;
-    // Each one reads for itself, the active one and replicas: none was told by another one.
+    // Each one reads for itself, the active one and replicas: none was notified by another one.
     for at in THREE {
         let read = group.site(at).runs(&["reload", "--json"], 0)?;
         require!(read.contains("users (2)"), "{at}: {read}");

@@ -1,5 +1,5 @@
-//! Every crate of others stands once, in the root Cargo.toml, with the reason why it is here; rooms
-//! take it from there and take over the workspace's lints.
+//! Every external crate stands once, in the root Cargo.toml, with the reason why it is here; our
+//! crates take it from there and take over the workspace's lints.
 
 use toml::{Table, Value};
 

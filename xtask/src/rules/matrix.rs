@@ -1,6 +1,6 @@
-//! The written dependency matrix: which room may use which. Arrows only go down.
+//! The written dependency matrix: which crate may use which. Arrows only go down.
 //!
-//! It is the list in [`MATRIX`]; ARCHITECTURE.md tells the reasons. A new arrow is a change to this
+//! It is the list in [`MATRIX`]; ARCHITECTURE.md gives the reasons. A new arrow is a change to this
 //! file, and so to be argued for (CONTRIBUTING.md, "Three classes of change").
 
 use toml::Table;
@@ -9,11 +9,11 @@ use super::rooms::ROOMS_WITHOUT_IO;
 use crate::finding::Finding;
 use crate::tree::Tree;
 
-/// One room: its folder, and the rooms it may use. From the lowest floor up.
+/// One crate: its folder, and the crates it may use. From the lowest floor up.
 struct Room {
     folder: &'static str,
     may_use: &'static [&'static str],
-    /// Further rooms that its tests, examples and benches may use.
+    /// Further crates that its tests, examples and benches may use.
     tests_may_use: &'static [&'static str],
 }
 
@@ -98,7 +98,7 @@ const MATRIX: &[Room] = &[
     Room { folder: "xtask", may_use: &[], tests_may_use: &[] },
 ];
 
-/// Crates of others that the rooms without I/O may use: pure computation, no clock, no socket.
+/// External crates that the crates without I/O may use: pure computation, no clock, no socket.
 const PURE_CRATES: &[&str] = &[
     "base64",
     "bytes",
@@ -162,7 +162,7 @@ fn check_room(room: &Room, path: &str, manifest: &Table) -> Vec<Finding> {
 
 impl Room {
     fn may_use(&self, room: &str, for_tests: bool) -> bool {
-        // A room may name itself in dev-dependencies: that is how its tests switch on a feature.
+        // A crate may name itself in dev-dependencies: that is how its tests switch on a feature.
         let itself = self.folder.rsplit('/').next() == Some(room);
         self.may_use.contains(&room)
             || (for_tests && (itself || self.tests_may_use.contains(&room)))
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_room_without_io_takes_only_pure_crates() {
+    fn a_crate_without_io_takes_only_pure_crates() {
         let manifest = "[dependencies]\ntokio = \"1\"\n";
         assert_eq!(check(&tree(&[("crates/amqp/Cargo.toml", manifest)])).len(), 1);
         assert_eq!(check(&tree(&[("crates/server/Cargo.toml", manifest)])), []);

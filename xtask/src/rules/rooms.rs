@@ -1,14 +1,14 @@
-//! The rooms of the lower floors touch no world: no file, no socket, no thread, no clock. Time and
+//! The crates of the lower floors touch no world: no file, no socket, no thread, no clock. Time and
 //! randomness are arguments, so that a seed decides everything in a test.
 //!
-//! Only the product's code is looked at; tests of these rooms may read files.
+//! Only the product's code is looked at; tests of these crates may read files.
 
 use super::is_test_path;
 use crate::finding::Finding;
 use crate::source::{Source, line_of, words};
 use crate::tree::Tree;
 
-/// Rooms without I/O (ARCHITECTURE.md, "Floors").
+/// Crates without I/O (ARCHITECTURE.md, "Floors").
 pub(crate) const ROOMS_WITHOUT_IO: &[&str] = &["types", "core", "amqp", "group", "admin", "node"];
 /// Modules of `std` that touch the world.
 const FORBIDDEN_MODULES: &[&str] = &["fs", "net", "thread", "process", "env"];
@@ -32,7 +32,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Every place where code names the world: `std::fs`, `std::{fs, ..}`, `Instant`.
+/// Every position where code names the world: `std::fs`, `std::{fs, ..}`, `Instant`.
 fn world(code: &str) -> Vec<(usize, String)> {
     let mut named = Vec::new();
     for (start, word) in words(code) {
@@ -61,7 +61,7 @@ mod tests {
     use crate::tree::tests::tree;
 
     #[test]
-    fn the_world_is_found_in_rooms_without_it() {
+    fn the_world_is_found_in_crates_without_it() {
         for text in [
             "use std::fs;",
             "use std::{collections::BTreeMap, net::TcpStream};",

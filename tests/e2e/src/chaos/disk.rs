@@ -85,7 +85,7 @@ impl Disk {
         Ok(())
     }
 
-    /// There is room again.
+    /// There is free space again.
     ///
     /// # Errors
     /// When what filled it cannot be removed.

@@ -219,7 +219,7 @@ impl<'a> Weather<'a> {
             }
             Fault::Restart(one) if !self.group.is_paused(one) => self.group.terminate(one),
             Fault::Switch => {
-                // Refused when nobody is in sync, or when the one that is asked is not there.
+                // Refused when no replica is in sync, or when the one that is asked is not there.
                 if let Some(active) = self.group.active() {
                     drop(self.group.site(active).towline(&["switch", "--timeout", "5"])?.output()?);
                 }
@@ -285,7 +285,7 @@ impl<'a> Weather<'a> {
         }
     }
 
-    /// An instance whose log had no room may end; whoever watches it starts it again.
+    /// An instance with a full log may end; its watcher starts it again.
     ///
     /// # Errors
     /// When one ended for no such reason.

@@ -2,11 +2,11 @@
 //! judgement of `history` over everything that is there.
 //!
 //! A round: clients begin, one to three faults happen, overlapping, everything is healed, the group
-//! must become whole, clients must get on, and then what they were told must be what is found. The
-//! next round goes on with the same group, so what was there before a round may not come back in a
-//! later one. Several jobs go side by side, each with a group of its own; a round is done by
-//! whoever is free, and is drawn from the seed and its number, whoever that is. The last of several
-//! jobs has disks that forget what was not synced. Not here: clients (`workload`).
+//! must become whole, clients must get on, and then the queues must hold what the clients were
+//! promised. The next round goes on with the same group, so what was there before a round may not
+//! come back in a later one. Several jobs go side by side, each with a group of its own; a round is
+//! done by the next free job, and is drawn from the seed and its number, not from the job. The last
+//! of several jobs has disks that forget what was not synced. Not here: clients (`workload`).
 
 pub mod disk;
 mod fault;
@@ -26,7 +26,7 @@ use crate::history::Tally;
 use stage::Stage;
 use trace::Trace;
 
-/// Who hears, line by line, what happens.
+/// The receiver of the report, line by line.
 pub type Told<'a> = &'a (dyn Fn(&str) + Sync);
 
 /// What is wanted.
@@ -64,7 +64,7 @@ pub struct Findings {
     pub rounds: u32,
     /// Faults done, by kind.
     pub faults: BTreeMap<&'static str, usize>,
-    /// What the clients were told and what was found, of all rounds that were judged well.
+    /// The answers that clients got and the messages found, of all rounds that were judged well.
     pub tally: Tally,
     /// Numbers of rounds that failed.
     pub failed: Vec<u32>,
@@ -95,7 +95,7 @@ impl Rounds {
     }
 }
 
-/// Does the rounds; after one that failed, its job goes on with a new group. `told` hears of each.
+/// Does the rounds; after one that failed, its job goes on with a new group. `told` gets each.
 ///
 /// # Errors
 /// When a job panicked.

@@ -21,8 +21,8 @@ use super::trace::Trace;
 /// Small extents and early images, so that logs are reused and copies are needed.
 const CONFIG: &str = "[queue_manager]\nimglogln = 4\n[log]\nextent_bytes = 4194304\n";
 /// How long until instances miss each other. Shorter than in other tests: a round is for the most
-/// part waiting for this, and that a busy machine makes somebody miss somebody else is welcome
-/// here.
+/// part waiting for this, and it is welcome here that instances on a busy machine miss each other's
+/// heartbeats.
 const MISSED_AFTER: Duration = Duration::from_millis(700);
 /// Units committed before the faults, and after them.
 const UNITS: usize = 5;
@@ -55,7 +55,7 @@ impl Stage {
         });
         let disks = match disks.collect::<Try<Vec<Disk>>>() {
             Ok(disks) => disks,
-            // Who asked for it is not to be told that it was proven.
+            // The caller must not get the answer that it was proven.
             Err(why) if power => return Err(why),
             Err(why) => {
                 told(&format!("no disk becomes full, because none can be mounted: {why}"));
@@ -88,7 +88,7 @@ impl Stage {
         let was_full = faults.iter().any(|fault| matches!(fault, Fault::Full(..)));
         let mut weather = Weather::over(&mut self.group, &self.disks, chance);
         let happened = weather.happen(&faults, trace);
-        // An instance whose disk is full may have ended before it was to be killed.
+        // An instance with a full disk may have ended before it was to be killed.
         if !was_full {
             happened?;
         }

@@ -48,7 +48,7 @@ impl FakeClock {
     /// # Errors
     /// When the file cannot be written.
     pub(super) fn shift(&self, seconds: i64) -> Try {
-        // Replaced whole: the library reads it each time somebody asks for the time.
+        // Replaced whole: the library reads it each time a program asks for the time.
         let new = self.file.with_extension("new");
         fs::write(&new, format!("{seconds:+}\n"))?;
         fs::rename(new, &self.file)?;

@@ -1,10 +1,10 @@
 //! A file system that shows another folder, each operation a set time later.
 //!
 //! It stands for a disk behind a network: what costs there is the number of operations, one after
-//! the other, and not the bytes. [`numbers`] knows which node is which path, [`count`] who asked
-//! for what, [`shown`] answers the kernel ([`aligned`] has its buffers); [`gate`] lets it hang, as
-//! a disk whose other end is gone. Not here: forgetting (see `lossy`), faults, permissions, and
-//! delay of what nobody waits for (a release, a forget).
+//! the other, and not the bytes. [`numbers`] knows which node is which path, [`count`] the
+//! operations by process, [`shown`] answers the kernel ([`aligned`] has its buffers); [`gate`] lets
+//! it hang, as a disk with a lost connection does. Not here: forgetting (see `lossy`), faults,
+//! permissions, and delay of operations without a waiting caller (a release, a forget).
 
 mod aligned;
 pub mod count;

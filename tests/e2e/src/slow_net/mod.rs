@@ -49,7 +49,7 @@ pub struct SlowNet {
 
 pub(crate) struct Net {
     target: String,
-    /// From who connected to the target, and back.
+    /// From the connecting side to the target, and back.
     ways: [watch::Sender<Line>; 2],
     /// Counts resets; connections that were there before a change end.
     resets: watch::Sender<u64>,
@@ -99,7 +99,7 @@ impl SlowNet {
         self.address
     }
 
-    /// Carries out a command; what there is to tell is returned.
+    /// Carries out a command; returns the text of the answer.
     #[must_use]
     pub fn order(&self, command: Command) -> String {
         match command {
@@ -136,7 +136,7 @@ impl Drop for SlowNet {
         self.stop.send_replace(true);
         self.net.alarm.stop();
         if let Some(thread) = self.thread.take() {
-            // A panic there was told already.
+            // A panic there was reported already.
             thread.join().ok();
         }
     }
