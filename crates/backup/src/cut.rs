@@ -38,7 +38,7 @@ pub(super) fn find(
     let failed = |e| LogError::io("read the log", "extent", e);
     let mut found = None;
     while scan.end.0 < limit.lsn {
-        let Some(header) = scan.next().map_err(failed)? else { break };
+        let Some(header) = scan.next_batch().map_err(failed)? else { break };
         if header.lsn >= upto {
             break;
         }

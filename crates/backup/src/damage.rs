@@ -53,7 +53,7 @@ impl Manifest {
             let place = Place { sequence: extent_of(*lsn), offset: lsn % source.extent_bytes };
             if place.sequence >= source.first
                 && files.length(place.sequence).is_some()
-                && matches!(Scan::again(&files, place, None).next(), Ok(Some(_)))
+                && matches!(Scan::again(&files, place, None).next_batch(), Ok(Some(_)))
             {
                 whole.push(place.sequence);
             }
@@ -100,7 +100,7 @@ pub(super) fn look(
 /// Reads on. Whether it came to the end.
 fn to_the_end(scan: &mut Scan<'_>, end: End) -> Result<bool, LogError> {
     let failed = |e| LogError::io("read the copy of the log", "extent", e);
-    while scan.end.0 < end.lsn && scan.next().map_err(failed)?.is_some() {}
+    while scan.end.0 < end.lsn && scan.next_batch().map_err(failed)?.is_some() {}
     let here = scan.end.0 == end.lsn;
     Ok(here && (end.index == 0 || scan.link == Some(Link::of_seam(end.seam()))))
 }

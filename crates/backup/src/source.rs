@@ -138,7 +138,7 @@ impl Source {
 
 /// Reads to the end of the chain, which must be the end of the log.
 fn end_of(scan: &mut Scan<'_>, image: Option<Lsn>) -> Result<End, LogError> {
-    while let Ok(Some(_)) = scan.next() {}
+    while let Ok(Some(_)) = scan.next_batch() {}
     let (facts, _) = scan.facts(image, u64::MAX);
     let place: Place = scan.place;
     match table::judge_tail(facts) {

@@ -59,7 +59,7 @@ impl Batch {
         memory: Aligned,
         limit: usize,
     ) -> Batch {
-        assert!(memory.len() == 0 && limit > BATCH_HEADER_BYTES, "a batch begins empty");
+        assert!(memory.is_empty() && limit > BATCH_HEADER_BYTES, "a batch begins empty");
         let mut buffer = memory;
         let header = buffer.append_to().len() + BATCH_HEADER_BYTES;
         buffer.append_to().resize(header, 0);

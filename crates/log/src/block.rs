@@ -56,6 +56,11 @@ impl Aligned {
         self.memory.len() - self.start
     }
 
+    /// Whether there is no content.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// The vector, to append content to it. Bytes that are there must not be touched.
     pub fn append_to(&mut self) -> &mut Vec<u8> {
         &mut self.memory

@@ -392,7 +392,7 @@ impl Mender<'_> {
         let all = (files.last() + 1 - files.first()) * self.identity.extent_bytes;
         let mut scan = Scan::new(files, first);
         loop {
-            while let Ok(Some(header)) = scan.next() {
+            while let Ok(Some(header)) = scan.next_batch() {
                 let first = files.first() * self.identity.extent_bytes;
                 progress(header.lsn.0.saturating_sub(first), all);
             }

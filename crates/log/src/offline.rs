@@ -239,7 +239,7 @@ impl Walk<'_> {
     fn run(&mut self, image: Option<Lsn>) {
         let mut scan = Scan::new(self.files, self.files.first());
         loop {
-            while let Ok(Some(header)) = scan.next() {
+            while let Ok(Some(header)) = scan.next_batch() {
                 let (lsn, bytes) = (header.lsn, header.batch_bytes());
                 if lsn.after(bytes) <= self.filter.from || lsn >= self.filter.to {
                     continue;

@@ -1,6 +1,11 @@
 //! Shared by the tests of this crate: a listener that can be waited for, and short ways to open,
 //! write and read a log. Nothing here waits for time to pass.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test whose log does not open has to fail where it stands"
+)]
+
 use std::sync::{Arc, Condvar, Mutex};
 
 use towline_types::Lsn;

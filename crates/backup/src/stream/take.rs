@@ -222,7 +222,7 @@ fn check(disk: &Arc<dyn Disk>, head: &Head) -> Result<(), BackupError> {
     files.check(disk.as_ref(), ..)?;
     let mut scan = Scan::new(&files, head.first);
     let read = |e| LogError::io("read the copy", &disk.name(), e);
-    while scan.next().map_err(read)?.is_some() {}
+    while scan.next_batch().map_err(read)?.is_some() {}
     let whole = scan.end == Lsn(head.end.lsn)
         && (head.end.index == 0 || scan.link == Some(Link::of_seam(head.end.seam())));
     if whole { Ok(()) } else { Err(refused("its log is damaged")) }

@@ -146,7 +146,7 @@ impl<'a> Scan<'a> {
     ///
     /// # Errors
     /// What the disk said; with the location that it could not read.
-    pub fn next(&mut self) -> io::Result<Option<BatchHeader>> {
+    pub fn next_batch(&mut self) -> io::Result<Option<BatchHeader>> {
         if let Some(header) = self.continuing(self.place)? {
             return Ok(Some(self.enter(self.place, header)));
         }

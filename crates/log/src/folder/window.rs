@@ -126,7 +126,7 @@ impl<'a> Window<'a> {
         let piece = Piece { sequence: place.sequence, from: at, bytes: wanted };
         self.sequence = u64::MAX;
         match self.piece(piece) {
-            Ok(found) if bytes.len() == 0 => bytes = found,
+            Ok(found) if bytes.is_empty() => bytes = found,
             Ok(found) => bytes.append_to().extend_from_slice(found.bytes()),
             Err(_) => {
                 let least = Piece { from, bytes: size(padded(end) - from), ..piece };

@@ -151,7 +151,7 @@ pub(crate) fn damaged_parts(shared: &Shared) -> Result<Vec<BodyLocation>, LogErr
     let mut scan = Scan::new(&files, first);
     let mut found = Vec::new();
     while found.len() < DAMAGED_MAX {
-        while scan.end < durable && matches!(scan.next(), Ok(Some(_))) {}
+        while scan.end < durable && matches!(scan.next_batch(), Ok(Some(_))) {}
         if scan.end >= durable {
             break;
         }

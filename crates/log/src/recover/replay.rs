@@ -42,7 +42,7 @@ pub(super) fn yield_runs<E>(
     loop {
         let link = scan.link;
         // An unreadable block ends the walk like any other; the table decides about it.
-        let Ok(Some(header)) = scan.next() else {
+        let Ok(Some(header)) = scan.next_batch() else {
             seen.end(runs);
             return Ok(cost);
         };
@@ -98,7 +98,7 @@ fn read_again<E>(
             Halt::Log(LogError::io("read a run again", &extent_name(place.sequence), e))
         };
         let place = scan.place;
-        let header = scan.next().map_err(|e| failed(e, place))?;
+        let header = scan.next_batch().map_err(|e| failed(e, place))?;
         let Some(header) = header else {
             // It was whole a moment ago.
             let finding = finding(place, scan.lsn(place), Damage::Batch);
