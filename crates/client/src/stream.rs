@@ -245,7 +245,7 @@ mod tests {
     use super::*;
 
     fn refused(address: &Address, options: &Options) -> String {
-        Stream::connect(address, options).err().expect("nobody is there")
+        Stream::connect(address, options).err().expect("no server listens")
     }
 
     #[test]

@@ -427,6 +427,6 @@ fn a_large_body_comes_back_whole() {
 fn nobody_there_is_cannot_connect() {
     let folder = tempfile::tempdir().unwrap();
     let address = Address::Local(folder.path().join("nothing"));
-    let error = Client::connect(&address, &Options::default()).expect_err("nobody is there");
+    let error = Client::connect(&address, &Options::default()).expect_err("no server listens");
     assert!(matches!(error, Error::CannotConnect { .. }), "{error}");
 }

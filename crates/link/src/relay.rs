@@ -30,11 +30,11 @@ use super::{LinkStream, Links, Peer, StreamPurpose};
 const WAIT_MAX: Duration = Duration::from_secs(10);
 /// How long a client waits, or stays with an instance that was active, while none is known: longer
 /// than an election takes, and short enough for a client that has other addresses to try.
-const NOBODY_MAX: Duration = Duration::from_millis(800);
+const NO_ACTIVE_MAX: Duration = Duration::from_millis(800);
 /// Within this a client of a group without an active instance has its answer.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
 /// Login and close need the rest.
-const _: () = assert!(NOBODY_MAX.as_millis() + 200 <= ANSWER_MAX.as_millis());
+const _: () = assert!(NO_ACTIVE_MAX.as_millis() + 200 <= ANSWER_MAX.as_millis());
 /// How long an instance that is active no more may be silent before its clients are let go: it
 /// closes their connections itself in an orderly shutdown.
 const FAREWELL: Duration = Duration::from_millis(600);
@@ -52,7 +52,7 @@ pub enum Where {
     /// Another one.
     At(Peer),
     /// There is none, or it is not known.
-    Nobody,
+    NoActive,
 }
 
 /// Takes clients to the active instance: one for all clients of this instance.
@@ -133,7 +133,7 @@ impl Relay {
             let rest = match now {
                 Where::At(at) if at == peer => None,
                 Where::At(_) | Where::Here => Some(FAREWELL),
-                Where::Nobody => Some(NOBODY_MAX),
+                Where::NoActive => Some(NO_ACTIVE_MAX),
             };
             let rested = async {
                 match rest {
@@ -175,11 +175,11 @@ impl Relay {
                         let found = opened.map(|stream| Route::There(peer, stream));
                         found.map_err(|error| error.to_string())
                     }
-                    Where::Nobody => std::future::pending().await,
+                    Where::NoActive => std::future::pending().await,
                 }
             };
             let rest = match now {
-                Where::Nobody => deadline.min(Instant::now() + NOBODY_MAX),
+                Where::NoActive => deadline.min(Instant::now() + NO_ACTIVE_MAX),
                 Where::Here | Where::At(_) => deadline,
             };
             tokio::select! {

@@ -128,7 +128,7 @@ impl Driver {
             progress: Mutex::new(seen),
             changed: Condvar::new(),
             turned: Condvar::new(),
-            place: watch::Sender::new(Where::Nobody),
+            place: watch::Sender::new(Where::NoActive),
             fetches,
             on_end: OnceLock::new(),
             names,
@@ -518,7 +518,7 @@ impl Driver {
                 say(&GROUP_LED_BY, &[name, &term.to_string()]);
                 Where::At(peer_of(leader))
             }
-            None => Where::Nobody,
+            None => Where::NoActive,
         };
         self.place.send_replace(place);
         self.changed.notify_all();

@@ -102,19 +102,19 @@ pub async fn watch(driver: Arc<Driver>, patience: Duration) {
     let mut place = driver.whereabouts();
     loop {
         // An end of the sender is an end of the process.
-        if place.wait_for(|place| *place == Where::Nobody).await.is_err() {
+        if place.wait_for(|place| *place == Where::NoActive).await.is_err() {
             return;
         }
         tokio::select! {
             biased;
-            found = place.wait_for(|place| *place != Where::Nobody) => match found {
+            found = place.wait_for(|place| *place != Where::NoActive) => match found {
                 Ok(_) => continue,
                 Err(_) => return,
             },
             () = sleep(patience + ELECTION_MAX) => {}
         }
         say(&GROUP_NO_ACTIVE, &[&why(&driver)]);
-        if place.wait_for(|place| *place != Where::Nobody).await.is_err() {
+        if place.wait_for(|place| *place != Where::NoActive).await.is_err() {
             return;
         }
         say(&GROUP_ACTIVE_AGAIN, &[]);

@@ -1,7 +1,7 @@
-//! The door of the node: one short lock. Whoever has input steps the instance: a connection's task
-//! with the requests of one read, or a log writer whose write became durable. What comes out goes
-//! to the outboxes of the connections. So a message crosses two threads fewer than with a thread of
-//! the node's own (docs/adr).
+//! The door of the node: one short lock. A thread with input steps the instance: a connection's
+//! task with the requests of one read, or a log writer whose write became durable. What comes out
+//! goes to the outboxes of the connections. So a message crosses two threads fewer than with a
+//! thread of the node's own (docs/adr).
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
@@ -147,7 +147,7 @@ impl Door {
         assert!(set.is_ok(), "listeners are known once");
     }
 
-    /// Runs `act` while nobody steps the instance: nothing is decided and nothing applied
+    /// Runs `act` while no thread steps the instance: nothing is decided and nothing applied
     /// meanwhile.
     pub(crate) fn hold_still<R>(&self, act: impl FnOnce() -> R) -> R {
         let held = self.inner.lock();
@@ -239,8 +239,8 @@ impl Door {
         self.step_instance(self.clock.wall(), None, Input::Page { request, content });
     }
 
-    /// A page that was asked for cannot be read. When nothing depends on it any more its place may
-    /// have been used again, and whoever waited looks again; else the page file is damaged.
+    /// A page that was asked for cannot be read. When nothing depends on it any more its slot may
+    /// have been used again, and the waiting request looks again; else the page file is damaged.
     pub(crate) fn page_unreadable(&self, request: PageRequest, why: &str) {
         let mut inner = self.inner.lock();
         if inner.instance.needs_page(request) {
@@ -357,9 +357,9 @@ impl Door {
         self.apply_durable();
     }
 
-    /// Tells the instance what the log's threads left: what became durable, and whether there is
-    /// room. Whoever is inside the door meanwhile does it when he leaves: a thread of the log never
-    /// waits for the node, because the node may wait for the log.
+    /// Steps the instance with what the log's threads posted: the durable position, and whether
+    /// there is free space. Log threads must not block on this lock: its holder may be blocked on
+    /// the log. They publish and try the lock; the holder looks again after it unlocked.
     fn apply_durable(&self) {
         loop {
             // Pairs with the fence of the other side: either we see the position that it stored, or
@@ -392,7 +392,7 @@ impl Door {
         input: Input<'_>,
     ) -> After {
         if let Some(lease) = &self.surroundings.lease {
-            // Whoever was stopped, and wakes beside another active instance, says nothing more.
+            // An instance that was stopped, and wakes beside another active one, answers no more.
             lease.need();
         }
         let mut after = After::default();

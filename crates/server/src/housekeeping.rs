@@ -103,8 +103,8 @@ pub(crate) fn percent_full(needed: u64, stats: &Stats, reserve_bytes: u64) -> u6
 const EXTENTS_SPARE: u64 = 4;
 
 /// Logs the live messages of the oldest extent again when most of the log holds nothing that lives:
-/// one message that nobody gets must not keep all that was logged after it. Yields where the log
-/// ends then: until all up to there is applied (in a group that may be long after it is on this
+/// one message that no client gets must not retain all that was logged after it. Yields where the
+/// log ends then: until all up to there is applied (in a group that may be long after it is on this
 /// disk), the same messages would be found, and logged, again.
 fn relocate_if_due(door: &Door, images: &Images, extent_bytes: u64, carried: Lsn) -> Lsn {
     if door.look(|instance| instance.applied()) < carried {

@@ -28,7 +28,7 @@ entries! {
          back; nothing acknowledged is lost.";
     ENDED = "TWL1006I" "Queue manager '{name}' ended.",
         "The log is closed. The next start is quick.";
-    NOBODY_READS = "TWL1007W" "Standard output is closed: {line}.",
+    STDOUT_CLOSED = "TWL1007W" "Standard output is closed: {line}.",
         "The ready line with the addresses for clients was not written. This message has it.";
     CONFIGURATION_REFUSED = "TWL1010E" "Configuration {file} is refused: {reason}",
         "The queue manager does not start with an invalid configuration. Correct the line that \

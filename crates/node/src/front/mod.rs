@@ -132,7 +132,7 @@ struct OpenUnit {
 pub const SOLE_CONNECTION: &str = "sole-connection-for-container";
 
 /// Token of requests without a waiting client.
-const NOBODY: u64 = u64::MAX;
+const NO_REQUESTER: u64 = u64::MAX;
 
 impl Front {
     /// A connection on a socket that was accepted at `now`.

@@ -12,7 +12,7 @@ use towline_types::{Time, limits};
 use super::attach::CONTROL_CREDIT;
 use super::links::LinkUse;
 use super::refused::Refused;
-use super::{Front, InFlight, NOBODY, OpenUnit, error, message};
+use super::{Front, InFlight, NO_REQUESTER, OpenUnit, error, message};
 use crate::request::{ProducerId, PutTo, Request};
 
 impl Front {
@@ -215,7 +215,7 @@ impl Front {
             Ok(unit) => {
                 if self.links.token(delivery.link).is_none() {
                     // The coordinator link went before it heard of its unit.
-                    requests.push(Request::Discharge { token: NOBODY, unit, fail: true });
+                    requests.push(Request::Discharge { token: NO_REQUESTER, unit, fail: true });
                     return;
                 }
                 let open = OpenUnit {

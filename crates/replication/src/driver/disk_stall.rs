@@ -109,7 +109,7 @@ impl Driver {
         self.ends(&mut core, EndReason::DiskHangs);
         self.led_by(&mut core, None);
         // It was set to `Here` when this instance became active.
-        self.place.send_replace(Where::Nobody);
+        self.place.send_replace(Where::NoActive);
         drop(core);
         // Those that wait for the log hold the door, and connections could not hear their end.
         self.log().give_up();

@@ -11,9 +11,9 @@ use towline_link::{Greeting, Known};
 const LONG: Duration = Duration::from_secs(60);
 
 /// Listens to a log on which no thread waits.
-struct Nobody;
+struct Deaf;
 
-impl Listener for Nobody {
+impl Listener for Deaf {
     fn durable(&self, _upto: Lsn) {}
 
     fn failed(&self, error: &LogError) {
@@ -23,7 +23,7 @@ impl Listener for Nobody {
     fn space(&self, _space: Space) {}
 }
 
-impl Replicator for Nobody {
+impl Replicator for Deaf {
     fn leaves(&self, _batch: Batch) {}
 }
 
@@ -41,7 +41,7 @@ fn recovered(disk: &Arc<dyn Disk>) -> Recovery {
 
 /// Writes to a log, as its leader of term 1, until not even the smallest record fits.
 fn fill(disk: &Arc<dyn Disk>) {
-    let log = recovered(disk).start_following(Arc::new(Nobody), Arc::new(Nobody)).unwrap();
+    let log = recovered(disk).start_following(Arc::new(Deaf), Arc::new(Deaf)).unwrap();
     log.lead(1).unwrap();
     for bytes in [60_000, 1] {
         loop {

@@ -1,5 +1,5 @@
-//! Listening sockets that outlive a process that begins again: who comes meanwhile is not refused,
-//! but waits in the system's queue until the program that begins again accepts.
+//! Listening sockets that outlive a process that re-executes itself: a client that connects
+//! meanwhile is not refused, but waits in the backlog until the re-executed program accepts.
 //!
 //! The process keeps a second descriptor of each socket on which it listens. Before it executes
 //! itself it lets these pass (no `FD_CLOEXEC`) and names their numbers in an environment variable.
@@ -9,7 +9,7 @@
 //! they are bound anew.
 //!
 //! Not here: connections, which end with the process. Invariant: what is taken listens at the very
-//! address that it is taken for; what nobody takes is closed.
+//! address that it is taken for; what is not taken is closed.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -79,7 +79,7 @@ impl InheritedSockets {
         Some(came.swap_remove(at))
     }
 
-    /// Closes those that nobody took: their addresses are not listened on any more.
+    /// Closes those that were not taken: their addresses are not listened on any more.
     pub(crate) fn close_others(&self) {
         self.came.lock().clear();
     }

@@ -121,7 +121,7 @@ pub(crate) fn run(
             crate::EXIT_REEXEC_FAILED,
         );
     }
-    // Nobody accepts any more.
+    // No listener accepts any more.
     drop(sockets);
     floating.let_go();
     if opened.driver.overdue().is_none() {
@@ -230,7 +230,7 @@ fn await_group(args: &RunArgs, group: &GroupConfig, needed: usize, ready_was_pri
     let needed = needed.to_string();
     say(&GROUP_AWAITED, &[&args.name, &needed, &all, name]);
     if !ready_was_printed {
-        // Nobody has to read it.
+        // It need not be read.
         crate::run::say(&format!("waiting for {needed} of {all} instances of group {name}"));
     }
 }
@@ -358,7 +358,7 @@ fn watches(args: &RunArgs, group: &GroupConfig, driver: &Arc<Driver>) -> JoinSet
 
 fn tell_over(driver: &Driver, events: UnboundedSender<Event>) {
     driver.set_on_end(move |why| {
-        // Nobody listens when the process ends anyway.
+        // The receiver is gone when the process ends anyway.
         events.send(Event::EndReason(why)).ok();
     });
 }
@@ -526,7 +526,7 @@ fn start_threads(
                 Ok(door) => Event::Active(door),
                 Err(error) => Event::Failed(error),
             };
-            // Nobody listens when the process ends anyway.
+            // The receiver is gone when the process ends anyway.
             events.send(event).ok();
         }),
     )

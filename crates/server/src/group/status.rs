@@ -72,7 +72,7 @@ impl View {
                     let recent = |(when, _): &(Instant, _)| when.elapsed() < TOLD_MAX;
                     told.as_ref().is_some_and(recent) && self.driver.active_peer() == Some(peer)
                 }
-                Where::Nobody => false,
+                Where::NoActive => false,
             };
             if served {
                 return;
@@ -322,7 +322,7 @@ impl GroupView for View {
             self.as_told(&mut instances, self.driver.this());
         }
         let active = progress.leader.and_then(|leader| self.config.member.get(peer_of(leader)));
-        // Between losing leadership and beginning again there is a door still, and nobody is
+        // Between losing leadership and re-executing the door still exists, and no client is
         // served.
         let overdue = self.driver.overdue();
         let here = self.driver.active().is_some() && progress.role == Role::Leader;

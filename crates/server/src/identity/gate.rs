@@ -166,7 +166,7 @@ impl Logins for Gate {
         let welcome = self.offered.contains(&mechanism)
             && match claim {
                 Claim::Anonymous => true,
-                // Nobody acts as somebody else, whatever proves who he is.
+                // No user acts as another one, by whatever proof.
                 Claim::External { authorization, identity } => {
                     self.has_certificate && (authorization.is_empty() || authorization == identity)
                 }

@@ -146,7 +146,7 @@ pub(crate) enum ClientSocket {
 enum Host {
     /// The instance.
     Door(Arc<Door>),
-    /// Nobody.
+    /// No instance is active; clients wait for one.
     Away(Arc<Away>),
 }
 

@@ -104,7 +104,7 @@ impl<H: Here> Reception<H> {
             return refuse("there is no such listener here");
         };
         if address.is_some_and(|address| !address.is_loopback()) && kind.doorman.only_loopback() {
-            // It may trust whoever comes, because only this machine can.
+            // It may trust every client, because only this machine can connect.
             return refuse("the listener here is on loopback, and the client is not");
         }
         let Some(place) = admit(&self.admission, address).await else { return };

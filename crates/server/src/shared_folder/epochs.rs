@@ -1,11 +1,11 @@
 //! The names in a shared data folder, and what they mean.
 //!
 //! ```text
-//! epoch-<n>       whose turn n is: made once, by whoever gets it; its holder's lease is in it
+//! epoch-<n>       whose turn n is: made once, by the claimant; its holder's lease is in it
 //! log-<n>         the log folder that the holder of epoch n made for itself: the highest n counts
 //! new-log-<n>     the same, not finished
-//! log             the log folder of an instance that shares with nobody: what epoch 1 begins from
-//! room            a little room, for whoever takes over on a full disk
+//! log             the log folder of an instance that does not share: what epoch 1 starts from
+//! room            some free space, for a takeover on a full disk
 //! standby-<name>  a process that stands by, as long as its lock is held
 //! ```
 //! n is 16 hexadecimal digits. Not here: who may make which.
@@ -22,9 +22,9 @@ use super::lock;
 use super::record::RECORD_BYTES;
 use super::watch::Look;
 
-/// Room for whoever takes over.
+/// Free space for a takeover.
 pub(super) const ROOM_NAME: &str = "room";
-/// The log folder of an instance that shares with nobody.
+/// The log folder of an instance that does not share.
 pub(super) const SINGLE_LOG: &str = "log";
 /// The lock in it.
 pub(super) const SINGLE_LOCK: &str = "lock";
@@ -121,7 +121,7 @@ pub(super) fn look(data: &Path) -> io::Result<Option<Look>> {
                     // A later one has come, and its holder has tidied up.
                     continue;
                 }
-                // Somebody has removed it by hand: there is a log, and nobody who has it.
+                // It was removed by hand: there is a log, and no instance holds it.
                 return Ok(Some(Look { epoch, content: [0; RECORD_BYTES], is_locked: false }));
             }
             Err(error) => return Err(error),

@@ -116,8 +116,8 @@ impl Lease {
         let began = clock();
         let file = lock::claim(data, &epoch_name(epoch), &scratch, &record.encode())?;
         let Some(file) = file else { return Ok(None) };
-        // Whoever was slow, and comes when later epochs have come and old ones were tidied away,
-        // has got a number that means nothing any more.
+        // A claimant that was slow, while later epochs were claimed and old ones removed, has a
+        // number without a meaning.
         if Epochs::list(data)?.newest() != Some(epoch) {
             return Ok(None);
         }

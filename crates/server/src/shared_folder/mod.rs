@@ -50,7 +50,7 @@ pub(crate) struct Home {
 }
 
 impl Home {
-    /// A data folder that is shared with nobody.
+    /// A data folder that is not shared.
     pub(crate) fn single(data: &Path) -> Home {
         Home { data: data.to_owned(), log_folder: data.join(epochs::SINGLE_LOG), lease: None }
     }
@@ -90,11 +90,11 @@ impl Home {
         Options { recycle_extents: self.lease.is_none(), ..options }
     }
 
-    /// Looks once more, now that the lock of the log folder is ours, whether it is shared with
-    /// nobody.
+    /// Looks once more, now that the lock of the log folder is ours, whether it is
+    /// still not shared.
     ///
     /// # Errors
-    /// Somebody began to share it a moment ago.
+    /// Another instance began to share it a moment ago.
     pub(crate) fn check(&self) -> Result<(), StartError> {
         if self.lease.is_none() && is_shared(&self.data).map_err(StartError::Folder)? {
             let folder = self.data.clone();
@@ -120,7 +120,7 @@ impl Home {
         }
     }
 
-    /// The log is closed and nobody is answered any more: a standby may take over at once.
+    /// The log is closed and no client is answered any more: a standby may take over at once.
     pub(crate) fn leave(&self) {
         if let Some(lease) = &self.lease {
             lease.give_up();
@@ -144,7 +144,7 @@ fn is_shared(data: &Path) -> io::Result<bool> {
     Ok(Epochs::list(data)?.newest().is_some())
 }
 
-/// Bytes of log that are held back for gets, and for whoever takes over on a full disk: he copies
+/// Bytes of log that are reserved for gets, and for a takeover on a full disk, which copies
 /// what may still be written, at most the extents of the window and one on each side of it.
 fn reserve_bytes(config: &Config) -> u64 {
     let (log, window) = (&config.log, start::options(config).stray_bytes());
@@ -222,7 +222,7 @@ impl Entry<'_> {
         let mut watch = Watch::new(length, self.config.shared.takeover_by_lock);
         let mut standing_by = None;
         loop {
-            // Until there is an epoch, an instance that shares with nobody may be there.
+            // Until there is an epoch, an instance that does not share may run.
             let single = self.lock_single()?;
             let began = clock();
             let look = match epochs::look(self.data) {
@@ -276,14 +276,14 @@ impl Entry<'_> {
         claimed
     }
 
-    /// Says that this process stands by, to whoever started it, to the log, and to the active
+    /// Reports that this process stands by, to its parent, to the log, and to the active
     /// instance.
     fn stand_by(&self, look: &Look) -> Listed {
         let name = epochs::standby_name(&self.holder);
         let scratch = format!("new-{name}");
         let file = lock::claim(self.data, &name, &scratch, self.holder.as_bytes());
         if let Err(error) = &file {
-            // The disk may be full. That we are not listed hurts nobody.
+            // The disk may be full. Not being listed does no harm.
             tracing::warn!(%error, "this standby is not in the list of the active instance");
         }
         let listed = Listed { place: self.data.join(name), _file: file.ok().flatten() };
@@ -293,7 +293,7 @@ impl Entry<'_> {
         listed
     }
 
-    /// Keeps an instance that shares with nobody out, as long as the folder is not shared. Such an
+    /// Keeps an instance that does not share out, as long as the folder is not shared. Such an
     /// instance looks once more when it has the lock ([`Home::check`]), so that it is needed no
     /// longer than until there is an epoch.
     fn lock_single(&self) -> Result<Option<File>, RunError> {
@@ -337,7 +337,7 @@ impl Drop for Listed {
     }
 }
 
-/// Ends the process: whatever it still has in its hands, nobody is told of it.
+/// Ends the process: no client gets an answer to what it still has in its hands.
 fn halt() -> Halt {
     Box::new(|epoch: u64, loss: &Loss| {
         log(&LEASE_LOST, &[&epoch.to_string(), &loss.to_string()]);

@@ -3,14 +3,14 @@
 //!
 //! Not here: whose epoch it is; opening the log.
 //!
-//! 1. `new-log-*` that nobody will finish are removed;
+//! 1. `new-log-*` that no process will finish are removed;
 //! 2. `new-log-<n>` is made and filled from the newest `log-<m>` (or `log`): what its owner could
 //!    still write is copied;
 //! 3. it gets the name `log-<n>`: from here on it counts.
 //!
-//! Invariants: of the old folder nothing goes that holds log; whoever is interrupted, in whatever
-//! step, leaves a folder from which the holder of the next epoch can do the same; a holder that was
-//! overtaken cannot undo what a later one did, because its number is lower.
+//! Invariants: of the old folder nothing goes that holds log; a takeover that is interrupted, in
+//! whatever step, leaves a folder from which the holder of the next epoch can do the same; a holder
+//! that was overtaken cannot undo what a later one did, because its number is lower.
 
 use std::fs;
 use std::io;
@@ -128,8 +128,7 @@ fn check_newest(found: &Epochs, data: &Path, epoch: u64) -> Result<(), StartErro
     Err(StartError::Log(LogError::Locked { folder: data.to_owned(), pid: None }))
 }
 
-/// Keeps a little room in the data folder, which whoever claims the next epoch on a full disk
-/// takes.
+/// Keeps some free space in the data folder, for the claimant of the next epoch on a full disk.
 ///
 /// # Errors
 /// What the operating system says.
@@ -325,7 +324,7 @@ mod tests {
         assert!(takes(data, 1).unwrap().folder.join(REBUILD_MARKER).exists());
         claim(data, 2);
         assert!(takes(data, 2).unwrap().folder.join(REBUILD_MARKER).exists());
-        // The marker beside the folders is of the instance that shared with nobody.
+        // The marker beside the folders is of the instance that did not share.
         fs::remove_file(data.join(epochs::log_name(2)).join(REBUILD_MARKER)).unwrap();
         claim(data, 3);
         assert!(!takes(data, 3).unwrap().folder.join(REBUILD_MARKER).exists());

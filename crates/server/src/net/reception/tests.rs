@@ -81,7 +81,7 @@ impl Desk {
     fn new(bench: &Bench, this: Peer, connections_max: usize) -> Desk {
         let (links, recorder) = bench.start(this);
         let links = Arc::new(links);
-        let (active, watched) = watch::channel(Where::Nobody);
+        let (active, watched) = watch::channel(Where::NoActive);
         let (served, clients) = mpsc::unbounded_channel();
         let (away, turned_away) = mpsc::unbounded_channel();
         let hopeful = Arc::new(AtomicBool::new(true));
@@ -363,7 +363,7 @@ fn a_client_of_an_instance_that_is_active_no_more_is_told_and_let_go_although_th
     run(async {
         let (replica, mut hung) = (Desk::new(&bench, 0, 10), Desk::new(&bench, 1, 10));
         let address = replica.listen();
-        for new in [Where::At(2), Where::Here, Where::Nobody] {
+        for new in [Where::At(2), Where::Here, Where::NoActive] {
             replica.active.send(Where::At(1)).unwrap();
             let mut client = TcpStream::connect(&address).await.unwrap();
             hung.take_stream(0).await;
@@ -416,7 +416,7 @@ fn a_relay_outlives_a_moment_without_an_active() {
         active.take_stream(0).await;
         let (mut stream, _accepted) = active.relayed_client().await;
         assert_eq!(stream.read_u8().await.unwrap(), b'x');
-        replica.active.send(Where::Nobody).unwrap();
+        replica.active.send(Where::NoActive).unwrap();
         tokio::task::yield_now().await;
         replica.active.send(Where::At(1)).unwrap();
         stream.write_all(b"y").await.unwrap();
