@@ -19,6 +19,9 @@ const EXIT_CODES: &str =
 const DISKTEST_EXIT_CODES: &str = "Exit codes: 0 fit, 1 cannot run, 2 wrong usage, 3 the disk is \
                                    not fit: it lies about fsync, or its locks fail.";
 
+/// Messages of a unit of work at most: they are held in memory, and the server bounds a unit.
+pub(crate) const BATCH_MAX: u64 = 1_000;
+
 /// A transactional queue manager: AMQP 1.0 in, a recovery log under it.
 #[derive(Debug, Parser)]
 #[command(name = "towline", version, about, after_help = EXIT_CODES, max_term_width = 100)]
@@ -391,7 +394,7 @@ pub(crate) struct Move {
     pub(crate) selector: Option<String>,
     /// Commit each N messages as a unit of work
     #[arg(long, value_name = "N", default_value_t = 100,
-          value_parser = clap::value_parser!(u64).range(1..=crate::move_messages::BATCH_MAX))]
+          value_parser = clap::value_parser!(u64).range(1..=BATCH_MAX))]
     pub(crate) transaction: u64,
     #[command(flatten)]
     pub(crate) reach: Reach,

@@ -1,6 +1,5 @@
 //! `towline backup`: asks a running queue manager for a copy of itself, or makes one of a queue
-//! manager that does not run; `towline backup verify` checks one. The copying is done in the rooms
-//! below.
+//! manager that does not run; `towline backup verify` checks one. The crates below copy.
 
 use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -16,7 +15,7 @@ use towline_server::backup::{
 
 use crate::arguments::{Backup, BackupCommand};
 use crate::failure::Failure;
-use crate::{mqsc, progress, reach, show};
+use crate::{progress, reach, reply, show};
 
 /// A copy takes as long as it takes; the server says when it fails.
 const PATIENCE: Duration = Duration::from_secs(7 * 24 * 3_600);
@@ -86,7 +85,7 @@ fn of_running(
                 client.close()?;
                 Ok(reply)
             });
-            // Whoever asked waits for it.
+            // The caller waits for it.
             answered.send(reply).ok();
         });
         loop {
@@ -104,7 +103,7 @@ fn of_running(
         }
     });
     bar.finish_and_clear();
-    mqsc::understood(&reply??.body)
+    reply::understood(&reply??.body)
 }
 
 fn at_rest(arguments: &Backup, request: &BackupRequest) -> Result<BackupReply, Failure> {

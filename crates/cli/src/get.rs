@@ -12,7 +12,7 @@ use towline_client::{Client, Message, Receiver, ReceiverOptions, Unit};
 
 use crate::arguments::{Browse, Get, Take};
 use crate::failure::Failure;
-use crate::{mqsc, progress, show};
+use crate::{progress, reply, show};
 
 /// Messages on their way at one time.
 const WINDOW: u32 = 100;
@@ -31,7 +31,7 @@ struct Taker<'a> {
     /// Messages at most; `None`: no end.
     total: Option<u64>,
     batch: Option<u64>,
-    /// Whether whoever asks counts on all messages of the queue.
+    /// Whether the caller relies on seeing all messages of the queue.
     all: bool,
 }
 
@@ -75,7 +75,7 @@ impl Taker<'_> {
         if self.all {
             before = set_aside(&mut client, &take.queue);
             if before.is_none() {
-                // Who may not administer gets his messages all the same.
+                // A user without administration rights still gets messages.
                 client = way.connect()?;
             }
         }
@@ -164,7 +164,7 @@ impl Taker<'_> {
     }
 }
 
-/// Whether a browser was shown this in place of a message that cannot be read.
+/// Whether a browser was shown this instead of a message that cannot be read.
 fn stands_for_damaged(message: &Message) -> bool {
     let has = |wanted: &str| message.properties.iter().any(|(name, _)| name == wanted);
     has(DAMAGED_AT) && !has(DEAD_LETTER)
@@ -177,7 +177,7 @@ fn text_of(message: &Message) -> String {
 /// How many messages of a queue were set aside as damaged; `None` when that cannot be asked.
 pub(crate) fn set_aside(client: &mut Client, queue: &str) -> Option<u64> {
     let answer = client.ask_admin("status", "").ok()?;
-    let status: towline_admin::status::Status = mqsc::understood(&answer.body).ok()?;
+    let status: towline_admin::status::Status = reply::understood(&answer.body).ok()?;
     status.queues.iter().find(|found| found.name == queue).map(|found| found.set_aside)
 }
 

@@ -1,10 +1,10 @@
-//! `towline image`: asks for an image and tells what was written. Takes none itself.
+//! `towline image`: requests an image and reports what was written. The server takes it.
 
 use serde::Deserialize;
 
 use crate::arguments::Image;
 use crate::failure::Failure;
-use crate::{mqsc, show};
+use crate::{reply, show};
 
 #[derive(Deserialize)]
 struct Taken {
@@ -19,7 +19,7 @@ pub(crate) fn run(arguments: &Image) -> Result<(), Failure> {
     let mut client = arguments.reach.connect()?;
     let json = client.ask_admin("image", "")?.body;
     client.close()?;
-    let Taken { lsn, bytes, pages, took_ms } = mqsc::understood(&json)?;
+    let Taken { lsn, bytes, pages, took_ms } = reply::understood(&json)?;
     if arguments.reach.json {
         return show::line(&json);
     }

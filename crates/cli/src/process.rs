@@ -19,7 +19,8 @@ impl Process {
         Process::open(rustix::net::sockopt::socket_peercred(socket)?.pid)
     }
 
-    /// A process whose number is sure to be still its own, such as a child that nobody waited for.
+    /// A process whose number is sure to be still its own, such as a child that has not been waited
+    /// for.
     pub(crate) fn open(pid: Pid) -> io::Result<Process> {
         Ok(Process { handle: pidfd_open(pid, PidfdFlags::empty())?, pid })
     }

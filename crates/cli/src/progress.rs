@@ -1,4 +1,4 @@
-//! A bar for runs that take long; nothing when nobody looks.
+//! A progress bar for long runs; nothing when standard error is no terminal.
 
 use std::fmt::Write;
 use std::io::IsTerminal;

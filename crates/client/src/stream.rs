@@ -13,7 +13,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use towline_amqp::Url;
 
 use crate::address::Address;
-use crate::client::Options;
+use crate::options::Options;
 
 /// A connected socket.
 pub(crate) enum Stream {

@@ -1,5 +1,5 @@
-//! Which keys a configuration file may have, so that a wrong one can be told with its line and with
-//! the right one beside it.
+//! Which keys a configuration file may have, so that an unknown key is reported with its line and
+//! the most similar known key.
 
 use toml::de::{DeTable, DeValue};
 

@@ -39,7 +39,7 @@ pub struct Config {
     pub limits: LimitsConfig,
     /// A data folder with several processes.
     pub shared: SharedConfig,
-    /// Who may come in.
+    /// Users and authorities.
     pub users: UsersConfig,
     /// Where backups may be written.
     pub backup: BackupConfig,
@@ -90,7 +90,7 @@ pub struct ListenerConfig {
     /// PEM file with the private key.
     #[serde(default)]
     pub private_key: Option<PathBuf>,
-    /// PEM file with the authorities whose client certificates are taken (SASL EXTERNAL).
+    /// PEM file with the authorities for client certificates (SASL EXTERNAL).
     #[serde(default)]
     pub client_authorities: Option<PathBuf>,
     /// SASL mechanisms offered. Default: ANONYMOUS on loopback without users; else SCRAM-SHA-256
@@ -112,7 +112,7 @@ pub struct ListenerConfig {
 pub struct AutoDefineConfig {
     /// Names that it is for: one name, or with `*` at its end all that begin so.
     pub pattern: String,
-    /// The model queue whose attributes they get.
+    /// The model queue that gives them their attributes.
     #[serde(default = "default_model")]
     pub model: String,
 }
@@ -172,7 +172,7 @@ pub struct UsersConfig {
     /// File with one user a line: `name:SCRAM-SHA-256$iterations:salt$stored-key:server-key`
     /// (base64), as `towline user` writes it.
     pub file: Option<PathBuf>,
-    /// Users who may administer over a network connection, once they have proved who they are.
+    /// Users that may administer over an authenticated network connection.
     pub administrators: Vec<String>,
     /// Group of the operating system whose members may use the local socket too.
     pub local_group: Option<String>,

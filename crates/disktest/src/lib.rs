@@ -1,12 +1,12 @@
 //! `towline disktest`: how fast a disk takes what a recovery log writes, how many commits per
 //! second that allows, whether it keeps its word about sync, and whether its locks can be trusted.
 //!
-//! It writes as the log does but uses none of its code: it must also tell of disks on which the log
+//! It writes as the log does but uses none of its code: it must also measure disks on which the log
 //! would fail. It does *not* test reading, nor capacity.
 //!
 //! Reading order: `args` (options), `plan` (the same, checked), `run` (phases), `file` and
 //! `guard` (what is written, and that it goes again), `measure` (a slice), `predict`,
-//! `place`, `probe` and `honesty` (does it lie), `cut` (proof of that), `locks` and
+//! `storage`, `probe` and `honesty` (does it lie), `cut` (proof of that), `locks` and
 //! `second` (two processes), `report`, `table`, `chart`.
 
 #![forbid(unsafe_code)]
@@ -19,7 +19,6 @@ mod guard;
 mod honesty;
 mod locks;
 mod measure;
-mod place;
 mod plan;
 mod predict;
 mod probe;
@@ -27,6 +26,7 @@ mod report;
 mod run;
 mod second;
 mod show;
+mod storage;
 mod table;
 
 use std::process::ExitCode;
@@ -57,6 +57,6 @@ pub fn part(part: &DiskPart) -> ExitCode {
         DiskPart::Guard { path } => guard::run(path),
         DiskPart::Locks { folder } => second::run(folder),
     };
-    // Nobody reads what it could say.
+    // A failure here has no reader.
     if done.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

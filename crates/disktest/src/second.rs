@@ -85,7 +85,7 @@ fn ofd(file: &File, kind: libc::c_int) -> Result<(), Errno> {
 /// Body of the second process: works in `folder` until standard input ends.
 ///
 /// # Errors
-/// When nobody reads the answers.
+/// When the reader of the answers has closed its end.
 pub(crate) fn run(folder: &Path) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     let mut second = Second { folder, file: None };
@@ -274,7 +274,7 @@ fn milliseconds(text: &str) -> io::Result<Duration> {
     text.parse().map(Duration::from_millis).map_err(|_| wrong())
 }
 
-/// Puts one file in the place of another again and again, each full of one letter.
+/// Replaces one file by another again and again, each full of one letter.
 fn rename(folder: &Path, name: &str, rounds: u64) -> io::Result<String> {
     let (new, old) = (folder.join(format!("{name}.new")), folder.join(name));
     let letters = (b'a'..=b'z').cycle();

@@ -1,16 +1,16 @@
-//! The address that goes with the active instance: it is put on an interface of the machine whose
-//! instance is active, announced to the neighbours, and taken away when the instance is not active
-//! any more.
+//! The floating address of the active instance: it is added to an interface of the machine on which
+//! the active instance runs, announced to the neighbours, and removed when the instance is no
+//! longer active.
 //!
 //! Reading order: `schedule` (what is due when), `interface` (what the system has), `netlink`
-//! (adding and removing), `announce` (what neighbours are told). Why so, and not with `ip`(8):
+//! (adding and removing), `announce` (frames to the neighbours). Why so, and not with `ip`(8):
 //! docs/adr/2026-11-22-floating-address-leased-from-the-kernel.md.
 //!
-//! Not here: who is active; which instance is preferred (`group::preferred`).
+//! Not here: which instance is active; which one is preferred (`group::preferred`).
 //!
-//! Invariants: an address is never without a lease: when nobody renews it, because the process was
-//! killed or stopped, the kernel takes it away. It is renewed only while the instance leads.
-//! Nothing here keeps the queue manager from serving: what fails is told.
+//! Invariants: an address is never without a lease: when it is not renewed, because the process was
+//! killed or stopped, the kernel removes it. It is renewed only while the instance is active. No
+//! failure here stops the queue manager from serving: failures are logged.
 
 mod announce;
 mod interface;
@@ -42,8 +42,8 @@ pub fn is_here(config: &FloatingConfig) -> io::Result<bool> {
     Ok(Interface::find(&config.interface)?.has(config.address.ip))
 }
 
-/// Takes the address from the interface of this machine, whoever put it there. False: it was not
-/// there.
+/// Removes the address from the interface of this machine, whatever process added it. False: it was
+/// not there.
 ///
 /// # Errors
 /// When there is no such interface, or the system refuses (CAP_NET_ADMIN).
@@ -134,7 +134,7 @@ impl Keeping {
             let due = schedule.due(Instant::now());
             if leads() {
                 if due.renew && self.renew() {
-                    // Neighbours may have forgotten, or somebody else may have said it is his.
+                    // Neighbours may have dropped it, or another machine may have announced it.
                     schedule.announce_anew(Instant::now());
                 }
                 if due.announce && self.held {

@@ -68,7 +68,7 @@ impl Schedule {
         Due { renew, announce }
     }
 
-    /// All is announced from the beginning again.
+    /// Restarts the series of announcements.
     pub(super) fn announce_anew(&mut self, now: Instant) {
         self.left = self.count;
         self.announce_at = now;
@@ -88,7 +88,7 @@ mod tests {
 
     const LEASE: Duration = Duration::from_secs(4);
 
-    /// Milliseconds at which something is due, in `span`, as one who always wakes in time sees it.
+    /// Milliseconds at which something is due, in `span`, for a caller that always wakes in time.
     fn run(schedule: &mut Schedule, began: Instant, span: Duration) -> (Vec<u128>, Vec<u128>) {
         let (mut renewed, mut announced) = (Vec::new(), Vec::new());
         let mut now = began;

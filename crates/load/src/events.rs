@@ -1,4 +1,4 @@
-//! What happened to each client when, for those who make faults: confirmed puts, connections that
+//! A timeline of each client, for scripts that inject faults: confirmed puts, connections that
 //! were lost, connections that were opened again. `--events FILE`.
 //!
 //! ```text
@@ -61,7 +61,7 @@ impl Events {
         Events { wanted, rows: Vec::new() }
     }
 
-    /// Something happened; false when there is no room for it.
+    /// Something happened; false when the buffer is full.
     pub(crate) fn note(&mut self, at: Time, client: u32, what: What) -> bool {
         let fits = self.rows.len() < EVENTS_MAX;
         if self.wanted && fits {

@@ -81,14 +81,14 @@ pub(crate) enum Credentials {
     Anonymous,
     /// SASL PLAIN.
     Plain {
-        /// Who.
+        /// The user.
         user: Arc<str>,
         /// The proof.
         password: Arc<str>,
     },
     /// SASL SCRAM-SHA-256.
     Scram {
-        /// Who.
+        /// The user.
         user: Arc<str>,
         /// The proof.
         password: Arc<str>,
@@ -292,7 +292,7 @@ fn user_and_password(args: &LoadArgs, first: &Url) -> Result<(Arc<str>, Arc<str>
     Ok((user.into(), password.into()))
 }
 
-/// Who takes part in which mode.
+/// The clients of each mode.
 fn cast(args: &LoadArgs) -> Vec<(Part, u32)> {
     let mut parts = match args.mode {
         Mode::Requester if args.reply => {

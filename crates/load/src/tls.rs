@@ -1,7 +1,7 @@
 //! TLS under AMQP, as bytes: it owns no socket.
 
 use std::collections::VecDeque;
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::sync::Arc;
@@ -10,8 +10,6 @@ use bytes::{Bytes, BytesMut};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
-
-use crate::wire::is_later;
 
 /// What all connections share.
 #[derive(Clone)]
@@ -42,7 +40,7 @@ pub(crate) struct Tls {
 }
 
 impl Tls {
-    /// A session with `host`, whose certificate must name it.
+    /// A session with `host`; the certificate must name it.
     ///
     /// # Errors
     /// When it is no name of a host.
@@ -100,4 +98,9 @@ impl Tls {
         }
         Ok(true)
     }
+}
+
+/// Not an error: the kernel has nothing now, or the call was cut short.
+pub(crate) fn is_later(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::NotConnected)
 }

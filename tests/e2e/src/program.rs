@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use tempfile::NamedTempFile;
 
 use crate::daemon::read_lines;
-use crate::{Try, fail, place, require, wait};
+use crate::{Try, fail, paths, require, wait};
 
 /// No scenario needs this long, not even on a busy machine.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -31,7 +31,7 @@ pub struct Program {
 /// # Errors
 /// When tests/install.sh was not run.
 pub fn jms(scenario: &str, url: &str, arguments: &[&str]) -> Try<Command> {
-    let folder = place::installed("jms/lib")?.parent().map(PathBuf::from).unwrap_or_default();
+    let folder = paths::installed("jms/lib")?.parent().map(PathBuf::from).unwrap_or_default();
     let classes = format!("{0}/towline-e2e-jms.jar:{0}/lib/*", folder.display());
     let mut command = Command::new("java");
     // A short life: little compiling, one small heap.
@@ -45,8 +45,8 @@ pub fn jms(scenario: &str, url: &str, arguments: &[&str]) -> Try<Command> {
 /// # Errors
 /// When tests/install.sh was not run.
 pub fn proton(script: &str, scenario: &str, url: &str, arguments: &[&str]) -> Try<Command> {
-    let mut command = Command::new(place::installed("venv/bin/python")?);
-    command.arg("-B").arg(place::sources().join("proton").join(script));
+    let mut command = Command::new(paths::installed("venv/bin/python")?);
+    command.arg("-B").arg(paths::sources().join("proton").join(script));
     command.args([scenario, url]).args(arguments);
     Ok(command)
 }
@@ -56,7 +56,7 @@ pub fn proton(script: &str, scenario: &str, url: &str, arguments: &[&str]) -> Tr
 /// # Errors
 /// When tests/install.sh was not run.
 pub fn go(scenario: &str, url: &str, arguments: &[&str]) -> Try<Command> {
-    let mut command = Command::new(place::installed("go-client")?);
+    let mut command = Command::new(paths::installed("go-client")?);
     command.args([scenario, url]).args(arguments);
     Ok(command)
 }
@@ -65,7 +65,7 @@ pub fn go(scenario: &str, url: &str, arguments: &[&str]) -> Try<Command> {
 #[must_use]
 pub fn node(scenario: &str, url: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new("node");
-    command.arg(place::sources().join("node").join("main.js"));
+    command.arg(paths::sources().join("node").join("main.js"));
     command.args([scenario, url]).args(arguments);
     command
 }

@@ -1,5 +1,5 @@
 //! Every message id that code or documents use (`TWL2003I`) is explained in the catalogue's page,
-//! so that an operator who reads one in a log can look it up.
+//! so that an operator can look up an id that stands in a log.
 
 use crate::finding::Finding;
 use crate::tree::Tree;

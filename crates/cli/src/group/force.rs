@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use towline_log::offline::{self, Filter, Item};
 use towline_server::{Answer, HardStateReport, Stand, force_vote, hard_state};
 
-use super::stopped::Stopped;
+use super::stopped::StoppedInstance;
 use crate::arguments::ForceVote;
 use crate::failure::Failure;
 use crate::show;
@@ -27,7 +27,7 @@ struct Own {
 /// Runs the command.
 pub(crate) fn run(arguments: &ForceVote) -> Result<(), Failure> {
     let data = &arguments.data;
-    let stopped = Stopped::of(data, &arguments.config)?;
+    let stopped = StoppedInstance::of(data, &arguments.config)?;
     let name = &stopped.instance;
     stopped.log_is_there("has no log; start the instance once without one")?;
     stopped.can_ask(arguments.yes)?;

@@ -32,7 +32,7 @@ pub enum No {
     NotEmpty,
     /// Not possible with this kind of node.
     Kind,
-    /// No room is left.
+    /// No free space is left.
     Space,
     /// The disk is broken.
     Broken,
@@ -165,7 +165,7 @@ impl Disk {
         self.look(*node)
     }
 
-    /// Tells of a node.
+    /// Describes a node.
     ///
     /// # Errors
     /// [`No::Entry`].
@@ -209,7 +209,7 @@ impl Disk {
         self.look(node)
     }
 
-    /// Takes a name away. The node stays until the next power cut, for who has it open.
+    /// Removes a name. The node stays until the next power cut, for processes that have it open.
     ///
     /// # Errors
     /// [`No::Entry`], or [`No::NotEmpty`] for a folder with names in it.

@@ -24,7 +24,7 @@ pub fn target_folder() -> Try<PathBuf> {
 /// `target/debug/towline`.
 ///
 /// # Errors
-/// When there is none; the text tells how to make one.
+/// When there is none; the text says how to make one.
 pub fn towline() -> Try<PathBuf> {
     if let Some(path) = env::var_os("TOWLINE_BIN") {
         return Ok(path.into());
@@ -44,7 +44,7 @@ pub fn towline() -> Try<PathBuf> {
 /// A program or folder that `tests/install.sh` made, by its path below `target/e2e`.
 ///
 /// # Errors
-/// When it is not there; the text tells how to make it.
+/// When it is not there; the text says how to make it.
 pub fn installed(part: &str) -> Try<PathBuf> {
     let path = target_folder()?.join("e2e").join(part);
     if path.exists() {
@@ -56,7 +56,7 @@ pub fn installed(part: &str) -> Try<PathBuf> {
 /// libfaketime for programs with threads, as Debian installs it.
 ///
 /// # Errors
-/// When it is not there; the text tells how to get it.
+/// When it is not there; the text says how to get it.
 pub fn faketime() -> Try<PathBuf> {
     let folders = std::fs::read_dir("/usr/lib")?.filter_map(Result::ok);
     let mut paths = folders.map(|entry| entry.path().join("faketime/libfaketimeMT.so.1"));
