@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::NamedTempFile;
 
-use crate::daemon::read_lines;
+use crate::daemon::{Site, read_lines};
 use crate::{Try, fail, paths, require, wait};
 
 /// No scenario needs this long, not even on a busy machine.
@@ -68,6 +68,63 @@ pub fn node(scenario: &str, url: &str, arguments: &[&str]) -> Command {
     command.arg(paths::sources().join("node").join("main.js"));
     command.args([scenario, url]).args(arguments);
     command
+}
+
+/// A client library with scenarios of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Client {
+    /// Qpid JMS.
+    Jms,
+    /// go-amqp.
+    Go,
+    /// rhea.
+    Node,
+}
+
+impl Client {
+    /// The command of a scenario.
+    ///
+    /// # Errors
+    /// When tests/install.sh was not run.
+    pub fn command(self, scenario: &str, url: &str, arguments: &[&str]) -> Try<Command> {
+        match self {
+            Client::Jms => jms(scenario, url, arguments),
+            Client::Go => go(scenario, url, arguments),
+            Client::Node => Ok(node(scenario, url, arguments)),
+        }
+    }
+
+    /// Runs a scenario against a fresh daemon that defines queues on first use.
+    ///
+    /// # Errors
+    /// What the scenario printed, when it failed.
+    pub fn passes(self, scenario: &str, arguments: &[&str]) -> Try {
+        let site = Site::open()?;
+        let daemon = site.start()?;
+        run(self.command(scenario, &daemon.url(), arguments)?)?;
+        daemon.stop()
+    }
+
+    /// Runs a scenario against a fresh daemon that has only the objects of these commands.
+    ///
+    /// # Errors
+    /// What the scenario printed, when it failed.
+    pub fn passes_on(self, mqsc: &str, scenario: &str, arguments: &[&str]) -> Try {
+        let site = Site::closed()?;
+        let daemon = site.start()?;
+        site.mqsc(mqsc)?;
+        run(self.command(scenario, &daemon.url(), arguments)?)?;
+        daemon.stop()
+    }
+}
+
+/// One test for each scenario of a [`Client`], named after it.
+#[macro_export]
+macro_rules! scenarios {
+    ($client:expr; $($name:ident)*) => { $(
+        #[test]
+        fn $name() -> $crate::Try { $client.passes(stringify!($name), &[]) }
+    )* };
 }
 
 /// Runs a program to its end, which must be exit code 0, and gives back what it printed.
