@@ -4,7 +4,7 @@
 use crate::finding::Finding;
 use crate::rules::{
     circles, configuration, configuration_read, documents, generated, headers, left_open, manifest,
-    matrix, message_ids, names, size, sleeping, type_names, width, without_io,
+    matrix, message_ids, names, rooms, size, sleeping, type_names, width,
 };
 use crate::tree::Tree;
 use crate::wording;
@@ -18,7 +18,7 @@ const RULES: &[Rule] = &[
     headers::check,
     left_open::check,
     sleeping::check,
-    without_io::check,
+    rooms::check,
     matrix::check,
     manifest::check,
     documents::check,
@@ -32,7 +32,7 @@ const RULES: &[Rule] = &[
     wording::check,
 ];
 
-/// All broken rules, sorted by file and line.
+/// All broken rules, sorted by position.
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings: Vec<Finding> = RULES.iter().flat_map(|rule| rule(tree)).collect();
     findings.sort();

@@ -12,7 +12,7 @@ use crate::command::{
 
 /// A queue manager under administration.
 ///
-/// A changing method that returned `Ok` has decided and logged the change; whoever sends the reply
+/// A changing method that returned `Ok` has decided and logged the change; the sender of the reply
 /// waits until the log is durable up to there.
 pub trait Target {
     /// DISPLAY QMGR.
@@ -63,7 +63,7 @@ pub trait Target {
     /// # Errors
     /// When the queue manager cannot keep the change.
     fn alter_queue_manager(&mut self, changes: QueueManagerChanges) -> Result<(), Refusal>;
-    /// DELETE. Yields how many damaged messages, which a repair could have brought back, go with
+    /// DELETE. Yields how many damaged messages, which a repair could have restored, go with
     /// it, as far as that is known.
     ///
     /// # Errors

@@ -3,11 +3,11 @@
 //! Reading order: [`codec`] (the type system, part 1 of the standard), [`types`] (performatives,
 //! termini, delivery states), [`frame`] (frames and protocol headers), [`sections`] (messages, part
 //! 3), [`sasl`] (login, part 5); then the machines of part 2: `link`, `session`, and over them
-//! [`connection`], whose [`Connection`] is what a driver holds; [`event`] has the words that they
+//! [`connection`] with [`Connection`], which a driver holds; [`event`] has the words that they
 //! exchange, [`coordinator`] the messages of transactions (part 4). Apart: [`Url`], the address of
 //! a broker.
 //!
-//! The room knows no queue, opens no socket, reads no clock and draws no random number.
+//! The crate knows no queue, opens no socket, reads no clock and draws no random number.
 
 #![forbid(unsafe_code)]
 

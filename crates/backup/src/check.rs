@@ -10,13 +10,13 @@ use bytes::Bytes;
 use towline_log::block::Aligned;
 use towline_log::disk::Disk;
 use towline_log::folder::files::Folder;
-use towline_log::folder::images::{self, Loaded};
+use towline_log::folder::images::{self, LoadedImage};
 use towline_log::format::{padded, size};
 use towline_log::{Damage, Finding, LogError, Pages, offline};
 use towline_types::{Lsn, PageRef};
 
 use crate::copy::Lacks;
-use crate::damage::DamagedBatch;
+use crate::damaged_batch::DamagedBatch;
 use crate::error::BackupError;
 use crate::folder::{Backup, PIECE_BYTES};
 use crate::manifest::{FileSum, Manifest, Point};
@@ -190,8 +190,8 @@ fn check_image(
     report: &mut CheckReport,
 ) -> Result<(), BackupError> {
     let content = match images::load(disk.as_ref(), at)? {
-        Loaded::Whole(_, content) => content,
-        Loaded::Damaged => {
+        LoadedImage::Whole(_, content) => content,
+        LoadedImage::Damaged => {
             report.findings.push(format!("the image at {at} is damaged"));
             return Ok(());
         }

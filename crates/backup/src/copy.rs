@@ -21,11 +21,13 @@ use towline_log::times::{self, Row};
 use towline_log::{LogError, is_unreadable};
 use towline_types::{Lsn, PageRef, Time};
 
-use crate::damage::{self, DamagedBatch, Noted};
+use crate::account::{CopyAccount, Progress};
+use crate::damage;
+use crate::damaged_batch::DamagedBatch;
 use crate::error::BackupError;
-use crate::folder::{Backup, PIECE_BYTES, file_name, serial_in_name, write_all};
+use crate::folder::{Backup, PIECE_BYTES, file_name, serial_in_name};
 use crate::manifest::{
-    End, FileSum, MANIFEST_VERSION, Manifest, Part, Point, VERSION_WITHOUT_DAMAGE,
+    DamageNote, End, FileSum, MANIFEST_VERSION, Manifest, Part, Point, VERSION_WITHOUT_DAMAGE,
 };
 use crate::packs;
 use crate::source::Source;
@@ -52,17 +54,6 @@ pub struct Choices {
     pub lacks: Lacks,
 }
 
-/// How far a backup is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
-    /// Bytes copied.
-    pub done: u64,
-    /// Bytes to be copied.
-    pub all: u64,
-    /// Extents before this one are copied: they can be let go.
-    pub extent: u64,
-}
-
 /// What a backup came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Done {
@@ -84,54 +75,10 @@ pub struct Done {
     pub damaged: Vec<DamagedBatch>,
 }
 
-/// Files that were written, and the account of it.
-pub(super) struct Written<'a> {
-    disk: Arc<dyn Disk>,
-    tell: &'a mut dyn FnMut(Progress),
-    progress: Progress,
-    /// Bytes when it was told last.
-    told: u64,
-    pub(super) files: u64,
-    pub(super) bytes: u64,
-}
-
-/// How often progress is told, in bytes.
-const TELL_BYTES: u64 = 16 * 1024 * 1024;
-
-impl Written<'_> {
-    /// So many bytes more were read or written.
-    pub(super) fn add(&mut self, bytes: u64) {
-        self.progress.done += bytes;
-        if self.progress.done >= self.told + TELL_BYTES {
-            self.tell();
-        }
-    }
-
-    fn tell(&mut self) {
-        self.told = self.progress.done;
-        self.progress.all = self.progress.all.max(self.progress.done);
-        (self.tell)(self.progress);
-    }
-
-    /// A whole small file.
-    pub(super) fn file(&mut self, name: &str, content: &[u8]) -> Result<FileSum, BackupError> {
-        let failed = |e| LogError::io("write a file of the backup", name, e);
-        let mut bytes = content.to_vec();
-        bytes.resize(bytes.len().next_multiple_of(BLOCK_BYTES), 0);
-        let file = self.disk.create(name).map_err(failed)?;
-        write_all(file.as_ref(), &bytes).map_err(failed)?;
-        file.sync_data().map_err(failed)?;
-        self.files += 1;
-        self.bytes += bytes.len() as u64;
-        let crc32c = crc32c::crc32c(&bytes);
-        Ok(FileSum { file: name.to_owned(), bytes: bytes.len() as u64, crc32c })
-    }
-}
-
 impl Backup {
     /// Adds a copy of `source` to the backup. `pages`: the page file of the log, and the pages that
-    /// the image of the source refers to. `rows`: when the log was how long. `progress` is told
-    /// while bytes are copied; it may let go of extents that are copied.
+    /// the image of the source refers to. `rows`: when the log was how long. `progress` is called
+    /// while bytes are copied; it may release extents that are copied.
     ///
     /// # Errors
     /// [`BackupError`]: what was there before can still be used; what was written meanwhile is
@@ -171,7 +118,8 @@ impl Backup {
             progress(now);
         };
         let progress = Progress { done: 0, all, extent: source.first };
-        let mut written = Written { disk, tell: &mut tell, progress, told: 0, files: 0, bytes: 0 };
+        let mut written =
+            CopyAccount { disk, tell: &mut tell, progress, told: 0, files: 0, bytes: 0 };
         written.tell();
         let at = source.image.as_ref().map(|(header, _)| header.at);
         let image = self.copy_image(source, before.as_ref(), serial, &mut written)?;
@@ -283,7 +231,7 @@ impl Backup {
         source: &Source,
         before: Option<&Manifest>,
         serial: u64,
-        written: &mut Written<'_>,
+        written: &mut CopyAccount<'_>,
     ) -> Result<Option<FileSum>, BackupError> {
         let Some((header, _)) = &source.image else { return Ok(None) };
         let mut bytes = source.image_file();
@@ -369,7 +317,7 @@ fn missing_parts(
 fn copy_parts(
     source: &Source,
     mut parts: Vec<Part>,
-    written: &mut Written<'_>,
+    written: &mut CopyAccount<'_>,
 ) -> Result<Vec<Part>, BackupError> {
     for part in &mut parts {
         written.progress.extent = part.extent;
@@ -473,8 +421,8 @@ impl Manifest {
     }
 
     /// Damage that was found now, beside what was known before.
-    fn note_damage(&mut self, found: Vec<Noted>) {
-        let known = |noted: &Noted| found.iter().any(|new| new.lsn == noted.lsn);
+    fn note_damage(&mut self, found: Vec<DamageNote>) {
+        let known = |noted: &DamageNote| found.iter().any(|new| new.lsn == noted.lsn);
         self.damaged.retain(|noted| !known(noted));
         self.damaged.extend(found);
         self.damaged.sort_by_key(|noted| noted.lsn);
@@ -493,7 +441,7 @@ fn find_damage(
     manifest: &Manifest,
     source: &Source,
     from: u64,
-) -> Result<Vec<Noted>, BackupError> {
+) -> Result<Vec<DamageNote>, BackupError> {
     let none = || BackupError::NotABackup { folder: backup.disk.name(), file: String::new() };
     let point = manifest.newest().ok_or_else(none)?;
     let view: Arc<dyn Disk> = Arc::new(View::of(backup, manifest, point, point.end)?);

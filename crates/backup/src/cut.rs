@@ -1,5 +1,5 @@
-//! Where a log is cut when it is brought back to an earlier position: behind the last run that ends
-//! at or before it. A batch that goes on behind that run is made shorter.
+//! The end of a restored log: it is cut behind the last run that ends at or before the chosen
+//! position. A batch that reaches beyond that run is shortened.
 //!
 //! Not here: writing the log (`restore`).
 //!
@@ -24,8 +24,8 @@ pub(super) struct Cut {
     pub(super) last: Option<(Lsn, Aligned)>,
 }
 
-/// Finds the last whole run that ends at or before `upto`, from the place of `scan` on; `None` when
-/// none does. Nothing behind `limit` is looked at.
+/// Finds the last whole run that ends at or before `upto`, from the position of `scan` on; `None`
+/// when none does. Reads nothing behind `limit`.
 ///
 /// # Errors
 /// [`LogError::Damaged`], [`LogError::Io`].
@@ -38,7 +38,7 @@ pub(super) fn find(
     let failed = |e| LogError::io("read the log", "extent", e);
     let mut found = None;
     while scan.end.0 < limit.lsn {
-        let Some(header) = scan.next().map_err(failed)? else { break };
+        let Some(header) = scan.next_batch().map_err(failed)? else { break };
         if header.lsn >= upto {
             break;
         }

@@ -6,63 +6,17 @@
 //! Invariant: damage is let through only where a restart does not read: what the image needs behind
 //! it is whole.
 
-use std::fmt;
-
-use serde::{Deserialize, Serialize};
 use towline_log::folder::chain::{Link, Place, finding};
 use towline_log::folder::files::{Files, Folder};
 use towline_log::folder::names::extent_name;
 use towline_log::folder::scan::Scan;
-use towline_log::format::{BATCH_HEADER_BYTES, BLOCK_BYTES, ImageHeader};
+use towline_log::format::{BLOCK_BYTES, ImageHeader};
 use towline_log::{Damage, LogError};
-use towline_types::{BodyLocation, Lsn};
+use towline_types::Lsn;
 
-use crate::manifest::{End, Manifest, Point};
+use crate::damaged_batch::DamagedBatch;
+use crate::manifest::{DamageNote, End, Manifest, Point};
 use crate::source::Source;
-
-/// A damaged batch, as the manifest notes it.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct Noted {
-    /// Its position.
-    pub lsn: u64,
-    /// Messages in it that cannot be read, if that is known.
-    pub messages: Option<u64>,
-}
-
-/// A damaged batch that a backup has as it found it in the log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DamagedBatch {
-    /// The extent in which it lies.
-    pub file: String,
-    /// Offset in the extent.
-    pub offset: u64,
-    /// Its position.
-    pub lsn: Lsn,
-    /// Messages in it that cannot be read, if that is known.
-    pub messages: Option<u64>,
-}
-
-impl DamagedBatch {
-    /// What is asked of another instance that may have the batch whole.
-    #[must_use]
-    pub fn part(&self) -> BodyLocation {
-        // A batch is as long as its header at least.
-        let bytes = u32::try_from(BATCH_HEADER_BYTES).unwrap_or(u32::MAX);
-        BodyLocation { lsn: self.lsn, bytes }
-    }
-}
-
-impl fmt::Display for DamagedBatch {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let DamagedBatch { file, offset, lsn, messages } = self;
-        write!(out, "{file} at offset {offset} ({lsn}): a damaged batch, ")?;
-        match messages {
-            Some(messages) => write!(out, "{messages} messages in it cannot be read"),
-            None => write!(out, "it is not known how many messages in it cannot be read"),
-        }
-    }
-}
 
 impl Manifest {
     /// Damaged batches between two positions, the first one included.
@@ -76,7 +30,7 @@ impl Manifest {
         self.damaged_within(Lsn::ZERO, Lsn(u64::MAX))
     }
 
-    fn damaged_batch(&self, Noted { lsn, messages }: Noted) -> DamagedBatch {
+    fn damaged_batch(&self, DamageNote { lsn, messages }: DamageNote) -> DamagedBatch {
         let (extent, offset) = (lsn / self.extent_bytes, lsn % self.extent_bytes);
         DamagedBatch { file: extent_name(extent), offset, lsn: Lsn(lsn), messages }
     }
@@ -95,11 +49,11 @@ impl Manifest {
         let folder = Folder::list(source.disk.as_ref())?;
         let Some(files) = Files::of(&source.disk, &folder)? else { return Ok(()) };
         let mut whole = Vec::new();
-        for Noted { lsn, .. } in &self.damaged {
+        for DamageNote { lsn, .. } in &self.damaged {
             let place = Place { sequence: extent_of(*lsn), offset: lsn % source.extent_bytes };
             if place.sequence >= source.first
                 && files.length(place.sequence).is_some()
-                && matches!(Scan::again(&files, place, None).next(), Ok(Some(_)))
+                && matches!(Scan::again(&files, place, None).next_batch(), Ok(Some(_)))
             {
                 whole.push(place.sequence);
             }
@@ -120,7 +74,7 @@ pub(super) fn look(
     from: u64,
     end: End,
     image: Option<&ImageHeader>,
-) -> Result<Vec<Noted>, LogError> {
+) -> Result<Vec<DamageNote>, LogError> {
     let mut scan = Scan::new(files, from);
     let mut damaged = Vec::new();
     while !to_the_end(&mut scan, end)? {
@@ -130,7 +84,7 @@ pub(super) fn look(
         }
         let lost = scan.casualties(place);
         let messages = (!lost.incomplete).then_some(lost.bodies);
-        damaged.push(Noted { lsn: scan.lsn(place).0, messages });
+        damaged.push(DamageNote { lsn: scan.lsn(place).0, messages });
         let behind = Place { offset: place.offset + BLOCK_BYTES as u64, ..place };
         match scan.next_whole(behind) {
             Some((next, header)) if header.lsn.0 < end.lsn => scan.go_on_at(next),
@@ -146,7 +100,7 @@ pub(super) fn look(
 /// Reads on. Whether it came to the end.
 fn to_the_end(scan: &mut Scan<'_>, end: End) -> Result<bool, LogError> {
     let failed = |e| LogError::io("read the copy of the log", "extent", e);
-    while scan.end.0 < end.lsn && scan.next().map_err(failed)?.is_some() {}
+    while scan.end.0 < end.lsn && scan.next_batch().map_err(failed)?.is_some() {}
     let here = scan.end.0 == end.lsn;
     Ok(here && (end.index == 0 || scan.link == Some(Link::of_seam(end.seam()))))
 }

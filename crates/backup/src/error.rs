@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use towline_log::{Finding, LogError};
 use towline_types::{Lsn, Time};
 
-use crate::damage::DamagedBatch;
+use crate::damaged_batch::DamagedBatch;
 
 /// Why a backup cannot be made or used.
 #[derive(Debug)]
@@ -54,8 +54,7 @@ pub enum BackupError {
         /// The folder of the backup.
         folder: String,
     },
-    /// The log was brought back to an earlier position since the last backup, and went on from
-    /// there.
+    /// The log was restored to an earlier position since the last backup, and continued from there.
     OtherHistory {
         /// Where the backup ends.
         end: Lsn,
@@ -114,16 +113,16 @@ pub enum BackupError {
         /// The first one behind it.
         behind: Lsn,
     },
-    /// The disk has no room for a copy.
+    /// The disk has too little free space for a copy.
     NoRoom {
         /// Bytes that it takes.
         needed: u64,
         /// Bytes that are free.
         free: u64,
     },
-    /// The log that was being copied was let go, because its room was wanted.
+    /// The log that was being copied was released, because its space was needed.
     LetGo,
-    /// What carries a copy failed, or what it brought is none.
+    /// The carrier of the copy failed, or delivered something that is no copy.
     Stream(std::io::Error),
     /// The folder to restore into is not empty.
     NotEmpty {
@@ -244,7 +243,7 @@ fn damage_between(
 }
 
 fn at(time: Option<Time>, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-    time.map_or(Ok(()), |time| write!(out, " ({})", crate::manifest::rfc3339(time)))
+    time.map_or(Ok(()), |time| write!(out, " ({})", crate::rfc3339::rfc3339(time)))
 }
 
 impl std::error::Error for BackupError {

@@ -16,11 +16,8 @@ use towline_log::format::{BLOCK_BYTES, padded, size};
 use towline_types::Lsn;
 
 use crate::error::BackupError;
-use crate::manifest::{FileSum, Manifest};
-use crate::view::View;
+use crate::manifest::{FileSum, MANIFEST_NAME, Manifest};
 
-/// Name of the list.
-pub(super) const MANIFEST_NAME: &str = "manifest.json";
 const NEW_MANIFEST_NAME: &str = "manifest.new";
 const PROGRESS_NAME: &str = "progress";
 /// Names that a disk makes for itself.
@@ -93,19 +90,6 @@ impl Backup {
         self.manifest.as_ref()
     }
 
-    /// Its newest point, seen as a log folder.
-    ///
-    /// # Errors
-    /// [`BackupError::NotABackup`] when it has none; what is wrong with its files.
-    pub(crate) fn newest_log(&self) -> Result<Arc<dyn Disk>, BackupError> {
-        let manifest = self.listed()?;
-        let point = manifest.newest().ok_or_else(|| BackupError::NotABackup {
-            folder: self.disk.name(),
-            file: String::new(),
-        })?;
-        Ok(Arc::new(View::of(self, manifest, point, point.end)?))
-    }
-
     /// The manifest of a backup that has one.
     pub(super) fn listed(&self) -> Result<&Manifest, BackupError> {
         self.manifest.as_ref().ok_or_else(|| BackupError::NotABackup {
@@ -170,7 +154,7 @@ impl Backup {
         Ok(())
     }
 
-    /// Writes down how far a backup is, for whoever waits for it.
+    /// Writes how far a backup is, for programs that wait for it.
     pub(super) fn tell_progress(&self, done: u64, all: u64) {
         let mut block = Aligned::zeroed(BLOCK_BYTES);
         block.bytes_mut().fill(b' ');
@@ -178,7 +162,7 @@ impl Backup {
         if let Some(place) = block.bytes_mut().get_mut(..text.len()) {
             place.copy_from_slice(text.as_bytes());
         }
-        // Nobody has to know how far it is.
+        // Progress is a convenience: its failure does not fail the backup.
         drop(self.disk.create(PROGRESS_NAME).and_then(|file| file.write_at(block.bytes(), 0)));
     }
 }

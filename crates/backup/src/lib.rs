@@ -1,6 +1,6 @@
 //! Backups: a folder with a consistent copy of a log, its image and the pages that the image refers
-//! to; made beside a running log or one at rest, carried on by what is new, checked, and brought
-//! back.
+//! to. A backup is made beside a running log or of one at rest, extended by what is new, checked,
+//! and restored.
 //!
 //! A backup is a set of files that are written once and never changed, and a manifest that names
 //! them with length and checksum. What the manifest does not name does not exist:
@@ -11,12 +11,11 @@
 //!                     was new in the newest one at the time of a backup)
 //! image-<LSN>.<N>     an image, as in the log folder
 //! pages-<LSN>.<N>     pages, each padded to 4 KiB, that were new with the image of this position
-//! places-<LSN>.<N>    of each page that the image refers to: its place, and where its copy is
+//! places-<LSN>.<N>    of each page that the image refers to: its location, and that of its copy
 //! times-<LSN>.<N>     when the log was how long
 //! progress, lock      while a backup is made
 //! ```
 //! *N* is the number of the backup that wrote the file, from 1 on: no name is used twice.
-//!
 //!
 //! A *point* is one image with all that is needed to go on from it. Each backup adds one; the
 //! newest few are kept, so that the state between two of them can be had.
@@ -25,23 +24,27 @@
 //! (the copying), `view` (a backup seen as a log folder), `check`, `cut` and `restore` (the way
 //! back), `times`; `stream` (a copy without a backup, from one folder into another).
 //!
-//! Not here: what an image says (the caller names its pages), who asks for a backup, and when.
+//! Not here: what an image says (the caller names its pages), which part of the program asks for a
+//! backup, and when.
 //!
 //! Invariants: the previous backup can be used until the manifest of the next one is durable; a
 //! file named in a manifest is whole and synced; a backup ends where no run is unfinished.
 
 #![forbid(unsafe_code)]
 
+mod account;
 mod check;
 mod copy;
 mod cut;
 mod damage;
+mod damaged_batch;
 mod error;
 mod folder;
 pub mod manifest;
 mod mend;
 mod packs;
 mod restore;
+mod rfc3339;
 mod source;
 mod stream;
 mod view;
@@ -49,9 +52,10 @@ mod view;
 #[cfg(test)]
 mod tests;
 
+pub use account::Progress;
 pub use check::{CheckReport, Checked, PagesOf, check_newest_image};
-pub use copy::{Choices, Done, Lacks, Progress};
-pub use damage::DamagedBatch;
+pub use copy::{Choices, Done, Lacks};
+pub use damaged_batch::DamagedBatch;
 pub use error::BackupError;
 pub use folder::{Backup, read_progress};
 pub use mend::mend_from_backup;

@@ -15,16 +15,19 @@
 use serde::{Deserialize, Serialize};
 use towline_log::format::{LogId, padded};
 use towline_log::mark::Seam;
-use towline_types::{Lsn, Time};
+use towline_types::Lsn;
 
-use crate::damage::Noted;
 use crate::error::BackupError;
+pub use crate::rfc3339::rfc3339;
 
 /// Newest version of the manifest and of the files that it names: one with a list of damaged
 /// batches, which a program that knows nothing of them must not restore as if it were whole.
 pub const MANIFEST_VERSION: u32 = 2;
 /// Version of a manifest without such a list.
 pub(super) const VERSION_WITHOUT_DAMAGE: u32 = 1;
+
+/// Name of the file.
+pub(super) const MANIFEST_NAME: &str = "manifest.json";
 
 /// What a backup consists of.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
@@ -46,7 +49,7 @@ pub struct Manifest {
     pub queue_manager: Option<String>,
     /// Version of towline that wrote this.
     pub towline: String,
-    /// Bytes of extents, by extent and place.
+    /// Bytes of extents, by extent and offset.
     pub parts: Vec<Part>,
     /// Files of pages.
     pub packs: Vec<FileSum>,
@@ -56,7 +59,7 @@ pub struct Manifest {
     pub times: Option<FileSum>,
     /// Batches that were damaged in the log when it was copied. Not in version 1.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub damaged: Vec<Noted>,
+    pub damaged: Vec<DamageNote>,
 }
 
 /// A file of the backup.
@@ -117,6 +120,16 @@ pub struct End {
     pub term: u32,
     /// Its length, header included.
     pub bytes: u32,
+}
+
+/// A damaged batch, as the manifest notes it.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct DamageNote {
+    /// Its position.
+    pub lsn: u64,
+    /// Messages in it that cannot be read, if that is known.
+    pub messages: Option<u64>,
 }
 
 impl End {
@@ -206,7 +219,7 @@ impl Manifest {
 
     pub(super) fn decode(bytes: &[u8]) -> Result<Manifest, BackupError> {
         let damaged = |what: &str| BackupError::Damaged {
-            file: crate::folder::MANIFEST_NAME.to_owned(),
+            file: MANIFEST_NAME.to_owned(),
             what: what.to_owned(),
         };
         let value: serde_json::Value = serde_json::from_slice(bytes)
@@ -262,7 +275,7 @@ impl Manifest {
         if !ascend {
             return Err("its images are not in order");
         }
-        let held = |noted: &Noted| {
+        let held = |noted: &DamageNote| {
             let (extent, offset) = (noted.lsn / extent_bytes, noted.lsn % extent_bytes);
             offset < self.held(extent)
         };
@@ -281,45 +294,5 @@ impl Manifest {
             }
         }
         Ok(())
-    }
-}
-
-/// A time as RFC 3339 shows it, in UTC, to the millisecond.
-#[must_use]
-pub fn rfc3339(time: Time) -> String {
-    let millis = time.as_millis();
-    let (days, rest) = (millis / 86_400_000, millis % 86_400_000);
-    let (year, month, day) = civil(days);
-    let (hour, minute) = (rest / 3_600_000, rest / 60_000 % 60);
-    let (second, milli) = (rest / 1_000 % 60, rest % 1_000);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z")
-}
-
-/// Year, month and day of a number of days since 1970-01-01 in the Gregorian calendar: years begin
-/// in March here, so that the leap day is the last one.
-fn civil(days: u64) -> (u64, u64, u64) {
-    const DAYS_TO_1970: u64 = 719_468;
-    const DAYS_IN_400_YEARS: u64 = 146_097;
-    let days = days + DAYS_TO_1970;
-    let (era, day) = (days / DAYS_IN_400_YEARS, days % DAYS_IN_400_YEARS);
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (era * 400 + year + u64::from(month <= 2), month, day)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_shown_as_rfc_3339_shows_them() {
-        let shown = |seconds: u64| rfc3339(Time(seconds * 1_000_000 + 7_000));
-        assert_eq!(shown(0), "1970-01-01T00:00:00.007Z");
-        assert_eq!(shown(951_782_400), "2000-02-29T00:00:00.007Z");
-        assert_eq!(shown(1_795_309_200), "2026-11-22T01:00:00.007Z");
-        assert_eq!(shown(4_107_542_399), "2100-02-28T23:59:59.007Z");
     }
 }

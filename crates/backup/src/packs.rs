@@ -1,4 +1,4 @@
-//! Pages in a backup: copied into packs, found again through the table of places of an image.
+//! Pages in a backup: copied into packs, found again through the page table of an image.
 //!
 //! ```text
 //! pages-...      pages side by side, each padded with zeros to 4 KiB
@@ -26,7 +26,7 @@ use towline_log::disk::DiskFile;
 use towline_log::format::{BLOCK_BYTES, padded, size};
 use towline_types::{Lsn, PageRef};
 
-use crate::copy::Written;
+use crate::account::CopyAccount;
 use crate::error::BackupError;
 use crate::folder::{Backup, file_name, serial_in_name};
 use crate::manifest::{FileSum, Manifest, Point};
@@ -37,7 +37,7 @@ const PAGES_AT_ONCE: usize = 64;
 
 /// Where the copy of a page is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct PageCopy {
     pub(super) page: PageRef,
     /// The number of the backup that wrote the pack.
     pub(super) pack: u64,
@@ -45,17 +45,17 @@ pub(super) struct Place {
 }
 
 /// The table of an image's pages; without one, it refers to none.
-pub(super) fn places(backup: &Backup, point: &Point) -> Result<Vec<Place>, BackupError> {
+pub(super) fn places(backup: &Backup, point: &Point) -> Result<Vec<PageCopy>, BackupError> {
     let Some(sum) = &point.places else { return Ok(Vec::new()) };
     let bytes = backup.load(sum)?;
     let damaged = |what: &str| BackupError::Damaged { file: sum.file.clone(), what: what.into() };
-    let mut places: Vec<Place> = Vec::new();
+    let mut places: Vec<PageCopy> = Vec::new();
     for row in bytes.chunks_exact(ROW_BYTES) {
         let place = decode(row).ok_or_else(|| damaged("a row is too short"))?;
         if place.page.bytes == 0 {
             break;
         }
-        let end = |place: &Place| u64::from(place.page.unit) + u64::from(place.page.units());
+        let end = |place: &PageCopy| u64::from(place.page.unit) + u64::from(place.page.units());
         if places.last().is_some_and(|last| end(last) > u64::from(place.page.unit)) {
             return Err(damaged("its pages overlap"));
         }
@@ -72,7 +72,7 @@ pub(super) fn copy(
     used: &[PageRef],
     before: Option<&Manifest>,
     (at, serial): (Lsn, u64),
-    written: &mut Written<'_>,
+    written: &mut CopyAccount<'_>,
 ) -> Result<(Option<FileSum>, Option<FileSum>), BackupError> {
     let Some(pages) = pages.filter(|_| !used.is_empty()) else { return Ok((None, None)) };
     let mut used = used.to_vec();
@@ -112,7 +112,7 @@ impl Pack {
         backup: &Backup,
         page: PageRef,
         content: &Bytes,
-    ) -> Result<Place, BackupError> {
+    ) -> Result<PageCopy, BackupError> {
         let failed = |e| LogError::io("write pages", &self.name, e);
         let file = match &self.file {
             Some(file) => file,
@@ -126,7 +126,7 @@ impl Pack {
         buffer.pad();
         file.write_at(buffer.bytes(), u64::from(self.unit) * BLOCK_BYTES as u64).map_err(failed)?;
         self.sum = crc32c::crc32c_append(self.sum, buffer.bytes());
-        let place = Place { page, pack: self.serial, unit: self.unit };
+        let place = PageCopy { page, pack: self.serial, unit: self.unit };
         self.unit = self.unit.checked_add(page.units()).ok_or(LogError::Full)?;
         Ok(place)
     }
@@ -141,7 +141,7 @@ impl Pack {
 
 /// Pages that the newest point of the backup has.
 struct Earlier {
-    places: BTreeMap<PageRef, Place>,
+    places: BTreeMap<PageRef, PageCopy>,
     files: BTreeMap<u64, (String, std::sync::Arc<dyn DiskFile>)>,
 }
 
@@ -173,7 +173,7 @@ impl Earlier {
         Ok(earlier)
     }
 
-    fn same(&self, page: PageRef, content: &Bytes) -> Result<Option<Place>, BackupError> {
+    fn same(&self, page: PageRef, content: &Bytes) -> Result<Option<PageCopy>, BackupError> {
         let Some(place) = self.places.get(&page) else { return Ok(None) };
         let Some((name, file)) = self.files.get(&place.pack) else { return Ok(None) };
         let failed = |e| LogError::io("read pages", name, e);
@@ -195,7 +195,7 @@ pub(super) fn packs_of(backup: &Backup, manifest: &Manifest) -> Result<BTreeSet<
     Ok(serials)
 }
 
-fn encode(place: Place, table: &mut Vec<u8>) {
+fn encode(place: PageCopy, table: &mut Vec<u8>) {
     table.extend_from_slice(&place.page.unit.to_le_bytes());
     table.extend_from_slice(&place.page.bytes.to_le_bytes());
     table.extend_from_slice(&place.page.checksum.to_le_bytes());
@@ -204,12 +204,12 @@ fn encode(place: Place, table: &mut Vec<u8>) {
     table.extend_from_slice(&[0; 8]);
 }
 
-fn decode(row: &[u8]) -> Option<Place> {
+fn decode(row: &[u8]) -> Option<PageCopy> {
     let number = |at: usize| {
         let bytes = row.get(at..at + 4)?;
         bytes.try_into().ok().map(u32::from_le_bytes)
     };
     let pack = row.get(16..24)?.try_into().ok().map(u64::from_le_bytes)?;
     let page = PageRef { unit: number(0)?, bytes: number(4)?, checksum: number(8)? };
-    Some(Place { page, pack, unit: number(12)? })
+    Some(PageCopy { page, pack, unit: number(12)? })
 }

@@ -25,15 +25,15 @@ use towline_log::times::{self, Row};
 use towline_log::{LogError, Pages};
 use towline_types::{Lsn, PageRef, Time};
 
-use crate::copy::Progress;
+use crate::account::Progress;
 use crate::cut::{self, Cut};
-use crate::damage::DamagedBatch;
+use crate::damaged_batch::DamagedBatch;
 use crate::error::BackupError;
 use crate::folder::{Backup, PIECE_BYTES};
 use crate::manifest::{End, Manifest, Point};
 use crate::view::View;
 
-/// How far a log is brought back.
+/// How far a log is restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Upto {
     /// To the end of the newest backup.
@@ -179,7 +179,7 @@ impl Plan {
             Upto::Time(time) => {
                 let known = rows.partition_point(|row| row.at <= time);
                 let row = known.checked_sub(1).and_then(|last| rows.get(last));
-                // Beyond the end of the backup nobody knows what there was.
+                // Behind the end of the backup nothing is known about the log.
                 let row = row.filter(|_| time.0 <= newest.made_at);
                 row.ok_or_else(|| out_of_reach(manifest, &rows, upto))?.upto
             }
@@ -360,7 +360,7 @@ fn out_of_reach(manifest: &Manifest, rows: &[Row], upto: Upto) -> BackupError {
     let asked = match upto {
         Upto::End => "the end".to_owned(),
         Upto::Lsn(lsn) => lsn.to_string(),
-        Upto::Time(time) => crate::manifest::rfc3339(time),
+        Upto::Time(time) => crate::rfc3339::rfc3339(time),
     };
     BackupError::OutOfReach {
         asked,

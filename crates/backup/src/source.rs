@@ -11,7 +11,7 @@ use bytes::Bytes;
 use towline_log::disk::Disk;
 use towline_log::folder::chain::{Place, beginning_is_gone, finding};
 use towline_log::folder::files::{Files, Folder};
-use towline_log::folder::images::{self, Images, Loaded};
+use towline_log::folder::images::{self, Images, LoadedImage};
 use towline_log::folder::names::image_name;
 use towline_log::folder::scan::Scan;
 use towline_log::folder::table::{self, TailVerdict};
@@ -56,11 +56,11 @@ impl Source {
         }
         let (disk, log_id) = (Arc::clone(log.disk()), log.id());
         let image = match images::load(disk.as_ref(), image_at)? {
-            Loaded::Whole(header, bytes) if header.log_id == log_id => (header, bytes),
-            Loaded::Whole(..) => {
+            LoadedImage::Whole(header, bytes) if header.log_id == log_id => (header, bytes),
+            LoadedImage::Whole(..) => {
                 return Err(LogError::OtherLog { file: image_name(image_at) }.into());
             }
-            Loaded::Damaged => {
+            LoadedImage::Damaged => {
                 let (file, what) = (image_name(image_at), Damage::Image);
                 let finding =
                     towline_log::Finding { file, extent: 0, offset: 0, lsn: image_at, what };
@@ -138,7 +138,7 @@ impl Source {
 
 /// Reads to the end of the chain, which must be the end of the log.
 fn end_of(scan: &mut Scan<'_>, image: Option<Lsn>) -> Result<End, LogError> {
-    while let Ok(Some(_)) = scan.next() {}
+    while let Ok(Some(_)) = scan.next_batch() {}
     let (facts, _) = scan.facts(image, u64::MAX);
     let place: Place = scan.place;
     match table::judge_tail(facts) {

@@ -22,7 +22,7 @@ use towline_log::times::Row;
 use towline_log::{Damage, LogError};
 use towline_log::{Log, Urgency};
 
-/// A running log with pages, whose image is the list of its pages.
+/// A running log with pages; its image is the list of its pages.
 struct Rig {
     disk: Arc<dyn Disk>,
     memory: MemoryDisk,
@@ -107,7 +107,7 @@ impl Rig {
         backup.add(&source, (Some(&self.pages), &self.used), &rows, &choices, &mut |_| {})
     }
 
-    /// What a restart over the image at `at` must find in a log that was brought back to `upto`.
+    /// What a restart over the image at `at` must find in a log that was restored to `upto`.
     fn records(&self, at: Lsn, upto: Lsn) -> Vec<Record> {
         let wanted = self.runs.iter().filter(|(end, _)| *end > at && *end <= upto);
         wanted.flat_map(|(_, records)| records.clone()).collect()

@@ -17,7 +17,7 @@ use towline_types::Lsn;
 use crate::error::BackupError;
 use crate::folder::{Backup, serial_in_name};
 use crate::manifest::{End, Manifest, Point};
-use crate::packs::{self, Place};
+use crate::packs::{self, PageCopy};
 
 /// The log folder of a point.
 pub(super) struct View {
@@ -70,8 +70,23 @@ impl View {
     }
 
     /// Pages in it, and where they are.
-    pub(super) fn places(&self) -> &[Place] {
+    pub(super) fn places(&self) -> &[PageCopy] {
         &self.pages.places
+    }
+}
+
+impl Backup {
+    /// Its newest point, seen as a log folder.
+    ///
+    /// # Errors
+    /// [`BackupError::NotABackup`] when it has none; what is wrong with its files.
+    pub(crate) fn newest_log(&self) -> Result<Arc<dyn Disk>, BackupError> {
+        let manifest = self.listed()?;
+        let point = manifest.newest().ok_or_else(|| BackupError::NotABackup {
+            folder: self.disk.name(),
+            file: String::new(),
+        })?;
+        Ok(Arc::new(View::of(self, manifest, point, point.end)?))
     }
 }
 
@@ -183,7 +198,7 @@ struct PagesFile {
     disk: Arc<dyn Disk>,
     /// Names by number.
     packs: BTreeMap<u64, String>,
-    places: Vec<Place>,
+    places: Vec<PageCopy>,
 }
 
 impl DiskFile for PagesFile {
@@ -198,7 +213,7 @@ impl DiskFile for PagesFile {
         bytes.fill(0);
         let end = offset + wanted as u64;
         let end_of =
-            |place: &Place| (u64::from(place.page.unit) + u64::from(place.page.units())) * block;
+            |place: &PageCopy| (u64::from(place.page.unit) + u64::from(place.page.units())) * block;
         let first = self.places.partition_point(|place| end_of(place) <= offset);
         let mut open: Option<(u64, Arc<dyn DiskFile>)> = None;
         for place in self.places.iter().skip(first) {

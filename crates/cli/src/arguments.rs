@@ -13,14 +13,15 @@ pub(crate) use group::{
     Demo, ForceVote, Group, GroupCertificates, Instance, Replace, RollingRestart, Stop, Switch,
 };
 
+/// Messages of a unit of work of `towline move` at most: they are held in memory, and the server
+/// bounds a unit.
+pub(crate) const BATCH_MAX: u64 = 1_000;
+
 const EXIT_CODES: &str =
     "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no message, 4 cannot connect.";
 
 const DISKTEST_EXIT_CODES: &str = "Exit codes: 0 fit, 1 cannot run, 2 wrong usage, 3 the disk is \
                                    not fit: it lies about fsync, or its locks fail.";
-
-/// Messages of a unit of work at most: they are held in memory, and the server bounds a unit.
-pub(crate) const BATCH_MAX: u64 = 1_000;
 
 /// A transactional queue manager: AMQP 1.0 in, a recovery log under it.
 #[derive(Debug, Parser)]

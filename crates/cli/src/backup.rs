@@ -1,5 +1,6 @@
 //! `towline backup`: asks a running queue manager for a copy of itself, or makes one of a queue
-//! manager that does not run; `towline backup verify` checks one. The crates below copy.
+//! manager that does not run; `towline backup verify` checks one. The copying is done in the crates
+//! below.
 
 use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -15,7 +16,7 @@ use towline_server::backup::{
 
 use crate::arguments::{Backup, BackupCommand};
 use crate::failure::Failure;
-use crate::{progress, reach, reply, show};
+use crate::{mqsc, progress, reach, show};
 
 /// A copy takes as long as it takes; the server says when it fails.
 const PATIENCE: Duration = Duration::from_secs(7 * 24 * 3_600);
@@ -103,7 +104,7 @@ fn of_running(
         }
     });
     bar.finish_and_clear();
-    reply::understood(&reply??.body)
+    mqsc::understood(&reply??.body)
 }
 
 fn at_rest(arguments: &Backup, request: &BackupRequest) -> Result<BackupReply, Failure> {

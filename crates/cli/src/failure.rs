@@ -52,9 +52,9 @@ impl Failure {
         };
         match text {
             Some(text) if json => {
-                // If standard error is closed, there is no other way to report this.
-                let json = serde_json::json!({ "error": text, "exit_code": code });
-                writeln!(std::io::stdout(), "{json}").ok();
+                // The reader may be gone; there is no other output for the error.
+                let line = serde_json::json!({ "error": text, "exit_code": code });
+                writeln!(std::io::stdout(), "{line}").ok();
             }
             Some(text) => {
                 eprintln!("towline: {text}");
@@ -92,7 +92,7 @@ impl From<Error> for Failure {
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Failure {
         match error.kind() {
-            // The reader of our output has closed its end (`| head`).
+            // The reader of our output has seen enough (`| head`).
             std::io::ErrorKind::BrokenPipe => Failure::Silent,
             _ => Failure::failed(error),
         }

@@ -12,7 +12,7 @@ use towline_client::{Client, Message, Receiver, ReceiverOptions, Unit};
 
 use crate::arguments::{Browse, Get, Take};
 use crate::failure::Failure;
-use crate::{progress, reply, show};
+use crate::{mqsc, progress, show};
 
 /// Messages on their way at one time.
 const WINDOW: u32 = 100;
@@ -31,7 +31,7 @@ struct Taker<'a> {
     /// Messages at most; `None`: no end.
     total: Option<u64>,
     batch: Option<u64>,
-    /// Whether the caller relies on seeing all messages of the queue.
+    /// Whether the caller counts on all messages of the queue.
     all: bool,
 }
 
@@ -75,7 +75,7 @@ impl Taker<'_> {
         if self.all {
             before = set_aside(&mut client, &take.queue);
             if before.is_none() {
-                // A user without administration rights still gets messages.
+                // A user without the right to administer gets messages all the same.
                 client = way.connect()?;
             }
         }
@@ -177,7 +177,7 @@ fn text_of(message: &Message) -> String {
 /// How many messages of a queue were set aside as damaged; `None` when that cannot be asked.
 pub(crate) fn set_aside(client: &mut Client, queue: &str) -> Option<u64> {
     let answer = client.ask_admin("status", "").ok()?;
-    let status: towline_admin::status::Status = reply::understood(&answer.body).ok()?;
+    let status: towline_admin::status::Status = mqsc::understood(&answer.body).ok()?;
     status.queues.iter().find(|found| found.name == queue).map(|found| found.set_aside)
 }
 

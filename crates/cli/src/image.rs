@@ -1,10 +1,10 @@
-//! `towline image`: requests an image and reports what was written. The server takes it.
+//! `towline image`: asks for an image and prints what was written. Takes none itself.
 
 use serde::Deserialize;
 
 use crate::arguments::Image;
 use crate::failure::Failure;
-use crate::{reply, show};
+use crate::{mqsc, show};
 
 #[derive(Deserialize)]
 struct Taken {
@@ -19,7 +19,7 @@ pub(crate) fn run(arguments: &Image) -> Result<(), Failure> {
     let mut client = arguments.reach.connect()?;
     let json = client.ask_admin("image", "")?.body;
     client.close()?;
-    let Taken { lsn, bytes, pages, took_ms } = reply::understood(&json)?;
+    let Taken { lsn, bytes, pages, took_ms } = mqsc::understood(&json)?;
     if arguments.reach.json {
         return show::line(&json);
     }

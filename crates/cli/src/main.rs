@@ -26,7 +26,6 @@ mod progress;
 mod put;
 mod reach;
 mod reload;
-mod reply;
 mod restore;
 mod run;
 mod show;

@@ -5,8 +5,7 @@
 //! is counted. It is then tried message by message, so that what fits is moved.
 //!
 //! The note of a damaged message stays where it is: the server keeps the position of the content in
-//! the log with it, which a copy of its text would not have, and a repair could not restore the
-//! message.
+//! the log with it, which a copy of its text would not have, and a repair would recover nothing.
 //!
 //! Not here: changing a message. Its bytes are put as they came, properties, ids and annotations
 //! (those of a dead letter too) included.

@@ -13,7 +13,6 @@ use towline_admin::{Command, ScriptReply, reference};
 
 use crate::arguments::{Mqsc, Reach};
 use crate::failure::{self, Failure};
-use crate::reply::understood;
 use crate::show;
 
 /// Runs the command.
@@ -61,6 +60,17 @@ fn ask(reach: &Reach, text: &str) -> Result<(String, ScriptReply), Failure> {
     client.close()?;
     let reply = understood(&json)?;
     Ok((json, reply))
+}
+
+/// A reply of the administration node; `{"error": "..."}` is its word that it could not.
+pub(crate) fn understood<T: serde::de::DeserializeOwned>(json: &str) -> Result<T, Failure> {
+    serde_json::from_str(json).map_err(|error| {
+        let value: serde_json::Value = serde_json::from_str(json).unwrap_or_default();
+        match value.get("error").and_then(serde_json::Value::as_str) {
+            Some(reason) => Failure::failed(reason),
+            None => Failure::about("the server's reply was not understood", error),
+        }
+    })
 }
 
 /// Reads commands at a terminal until END or the end of input. Each has a connection of its own: a

@@ -1,4 +1,4 @@
-//! A progress bar for long runs; nothing when standard error is no terminal.
+//! A bar for runs that take long; nothing without a terminal.
 
 use std::fmt::Write;
 use std::io::IsTerminal;

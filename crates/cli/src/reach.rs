@@ -1,7 +1,7 @@
 //! How a queue manager is found and logged in to.
 //!
 //! A password comes from a file, from TOWLINE_PASSWORD or from the terminal, never from an
-//! argument, which every user of the machine can read.
+//! argument: all users of the machine can read those.
 
 use std::io::{BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::failure::Failure;
 /// Name of the socket in a data folder.
 pub(crate) const SOCKET: &str = "towline.sock";
 
-/// The default data folder.
+/// The default folder of a queue manager's data.
 const DATA_DEFAULT: &str = "./data/QM1";
 
 /// A way to a queue manager that can be gone more than once.

@@ -1,5 +1,5 @@
-//! `towline reload`: makes a running queue manager read its reloadable files again, and reports the
-//! result. Which instance of a group is asked depends on the folder alone.
+//! `towline reload`: has a running queue manager read again what can change while it runs, and
+//! prints the result. Which instance of a group is asked depends on the folder alone.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use towline_client::{Address, Client, Options};
 use crate::arguments::Reload;
 use crate::failure::Failure;
 use crate::group::ask::{Asking, RELOAD};
-use crate::{reach, reply, show};
+use crate::{mqsc, reach, show};
 
 #[derive(Deserialize, Serialize)]
 struct Reloaded {
@@ -33,7 +33,7 @@ pub(crate) fn run(arguments: &Reload) -> Result<(), Failure> {
             let mut client = Client::connect(&address, &options)?;
             let json = client.ask_admin(RELOAD, "")?.body;
             client.close()?;
-            reply::understood(&json)?
+            mqsc::understood(&json)?
         }
     };
     if arguments.json {

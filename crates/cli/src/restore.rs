@@ -1,5 +1,5 @@
-//! `towline restore`: a data folder from a backup. Parses the position or time; the crates below do
-//! the rest.
+//! `towline restore`: a data folder from a backup. Reads what position or time was meant; the rest
+//! is done in the crates below.
 
 use std::path::Path;
 

@@ -9,7 +9,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 /// What a signal means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Notice {
+pub(crate) enum SignalMeaning {
     /// To end.
     End,
     /// The terminal has another size.
@@ -24,8 +24,8 @@ const BY_SIGNAL: i32 = 130;
 pub(crate) fn first_asks(wake: impl Fn() + Send + 'static) -> io::Result<Arc<AtomicBool>> {
     let is_asked = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&is_asked);
-    listen(move |notice| {
-        if notice == Notice::End {
+    listen(move |told| {
+        if told == SignalMeaning::End {
             if flag.swap(true, Ordering::Relaxed) {
                 std::process::exit(BY_SIGNAL);
             }
@@ -36,8 +36,10 @@ pub(crate) fn first_asks(wake: impl Fn() + Send + 'static) -> io::Result<Arc<Ato
     Ok(is_asked)
 }
 
-/// Calls `react` for each signal from now on, on a thread of its own, until it returns false.
-pub(crate) fn listen(mut react: impl FnMut(Notice) -> bool + Send + 'static) -> io::Result<()> {
+/// From now on `tell` is called for each signal, on a thread of its own, until it gives false.
+pub(crate) fn listen(
+    mut tell: impl FnMut(SignalMeaning) -> bool + Send + 'static,
+) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (mut terminate, mut interrupt, mut hangup, mut resized) = {
         let _inside = runtime.enter();
@@ -51,13 +53,13 @@ pub(crate) fn listen(mut react: impl FnMut(Notice) -> bool + Send + 'static) -> 
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         runtime.block_on(async {
             loop {
-                let notice = tokio::select! {
-                    _ = terminate.recv() => Notice::End,
-                    _ = interrupt.recv() => Notice::End,
-                    _ = hangup.recv() => Notice::End,
-                    _ = resized.recv() => Notice::Resized,
+                let told = tokio::select! {
+                    _ = terminate.recv() => SignalMeaning::End,
+                    _ = interrupt.recv() => SignalMeaning::End,
+                    _ = hangup.recv() => SignalMeaning::End,
+                    _ = resized.recv() => SignalMeaning::Resized,
                 };
-                if !react(notice) {
+                if !tell(told) {
                     return;
                 }
             }

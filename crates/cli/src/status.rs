@@ -12,10 +12,10 @@ use towline_admin::status::{self, GroupStatus};
 
 use crate::arguments::{Reach, Status};
 use crate::failure::Failure;
-use crate::group::ask::{Asking, InstanceAnswer, understood};
+use crate::group::ask::{Asking, InstanceStatus, understood};
 use crate::reach::Connector;
 use crate::watch::{self, View};
-use crate::{reply, show};
+use crate::{mqsc, show};
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Status) -> Result<(), Failure> {
@@ -45,15 +45,14 @@ fn look(reach: &Reach, connector: &mut Option<Connector>) -> Result<String, Fail
         None => connector.insert(reach.connector()?),
     };
     if let Err(failure) = told {
-        // Another user may open neither socket: the error of the client socket names the users that
-        // may.
+        // Another user gets to neither socket: the one for clients explains which users may.
         way.connect()?.close()?;
         return Err(failure);
     }
     let mut client = way.connect()?;
     let json = client.ask_admin("status", "")?.body;
     client.close()?;
-    let status: status::Status = reply::understood(&json)?;
+    let status: status::Status = mqsc::understood(&json)?;
     if let (Some(folder), Some(group)) = (reach.folder()?, &status.group) {
         return Err(another(&folder, &group.instance));
     }
@@ -73,16 +72,16 @@ fn another(folder: &Path, answered: &str) -> Failure {
     ))
 }
 
-fn of_instance(folder: &Path, timeout: f64) -> Result<Option<InstanceAnswer>, Failure> {
+fn of_instance(folder: &Path, timeout: f64) -> Result<Option<InstanceStatus>, Failure> {
     match Asking::connect(folder, Duration::from_secs_f64(timeout))? {
         Some(mut asking) => Ok(Some(asking.status()?)),
         None => Ok(None),
     }
 }
 
-/// The status of an instance of a group, as a table or as JSON: the status with the group in it
+/// What an instance of a group reported, as a table or as JSON: the status with the group in it
 /// when it is active, else an object that has only the process and the group.
-fn shown(told: InstanceAnswer, json: bool) -> Result<String, Failure> {
+fn shown(told: InstanceStatus, json: bool) -> Result<String, Failure> {
     if json {
         return Ok(match told.status {
             Value::Object(mut status) => {

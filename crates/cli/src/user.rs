@@ -1,4 +1,4 @@
-//! `towline user`: a line of a server's users file, printed or put into the file. Opens no
+//! `towline user`: a line of a server's users file, printed or put into the file. Makes no
 //! connection: a server reads the file when it starts, and on SIGHUP.
 //!
 //! Invariants: other lines of the file stay as they are; it is replaced whole or not at all; one
@@ -49,7 +49,7 @@ fn password(arguments: &User) -> Result<String, Failure> {
     Ok(line.trim_end_matches(['\r', '\n']).to_owned())
 }
 
-/// The password is not shown while it is typed, so it is read twice.
+/// The password is not shown while it is typed, so it is typed twice.
 fn asked_twice(name: &str) -> Result<String, Failure> {
     let password = reach::prompt(&format!("Password of {name}"))?;
     let again = reach::prompt("Once more")?;
@@ -93,7 +93,7 @@ fn write(new: &mut File, text: &str, before: Option<&std::fs::Metadata>) -> std:
         if (ours.uid(), ours.gid()) != (before.uid(), before.gid()) {
             fchown(&*new, Some(before.uid()), Some(before.gid()))?;
         }
-        // Never more permissions than before, and none for other users.
+        // Never more than before, and no rights for others.
         new.set_permissions(PermissionsExt::from_mode(before.mode() & 0o660))?;
     }
     new.write_all(text.as_bytes())?;
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_added_or_takes_the_place_of_the_one_of_that_name() {
+    fn a_line_is_added_or_replaces_the_one_of_that_name() {
         let file = "# ours\nalice:1\nbob:1";
         assert_eq!(with(file, "carol", "carol:2"), "# ours\nalice:1\nbob:1\ncarol:2\n");
         assert_eq!(with(file, "alice", "alice:2"), "# ours\nalice:2\nbob:1\n");
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_in_the_way_of_a_users_file_is_told() {
+    fn what_stands_in_the_way_of_a_users_file_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         let why = keep(&folder.path().join("none/users"), "a", "a:1").unwrap_err().to_string();
         assert!(why.contains("the folder does not exist") && !why.contains("another"), "{why}");

@@ -1,8 +1,8 @@
-//! A view that is redrawn until q or Ctrl-C; without a terminal, one block after the other. The
-//! caller gives the text; plain ANSI sequences.
+//! A view that is redrawn, until q or Ctrl-C; without a terminal, one block after the
+//! other. What is shown comes from the caller; plain ANSI sequences.
 //!
 //! Invariants: the terminal is put right on every way out but a kill; a look that hangs does not
-//! delay q and Ctrl-C.
+//! keep the user from leaving.
 
 use std::io::{self, IsTerminal, Read, Stdin, Write};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -15,7 +15,7 @@ use rustix::termios::{
 
 use crate::failure::Failure;
 use crate::show;
-use crate::signals::{self, Notice};
+use crate::signals::{self, SignalMeaning};
 
 /// Rows of a terminal that does not say how many it has.
 const ROWS: usize = 24;
@@ -55,7 +55,7 @@ fn one_after_the_other(
 ) -> Result<(), Failure> {
     show::line(first)?;
     loop {
-        // A pause and nothing else: this thread is never unparked.
+        // A pause and nothing else: no thread unparks this one.
         thread::park_timeout(view.interval);
         match look() {
             Ok(text) if view.json => show::line(&text)?,
@@ -69,7 +69,7 @@ fn one_after_the_other(
 
 enum ViewEvent {
     Key(u8),
-    Signal(Notice),
+    Signal(SignalMeaning),
     Looked(Result<String, Failure>),
 }
 
@@ -100,7 +100,7 @@ fn on_a_screen(
     show::line(&last?)
 }
 
-/// Draws until q or Ctrl-C; returns what was shown last.
+/// Draws until it is asked to end; gives what was shown last.
 fn redraw(
     view: View,
     first: String,
@@ -111,7 +111,7 @@ fn redraw(
     let every = format!("every {} s, q ends", view.interval.as_secs_f64());
     let mut note = every.clone();
     let mut top = 0;
-    // None: a look is running.
+    // None: the user looks now.
     let mut due = Some(Instant::now() + view.interval);
     loop {
         let rows = rows();
@@ -119,10 +119,13 @@ fn redraw(
         top = draw((&text, top), &note, rows)?;
         let wait = due.map_or(view.interval, |at| at.saturating_duration_since(Instant::now()));
         match events.recv_timeout(wait) {
-            Ok(ViewEvent::Key(b'q' | b'Q' | CTRL_C | CTRL_D) | ViewEvent::Signal(Notice::End))
+            Ok(
+                ViewEvent::Key(b'q' | b'Q' | CTRL_C | CTRL_D)
+                | ViewEvent::Signal(SignalMeaning::End),
+            )
             | Err(RecvTimeoutError::Disconnected) => return Ok(text),
             Ok(ViewEvent::Key(key)) => top = scrolled(top, key, page),
-            Ok(ViewEvent::Signal(Notice::Resized)) => {}
+            Ok(ViewEvent::Signal(SignalMeaning::Resized)) => {}
             Ok(ViewEvent::Looked(seen)) => {
                 due = Some(Instant::now() + view.interval);
                 match seen {

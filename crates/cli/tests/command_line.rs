@@ -174,7 +174,7 @@ fn mqsc_comes_from_arguments_files_and_standard_input() {
 }
 
 #[test]
-fn status_tells_what_the_log_and_the_queues_did() {
+fn status_shows_what_the_log_and_the_queues_did() {
     let daemon = Daemon::start();
     daemon.run(&["put", "DEV.QUEUE.1", "x"]).success();
     let status = &daemon.json(&["status"])[0];

@@ -173,7 +173,7 @@ impl Drop for Writing {
 }
 
 #[test]
-fn each_number_that_the_power_cut_check_told_is_there_after_a_kill() {
+fn each_number_that_the_power_cut_check_reported_is_there_after_a_kill() {
     let folder = folder();
     let arguments = ["--power-cut-check", "write", "cut", "--size", "1MiB"];
     let process = command(folder.path(), &arguments).stdout(Stdio::piped()).spawn().unwrap();

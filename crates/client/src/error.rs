@@ -7,7 +7,7 @@ use std::time::Duration;
 /// Why a call failed.
 #[derive(Debug)]
 pub enum Error {
-    /// The connection could not be made: no process listens, TLS failed, or the login was refused.
+    /// The connection could not be made: no server listens, TLS failed, or the login was refused.
     CannotConnect {
         /// To where.
         address: String,

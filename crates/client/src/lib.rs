@@ -4,9 +4,9 @@
 //! returns; nothing happens between calls, so do not leave a [`Client`] alone for longer than the
 //! idle time-out. Not made for speed (the load harness has its own client), nor for reconnection.
 //!
-//! Reading order: [`address`] and [`options`] (where and how to connect), [`client`] (the
-//! connection and how it is driven), [`message`], [`send`], [`receive`], [`unit`] (units of work),
-//! [`request`] (administration), [`credentials`] (users), [`error`].
+//! Reading order: [`address`] (where to connect), [`options`] (how), [`client`] (the connection and
+//! how it is driven), [`message`], [`send`], [`receive`], [`unit`] (units of work), [`request`]
+//! (administration), [`credentials`] (users), [`error`].
 
 #![forbid(unsafe_code)]
 

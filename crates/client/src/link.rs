@@ -42,12 +42,12 @@ pub(crate) struct Link {
     pub(crate) unsettled: BTreeSet<u64>,
     /// Sender: deliveries that were accepted.
     pub(crate) accepted: u64,
-    /// Sender: the first refusal that has not been reported.
+    /// Sender: the first refusal that was not yet reported.
     pub(crate) refusal: Option<Error>,
     /// Sender: the state of the last outcome that was not just accepted.
     pub(crate) answer: Option<DeliveryState>,
 
-    /// Receiver: deliveries that have arrived and have not been taken.
+    /// Receiver: deliveries that came and were not yet taken.
     pub(crate) inbox: VecDeque<Transfer>,
     /// Receiver: deliveries that the peer may still send.
     pub(crate) granted: u32,

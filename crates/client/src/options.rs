@@ -1,6 +1,6 @@
-//! How to connect: names, secrets and limits.
+//! How to connect: trust, login and time-out.
 //!
-//! Not here: where ([`crate::Address`]).
+//! Not here: the address (`address`), and what is done with them (`client`, `stream`).
 
 use std::fmt;
 use std::path::PathBuf;

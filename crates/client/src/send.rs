@@ -98,7 +98,7 @@ impl Client {
     }
 
     /// How many messages of a sender were accepted, when the outcomes of all that were sent are
-    /// known or the connection has ended.
+    /// known or the connection cannot report them any more.
     pub fn accepted(&mut self, sender: Sender) -> u64 {
         let most = self.links.get(&sender.link).map_or(0, |link| link.unsettled.len());
         // Each refusal is reported once, and there are no more of them than messages on their way.

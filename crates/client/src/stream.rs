@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_does_not_answer_in_time_is_told_with_the_time() {
+    fn a_server_that_does_not_answer_in_time_is_reported_with_the_time() {
         let error = io::Error::from(ErrorKind::WouldBlock);
         let why = unreachable_for(&error, Duration::from_secs(5));
         assert!(

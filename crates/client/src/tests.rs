@@ -335,7 +335,7 @@ fn what_was_accepted_is_confirmed_when_the_server_says_so_and_not_before() {
 }
 
 #[test]
-fn an_empty_queue_is_told_by_a_drain_and_nothing_is_on_its_way() {
+fn an_empty_queue_is_reported_by_a_drain_and_nothing_is_on_its_way() {
     let left = with_client(|client| {
         let mut receiver = client.receiver("Q", &ReceiverOptions::default()).unwrap();
         assert!(client.receive(&mut receiver, Some(Duration::ZERO)).unwrap().is_none());
@@ -384,7 +384,7 @@ fn a_unit_of_work_commits_or_rolls_back() {
 }
 
 #[test]
-fn refusals_carry_condition_and_words_and_are_told_once() {
+fn refusals_carry_condition_and_words_and_are_reported_once() {
     with_client(|client| {
         let error = client.sender("none").expect_err("it does not exist");
         assert_eq!(error.to_string(), "refused: no such queue (amqp:not-found)");

@@ -1,5 +1,5 @@
-//! Which keys a configuration file may have, so that an unknown key is reported with its line and
-//! the most similar known key.
+//! Which keys a configuration file may have, so that a wrong one can be reported with its line and
+//! the right one beside it.
 
 use toml::de::{DeTable, DeValue};
 

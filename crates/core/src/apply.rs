@@ -1,5 +1,5 @@
 //! Facts carried out: live, in replay, on replicas. Total: a fact that does not fit is a broken
-//! promise of whoever decided or recovered it, and halts the process.
+//! promise of the code that decided or recovered it, and halts the process.
 
 use std::sync::Arc;
 
@@ -129,7 +129,7 @@ impl QueueManager {
         }
     }
 
-    /// The body of a put that is applied: its place is needed from now on.
+    /// The body of a put that is applied: its location is needed from now on.
     pub(crate) fn stored(&mut self, body: Body, outputs: &mut Outputs) -> Body {
         match body {
             Body::Announced { body, chunks, bytes } => {
@@ -256,7 +256,7 @@ impl QueueManager {
     }
 }
 
-/// Nobody needs the bodies of these pages any more.
+/// The bodies of these pages are no longer needed.
 fn release_away(pages: Vec<Arc<Outline>>, outputs: &mut Outputs) {
     for page in pages {
         let shares = page.extents.iter().map(|share| Effect::RemovedFrom { share: *share });
@@ -264,7 +264,7 @@ fn release_away(pages: Vec<Arc<Outline>>, outputs: &mut Outputs) {
     }
 }
 
-/// Nobody needs this body any more.
+/// This body is no longer needed.
 pub(crate) fn release(body: Option<Body>, outputs: &mut Outputs) {
     match body {
         Some(Body::Log(location)) => outputs.effects.push(Effect::Removed { location }),

@@ -108,7 +108,7 @@ impl Catalogue {
     }
 
     /// Names are folded to upper case by commands and taken as they are by clients: the usual slip.
-    /// Two look-ups, for anybody can ask for names that are not there, as often as they like.
+    /// Two look-ups, because a client can ask for names that do not exist, as often as they like.
     fn in_other_case(&self, name: &str) -> Option<String> {
         let others = [name.to_uppercase(), name.to_lowercase()];
         others.into_iter().find(|other| other != name && self.get(other).is_some())

@@ -18,7 +18,7 @@ use crate::{ConsumerId, MessageSequence, QueueId, QueueManager};
 /// Messages examined and consumers asked in one call. One with long properties counts as many, so a
 /// call takes some milliseconds, and one message more.
 const LOOKS_PER_CALL: u32 = 8192;
-/// Messages whose content is asked for ahead of a scan that waits for content.
+/// How many messages to read ahead of a scan that waits for content.
 const FETCH_AHEAD: usize = 32;
 
 impl QueueManager {
@@ -422,7 +422,7 @@ impl Service<'_> {
         self.outputs.effects.push(Effect::Deliver(delivery));
     }
 
-    /// Tells those who asked that there is nothing more for them.
+    /// Notifies the draining consumers that there is nothing more for them.
     fn drain(&mut self, finished: bool) {
         if self.queue.waiting.draining.is_empty() {
             return;

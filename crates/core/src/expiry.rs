@@ -1,5 +1,5 @@
-//! What time brings: units of work that are too old, messages that expired and that nobody tried to
-//! get.
+//! What happens as time passes: units of work that are too old end, and so do messages that expired
+//! and that no consumer tried to get.
 
 use towline_types::{Lsn, Time};
 
@@ -105,11 +105,11 @@ impl QueueManager {
         }
     }
 
-    /// The open unit of work whose bodies went to the log first, and where they begin. None when no
+    /// The open unit of work with the oldest bodies in the log, and where they begin. None when no
     /// unit has any there, or the oldest ones are not durable yet.
     #[must_use]
     pub fn oldest_unit_in_log(&self) -> Option<(UnitId, Lsn)> {
-        // Ids of bodies ascend with their places.
+        // Ids of bodies ascend with their log positions.
         let first = |unit: &UnitOfWork| unit.spilled_bodies.first().map(|(body, _)| *body);
         let in_log = self.units.iter().filter_map(|(id, unit)| Some((first(unit)?, *id)));
         let (body, id) = in_log.min()?;

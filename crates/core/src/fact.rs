@@ -10,7 +10,7 @@ pub enum Durability {
     /// Nothing to log: apply at once (or behind what is on its way for the same queue, when
     /// `decide` says so).
     Memory,
-    /// To the log with the next batch; nobody waits for it.
+    /// To the log with the next batch; no client waits for it.
     Lazy,
     /// To the log now; a reply waits until it is durable.
     Forced,
@@ -23,7 +23,7 @@ pub enum Fact {
     Put {
         /// To which queue.
         queue: QueueId,
-        /// Its place.
+        /// Its sequence.
         sequence: MessageSequence,
         /// What was put.
         message: Box<Message>,
@@ -55,11 +55,11 @@ pub enum Fact {
     Moved {
         /// From which queue.
         from: QueueId,
-        /// Its place there.
+        /// Its sequence there.
         sequence: MessageSequence,
         /// To which queue.
         to: QueueId,
-        /// Its place there.
+        /// Its sequence there.
         new_sequence: MessageSequence,
         /// Why.
         dead_letter: Box<DeadLetter>,
@@ -73,7 +73,7 @@ pub enum Fact {
         /// The bytes (`Body::Incoming`) or where they are (`Body::Log`).
         chunk: Body,
     },
-    /// The unit of work was rolled back whose puts would have referred to these bodies.
+    /// These bodies belong to puts of a unit of work that was rolled back.
     Abandoned {
         /// The first body.
         first: BodyId,
@@ -95,11 +95,11 @@ pub enum Fact {
         /// Its name.
         name: String,
     },
-    /// All messages before this place were cleared from a queue.
+    /// All messages before this sequence were cleared from a queue.
     Cleared {
         /// Which.
         queue: QueueId,
-        /// The first place that stays.
+        /// The first sequence that stays.
         upto: MessageSequence,
     },
     /// Ends the run of a unit of work.

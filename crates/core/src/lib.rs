@@ -4,7 +4,7 @@
 //! is *logged* as [`Fact`]s, facts are *applied* (`apply`, everywhere: it is total). Non-persistent
 //! messages, consumers, credit and locks are never logged.
 //!
-//! This room knows no AMQP, no file, no socket, no thread, no clock and no random source: time and
+//! This crate knows no AMQP, no file, no socket, no thread, no clock and no random source: time and
 //! bytes are arguments. It must not name `std::fs`, `std::net`, `std::time::Instant`,
 //! `std::time::SystemTime` or `std::thread` (the tidy test checks).
 

@@ -64,12 +64,12 @@ pub enum Body {
     Incoming(Payload),
     /// In memory only: a non-persistent message.
     Memory(Bytes),
-    /// In the log, in one place.
+    /// In the log, in one piece.
     Log(BodyLocation),
     /// In the log, in two chunks or more, in order.
     Chunks(Box<[BodyLocation]>),
-    /// A put fact whose chunks went ahead as [`Fact::BodyChunk`](crate::Fact::BodyChunk)s; `apply`
-    /// turns it into `Chunks`, or `Log` when there is one.
+    /// In a put fact: the chunks went ahead as [`Fact::BodyChunk`](crate::Fact::BodyChunk)s;
+    /// `apply` turns it into `Chunks`, or `Log` when there is one.
     Announced {
         /// Which chunks.
         body: BodyId,
@@ -135,7 +135,7 @@ pub enum DeadLetterReason {
     /// The consumer declared that it cannot be delivered there (AMQP modified, undeliverable-here):
     /// only in logs of before it became that consumer's affair.
     Undeliverable = 4,
-    /// Its content is damaged where the log has it. The message keeps that place, so that it is
+    /// Its content is damaged where the log has it. The message keeps that location, so that it is
     /// whole again when the log is repaired; until then consumers get a note.
     Damaged = 5,
     /// An administrator moved it (MOVE QLOCAL): it is no dead letter.

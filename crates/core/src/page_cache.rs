@@ -1,9 +1,9 @@
 //! Pages: parts of deep queues that are not in memory.
 //!
-//! The rules open no file. They say which page they need ([`Effect::LoadPage`]), what should be
-//! written ([`QueueManager::plan_eviction`], [`crate::ImagePlan`]), and are told when it is there
-//! or written. Whoever writes encodes a [`PageJob`] without the rules: what it shares with them is
-//! never changed under it.
+//! The rules open no file. They request a page ([`Effect::LoadPage`]), say which pages should be
+//! written ([`QueueManager::plan_eviction`], [`crate::ImagePlan`]), and are notified when a page
+//! was read or written. The writer encodes a [`PageJob`] without the rules: what it shares with
+//! them is never changed meanwhile.
 //!
 //! Not here: the bytes of a page (`queue/page.rs`); where pages are kept.
 //!
@@ -26,8 +26,8 @@ use crate::{QueueId, QueueManager};
 const BLOCK_BYTES: u64 = 21 * 1024;
 /// Blocks at the front of a lane that stay here.
 const FRONT_BLOCKS: usize = 2;
-/// Rounds of eviction that a block stays after it was brought in: who asked for it may have to come
-/// back for it.
+/// Rounds of eviction that a block stays after it was read: the consumer that needed it may need it
+/// once more.
 const ROUNDS_STAYING: u64 = 2;
 /// Blocks kept here in any case: below this, paging would cost more than it saves.
 const BLOCKS_MIN: usize = 64;
@@ -61,7 +61,7 @@ pub struct PageJob {
     extent_bytes: u64,
 }
 
-/// A page that was encoded and has no place yet.
+/// A page that was encoded and has no position in the file yet.
 #[derive(Clone, Debug)]
 pub struct PageDraft {
     key: PageKey,
@@ -135,7 +135,7 @@ impl Default for PageCache {
 }
 
 impl PageCache {
-    /// A block is full, or was brought in.
+    /// A block is full, or was read from its page.
     pub(crate) fn may_leave(&mut self, key: PageKey) {
         self.candidates.push_back(key);
     }
@@ -171,7 +171,7 @@ impl QueueManager {
         self.page_cache.census.here() > self.blocks_max()
     }
 
-    /// Lets blocks go whose pages are written, and says which ones to write so that they can go:
+    /// Evicts blocks with written pages, and says which pages to write so that more blocks can go:
     /// at most `jobs_max`. Call [`QueueManager::pages_stored`] with what came of them.
     pub fn plan_eviction(&mut self, jobs_max: usize) -> Vec<PageJob> {
         let mut jobs = Vec::new();
@@ -286,16 +286,16 @@ impl QueueManager {
         self.page_cache.obsolete.append(&mut pages);
     }
 
-    /// Whether a block is away whose page this is. A page that nobody needs any more may hold
-    /// anything by now, so that it cannot be read means nothing.
+    /// Whether this is the page of a block that is away. A page that is no longer needed may hold
+    /// anything by now, so a failure to read it means nothing.
     #[must_use]
     pub fn needs_page(&self, request: PageRequest) -> bool {
         let queue = self.queues.get(&request.key.queue);
         queue.is_some_and(|queue| queue.block_of_page(request.key, request.page).is_some())
     }
 
-    /// A page was read. One that nobody needs any more is ignored, whatever it says; who waited for
-    /// it looks again. A request must be answered once.
+    /// A page was read. One that is no longer needed is ignored, whatever it says; the consumers
+    /// that waited for it look again. A request must be answered once.
     ///
     /// # Errors
     /// It is not what it should be: the page file is damaged.

@@ -2,7 +2,7 @@
 //!
 //! It opens nothing, reads no clock and starts no thread. Deciding calls (`decide/`) check, reserve
 //! and fill a [`Decision`](crate::Decision); `apply` carries facts out and cannot fail; `dispatch`
-//! hands available messages to consumers; `tick` does what time brings. What each needs of the
+//! hands available messages to consumers; `tick` does what is due with time. What each needs of the
 //! others is in this file.
 //!
 //! Invariants (`audit`): every consumer, unit and temporary queue belongs to a known connection; a
@@ -33,7 +33,7 @@ pub struct QueueManager {
     pub(crate) connections: FastMap<ConnectionId, Connection>,
     /// Open units; ids ascend, so the first is the oldest.
     pub(crate) units: BTreeMap<UnitId, UnitOfWork>,
-    /// Units that the queue manager rolled back and whose connections do not know yet.
+    /// Units that the queue manager rolled back without their connections' knowledge so far.
     pub(crate) ended_units: BTreeMap<UnitId, EndedUnit>,
     /// Bodies in the log that no put refers to yet.
     pub(crate) spilled_bodies: SpilledBodies,
@@ -129,7 +129,7 @@ impl QueueManager {
         }
     }
 
-    /// Whether the log has room for `puts` persistent messages with bodies of `bytes` together.
+    /// Whether the log has space for `puts` persistent messages with bodies of `bytes` together.
     pub(crate) fn check_log_room(&self, bytes: u64, puts: u64) -> Result<(), Refusal> {
         // What does not fit at the end of an extent is left free there, and the next extent begins
         // with it: a run takes less than twice its length.
@@ -192,7 +192,7 @@ impl QueueManager {
         }
     }
 
-    /// Removes a queue whose deletion is decided once nothing refers to its messages any more.
+    /// Removes a queue that is to be deleted, once nothing refers to its messages any more.
     /// Only for TEMPDYN queues: others go by a fact.
     pub(crate) fn reap(&mut self, id: QueueId) {
         let done = self

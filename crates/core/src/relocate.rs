@@ -1,5 +1,5 @@
 //! Carrying messages forward: an old extent of the log can be reused when the messages that still
-//! live in it are logged again. Their places, counts and reasons stay.
+//! live in it are logged again. Their sequences, counts and reasons stay.
 
 use towline_types::{Lsn, Payload};
 
@@ -29,7 +29,7 @@ pub enum RelocationSearch {
 }
 
 impl QueueManager {
-    /// Finds messages whose body (or a chunk of it) is before `before`, the start of an extent,
+    /// Finds messages with a body (or a chunk of it) before `before`, the start of an extent,
     /// examining up to `looks_max` messages from the cursor on.
     pub fn find_old(
         &mut self,
@@ -52,8 +52,7 @@ impl QueueManager {
                 let spot = match queue.next_in_old_extent(cursor.lane, cursor.from, before_extent) {
                     Search::Found(spot) => spot,
                     Search::OnPage(away) => {
-                        // Whether the caller reads it is the caller's affair: nobody else may take
-                        // it for asked.
+                        // The caller may read it or not: no other consumer may count on that read.
                         return RelocationSearch::Needs(queue.page_of(away));
                     }
                     Search::Nothing => {
@@ -85,8 +84,8 @@ impl QueueManager {
         RelocationSearch::All
     }
 
-    /// Decides to log a message again, with the content that was read from its old place. False: it
-    /// is gone or its end is on its way, and nothing is to be done.
+    /// Decides to log a message again, with the content that was read from its old location. False:
+    /// it is gone or its end is on its way, and nothing is to be done.
     pub fn relocate(
         &mut self,
         queue: QueueId,
@@ -110,7 +109,7 @@ impl QueueManager {
         let header = entry.header(lane);
         let backout_count = entry.backout_count;
         let dead_letter = found.extra(spot).and_then(|extra| extra.dead_letter.clone());
-        // The put finds the message in its place.
+        // The put finds the message at its position.
         self.queue_mut(queue).pin(spot);
         let body = self.push_body(content, out);
         let message = Box::new(Message { header, body, backout_count, dead_letter });

@@ -8,7 +8,7 @@
 //! | Defined, Undefined, Deleted | skipped: the image knows the outcome                       |
 //! | of a queue not in the image | the queue was deleted before X: its messages are kept as   |
 //! |                             | ghosts, since one may be moved to a queue that lives       |
-//! | Put whose chunks are gone   | skipped: their extent was reused, so the message is gone,  |
+//! | Put with lost chunks        | skipped: their extent was reused, so the message is gone,  |
 //! |                             | or a later Put carries it forward                          |
 //! | all others                  | applied, not counted in totals                             |
 //!
@@ -20,7 +20,7 @@
 //! | image's next sequence             |                                                      |
 //! | of any other unknown message, or  | [`ReplayError`]: the log is damaged                  |
 //! | (after X) of an unknown queue     |                                                      |
-//! | Put of a known message            | it was carried forward: the new place counts         |
+//! | Put of a known message            | it was carried forward: the new location counts      |
 //! | Got, Expired, BackedOut or Moved  | skipped: the message went with its queue             |
 //! | from a queue deleted in the log   |                                                      |
 //!

@@ -1,4 +1,4 @@
-//! Those who deal with queues: connections, their consumers and their open units of work. All of it
+//! The users of queues: connections, their consumers and their open units of work. All of it
 //! is the active instance's memory; nothing here is logged.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,7 +36,7 @@ pub(crate) struct Consumer {
     pub(crate) drain: bool,
     /// It is in one of its queue's rings.
     pub(crate) waiting: bool,
-    /// It was told to go: it gets nothing more, but may still settle what it has.
+    /// It is closing: it gets nothing more, but may still settle what it has.
     pub(crate) closing: bool,
     /// Messages that it has and did not settle.
     pub(crate) held: FastMap<u64, HeldMessage>,
@@ -61,9 +61,9 @@ pub(crate) struct HeldMessage {
 pub(crate) enum Cursor {
     /// Plain: the queue knows what is first.
     None,
-    /// In each lane, the first place not looked at.
+    /// In each lane, the first position not looked at.
     Lanes(Box<[u64; LANES]>),
-    /// Among the messages of its key, the first place not looked at.
+    /// Among the messages of its key, the first position not looked at.
     Key(Rank),
 }
 
@@ -125,7 +125,7 @@ impl StagedPut {
 /// A settlement that waits for its unit of work to commit. The message stays held.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StagedGet {
-    /// Who had it.
+    /// The consumer that had it.
     pub(crate) consumer: ConsumerId,
     /// The consumer has forgotten it: it cannot have it back after a rollback.
     pub(crate) settled: bool,

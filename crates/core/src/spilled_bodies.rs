@@ -1,7 +1,7 @@
 //! Bodies that went to the log ahead of the puts that will refer to them: chunks of large bodies,
 //! and what large units of work do not keep in memory.
 //!
-//! Not here: who announces them (`decide`); whether their extents stay (effects say so).
+//! Not here: their announcement (`decide`); whether their extents stay (effects say so).
 //!
 //! Invariant: the pieces of a body are in order, from the first on. A body in one piece, the
 //! ordinary case of a unit of work with a million messages, costs no allocation of its own; and the
@@ -78,7 +78,7 @@ impl SpilledBodies {
         }
     }
 
-    /// Some put refers to it now, or nobody ever will.
+    /// Some put refers to it now, or none ever will.
     pub(crate) fn take(&mut self, body: BodyId) -> Option<Pieces> {
         self.bodies.remove(&body)
     }

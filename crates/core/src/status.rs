@@ -171,8 +171,8 @@ impl QueueManager {
         self.units.get(&unit).is_some_and(|found| found.connection == connection)
     }
 
-    /// Where the content of a message is now: a message that was carried forward has another place
-    /// than its delivery said. `None`: it is gone from this queue.
+    /// Where the content of a message is now: a message that was carried forward has another
+    /// location than its delivery said. `None`: it is gone from this queue.
     #[must_use]
     pub fn body_of(&self, queue: QueueId, sequence: MessageSequence) -> Option<Body> {
         let found = self.queues.get(&queue)?;

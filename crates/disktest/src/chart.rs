@@ -18,7 +18,7 @@ const MARGIN: u32 = 16;
 const LABELS: u32 = 64;
 const TITLE: (&str, u32) = ("sans-serif", 18);
 const SMALL: (&str, u32) = ("sans-serif", 13);
-/// Distinct also for readers with red-green colour blindness.
+/// Distinct also for readers with red-green blindness.
 const COLOURS: [RGBColor; 8] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -67,7 +67,7 @@ fn latencies(report: &Report, area: &Area<'_>) -> Drawn {
     let (low, high) = range(all);
     let last = sizes.len().saturating_sub(1) as f64;
     let mut chart = ChartBuilder::on(area)
-        .caption(format!("Write and sync, {}", report.storage.folder.display()), TITLE)
+        .caption(format!("Write and sync, {}", report.place.folder.display()), TITLE)
         .margin(MARGIN)
         .x_label_area_size(LABELS / 2)
         .y_label_area_size(LABELS)
@@ -123,7 +123,7 @@ fn rates(report: &Report, area: &Area<'_>) -> Drawn {
     let all = report.blocks.iter().flat_map(|b| b.rates_bytes_per_s.iter().copied());
     let (low, high) = range(all.map(megabytes));
     let longest = report.blocks.iter().map(|block| block.rates_bytes_per_s.len()).max();
-    // Space for the names of the lines at the right.
+    // Width for the names of the lines at the right.
     let seconds = longest.unwrap_or(1).max(1) as f64 * 1.35;
     let mut chart = ChartBuilder::on(area)
         .caption("Bytes per second, of each second", TITLE)

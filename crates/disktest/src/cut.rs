@@ -1,6 +1,6 @@
-//! The only proof that a disk syncs what it says: numbered records are written and synced, the
-//! number of each synced record is printed on another machine, the power is cut; afterwards each
-//! printed number must be on the disk.
+//! The only proof that a disk keeps its word: numbered records are written and synced, the number
+//! of each is reported to another machine, the power goes; afterwards each number that was reported
+//! must be there.
 //!
 //! The file grows for its first round, then is written over, as the recovery log does with its
 //! extents. Each record is synced before the next is written, so a gap below the highest number is
@@ -42,12 +42,12 @@ pub(crate) struct CutPlan {
     pub(crate) records: Option<u64>,
 }
 
-/// Writes records until the plan says so, an error comes, or the power goes. Prints each synced
-/// number as a line.
+/// Writes records until the plan says so, an error comes, or the power goes. Reports each number
+/// that is synced, as a line.
 ///
 /// # Errors
-/// The file exists already; errors of writes, of syncs, and of `report`.
-pub(crate) fn write(path: &Path, plan: CutPlan, report: &mut dyn Write) -> io::Result<()> {
+/// The file is there already; of writes, syncs, and of `told`.
+pub(crate) fn write(path: &Path, plan: CutPlan, told: &mut dyn Write) -> io::Result<()> {
     let run = getrandom::u64().map_err(io::Error::other)?;
     let slots = u32::try_from(plan.file_bytes / RECORD_BYTES as u64).unwrap_or(u32::MAX);
     // Never over an older file: its records could be taken for new ones that were lost.
@@ -72,8 +72,8 @@ pub(crate) fn write(path: &Path, plan: CutPlan, report: &mut dyn Write) -> io::R
             }
             other => other?,
         }
-        writeln!(report, "{number}")?;
-        report.flush()?;
+        writeln!(told, "{number}")?;
+        told.flush()?;
     }
     Ok(())
 }
@@ -95,15 +95,15 @@ impl Record {
         let mut head = [0; 28];
         let fields: [&[u8]; 4] =
             [MAGIC, &self.run.to_le_bytes(), &self.number.to_le_bytes(), &self.slots.to_le_bytes()];
-        for (target, byte) in head.iter_mut().zip(fields.concat()) {
-            *target = byte;
+        for (place, byte) in head.iter_mut().zip(fields.concat()) {
+            *place = byte;
         }
-        if let Some(start) = block.first_chunk_mut() {
-            *start = head;
+        if let Some(place) = block.first_chunk_mut() {
+            *place = head;
         }
         let sum = sum(block);
-        if let Some(checksum) = block.get_mut(28..32) {
-            checksum.copy_from_slice(&sum.to_le_bytes());
+        if let Some(place) = block.get_mut(28..32) {
+            place.copy_from_slice(&sum.to_le_bytes());
         }
     }
 
@@ -134,7 +134,7 @@ pub(crate) struct CutReport {
     pub(crate) complete: bool,
     /// The highest number found; 0: none at all.
     pub(crate) highest_number: u64,
-    /// The last number that was printed as synced.
+    /// What was reported as acknowledged.
     pub(crate) acked_number: Option<u64>,
     /// Numbers that must be there (the newest, as many as the file holds).
     pub(crate) expected_count: u64,
@@ -143,7 +143,7 @@ pub(crate) struct CutReport {
     pub(crate) missing_ranges: Vec<(u64, u64)>,
 }
 
-/// Looks for the records. `acked`: the last number that was printed.
+/// Looks for the records. `acked`: the last number that was reported.
 ///
 /// # Errors
 /// When the file cannot be read.
@@ -176,7 +176,7 @@ fn read_block(file: &mut File, block: &mut [u8]) -> io::Result<usize> {
 
 /// `blocks`: what stands in each block of the file, in order.
 fn report(blocks: &[Option<Record>], acked: Option<u64>) -> CutReport {
-    // A disk may bring up blocks of an older, removed file: they do not count.
+    // A disk may show blocks of an older, removed file: they do not count.
     let mut runs: HashMap<u64, usize> = HashMap::new();
     for record in blocks.iter().flatten() {
         *runs.entry(record.run).or_default() += 1;
@@ -194,7 +194,7 @@ fn report(blocks: &[Option<Record>], acked: Option<u64>) -> CutReport {
     }
     let highest = found.keys().copied().max().unwrap_or(0);
     let last = highest.max(acked.unwrap_or(0));
-    // One less than there are slots: when the power was cut, the next record was being written over
+    // One less than there are slots: where the power went, the next record was being written over
     // the oldest one. Without any record, the number of slots is unknown.
     let kept = if slots == 0 { last } else { slots.saturating_sub(1) };
     let after = last.saturating_add(1);

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-use super::guard::{GuardedPath, Itself};
+use super::guard::{GuardedName, Itself};
 
 /// What direct I/O is aligned to on every disk of today, and the unit of the recovery log.
 pub(crate) const BLOCK_BYTES_UNIT: u64 = 4096;
@@ -64,7 +64,7 @@ impl Way {
 /// The file. It is removed when this is dropped, and when the process ends.
 #[derive(Debug)]
 pub(crate) struct TestFile {
-    path: GuardedPath,
+    place: GuardedName,
     bytes: u64,
 }
 
@@ -84,8 +84,8 @@ impl TestFile {
             let what = format!("no room: {bytes} bytes are needed, {free_bytes} are free");
             return Err(io::Error::new(io::ErrorKind::StorageFull, what));
         }
-        let path = GuardedPath::new(folder, "log", itself)?;
-        let made = TestFile { path, bytes };
+        let place = GuardedName::new(folder, "log", itself)?;
+        let made = TestFile { place, bytes };
         made.fill(progress)?;
         Ok(made)
     }
@@ -93,7 +93,7 @@ impl TestFile {
     fn fill(&self, progress: &mut dyn FnMut(u64)) -> io::Result<()> {
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(0o600);
-        let file = options.open(self.path.path())?;
+        let file = options.open(self.place.path())?;
         let zeros = vec![0; ZEROS_BYTES];
         let mut at = 0;
         while at < self.bytes {
@@ -104,7 +104,7 @@ impl TestFile {
             progress(at);
         }
         file.sync_all()?;
-        self.path.sync_folder()
+        self.place.sync_folder()
     }
 
     /// Its size.
@@ -117,7 +117,7 @@ impl TestFile {
     /// # Errors
     /// Direct I/O that the file system does not take, among others.
     pub(crate) fn open(&self, way: Way) -> io::Result<Writer> {
-        Writer::open(self.path.path(), way)
+        Writer::open(self.place.path(), way)
     }
 }
 
@@ -162,8 +162,8 @@ pub(crate) fn is_refusal(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported)
 }
 
-/// Bytes that may still be written in a folder. A file system that reports no limit counts as
-/// unlimited until a write fails.
+/// Bytes that may still be written in a folder. A file system that does not count any has free
+/// space until it says otherwise.
 fn free_bytes(folder: &Path) -> io::Result<u64> {
     let found = rustix::fs::statvfs(folder)?;
     if found.f_blocks == 0 {
@@ -189,12 +189,12 @@ impl Aligned {
         let start = memory.as_ptr().align_offset(unit);
         assert!(start < unit, "a byte pointer can always be aligned");
         let mut state = seed | 1;
-        for word in memory.chunks_exact_mut(8) {
+        for place in memory.chunks_exact_mut(8) {
             // Marsaglia's xorshift64: only has to look random.
             state ^= state << 13;
             state ^= state >> 7;
             state ^= state << 17;
-            word.copy_from_slice(&state.to_le_bytes());
+            place.copy_from_slice(&state.to_le_bytes());
         }
         Aligned { memory, start, bytes }
     }
@@ -213,8 +213,8 @@ impl Aligned {
     pub(crate) fn stamp(&mut self, number: u64) {
         let unit = usize::try_from(BLOCK_BYTES_UNIT).unwrap_or(1);
         for block in self.bytes_mut().chunks_mut(unit) {
-            if let Some(start) = block.first_chunk_mut() {
-                *start = number.to_le_bytes();
+            if let Some(place) = block.first_chunk_mut() {
+                *place = number.to_le_bytes();
             }
         }
     }

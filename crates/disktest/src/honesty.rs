@@ -1,12 +1,12 @@
-//! Does the disk lie about sync? What can be seen from a program: what the system reports of the
-//! file system and its device, and how long writes take with and without a sync.
+//! Does the disk lie about sync? What can be seen from a program: what the system says of the
+//! folder, and how long writes take with and without a sync.
 //!
 //! A judgement from signs, no proof: the only proof is a power cut ([`super::cut`]). Not here: how
-//! the signs are measured (`probe`), how the device of a folder is found (`device`).
+//! the signs are measured (`probe`), how the file system is found out (`location`).
 
 use serde::Serialize;
 
-use super::storage::{Device, Kind, Storage};
+use super::location::{Device, FolderLocation, Kind};
 
 /// Writes of the probe.
 pub(crate) const PROBE_BYTES: u64 = 4096;
@@ -74,12 +74,12 @@ pub(crate) struct Judgement {
 }
 
 /// Judges.
-pub(crate) fn judge(storage: &Storage, probe: Probe) -> Judgement {
-    let mut signs = Signs { verdict: base(storage.kind), evidence: Vec::new() };
-    signs.of_file_system(storage);
-    signs.of_sync(storage.kind, &probe);
-    if storage.kind == Kind::Local {
-        signs.of_device(storage.device.as_ref(), &probe);
+pub(crate) fn judge(place: &FolderLocation, probe: Probe) -> Judgement {
+    let mut signs = Signs { verdict: base(place.kind), evidence: Vec::new() };
+    signs.of_file_system(place);
+    signs.of_sync(place.kind, &probe);
+    if place.kind == Kind::Local {
+        signs.of_device(place.device.as_ref(), &probe);
     }
     Judgement { verdict: signs.verdict, evidence: signs.evidence, probe }
 }
@@ -112,13 +112,13 @@ impl Signs {
         }
     }
 
-    fn of_file_system(&mut self, storage: &Storage) {
-        let name = &storage.file_system;
-        match storage.kind {
+    fn of_file_system(&mut self, place: &FolderLocation) {
+        let name = &place.file_system;
+        match place.kind {
             Kind::Local => self.note(format!("{name} sends a sync on to its device")),
             Kind::Memory => self.note(format!("{name} is memory: nothing survives a power cut")),
             Kind::Network => {
-                let from = storage.mount_source.as_deref().unwrap_or("another machine");
+                let from = place.mount_source.as_deref().unwrap_or("another machine");
                 self.note(format!(
                     "{name}: a sync ends at {from}, whose own disk is not seen here"
                 ));
@@ -129,12 +129,12 @@ impl Signs {
             }
             Kind::Unknown => self.note(format!("file system {name} is not known here")),
         }
-        if storage.kind == Kind::Overlay && storage.has_option("volatile") {
+        if place.kind == Kind::Overlay && place.has_option("volatile") {
             self.worse(Verdict::Lies, "mounted with `volatile`: syncs are left out".into());
         }
-        let barriers_off = ["nobarrier", "barrier=0"].iter().find(|o| storage.has_option(o));
+        let barriers_off = ["nobarrier", "barrier=0"].iter().find(|o| place.has_option(o));
         if let Some(option) = barriers_off {
-            let cache = storage.device.as_ref().and_then(|device| device.write_cache.as_deref());
+            let cache = place.device.as_ref().and_then(|device| device.write_cache.as_deref());
             let what = format!("mounted with `{option}`: no sync empties the device's cache");
             if cache == Some("write through") {
                 self.note(format!("{what}; the device says that it has none"));
@@ -142,7 +142,7 @@ impl Signs {
                 self.worse(Verdict::Lies, what);
             }
         }
-        if storage.has_option("async") && storage.kind == Kind::Network {
+        if place.has_option("async") && place.kind == Kind::Network {
             self.note("mounted with `async`".into());
         }
     }

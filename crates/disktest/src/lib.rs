@@ -1,12 +1,12 @@
 //! `towline disktest`: how fast a disk takes what a recovery log writes, how many commits per
 //! second that allows, whether it keeps its word about sync, and whether its locks can be trusted.
 //!
-//! It writes as the log does but uses none of its code: it must also measure disks on which the log
-//! would fail. It does *not* test reading, nor capacity.
+//! It writes as the log does but uses none of its code: it must also report on disks on which the
+//! log would fail. It does *not* test reading, nor capacity.
 //!
 //! Reading order: `args` (options), `plan` (the same, checked), `run` (phases), `file` and
 //! `guard` (what is written, and that it goes again), `measure` (a slice), `predict`,
-//! `storage`, `probe` and `honesty` (does it lie), `cut` (proof of that), `locks` and
+//! `location`, `probe` and `honesty` (does the disk lie), `cut` (proof of that), `locks` and
 //! `second` (two processes), `report`, `table`, `chart`.
 
 #![forbid(unsafe_code)]
@@ -17,6 +17,7 @@ mod cut;
 mod file;
 mod guard;
 mod honesty;
+mod location;
 mod locks;
 mod measure;
 mod plan;
@@ -26,7 +27,6 @@ mod report;
 mod run;
 mod second;
 mod show;
-mod storage;
 mod table;
 
 use std::process::ExitCode;
@@ -57,6 +57,6 @@ pub fn part(part: &DiskPart) -> ExitCode {
         DiskPart::Guard { path } => guard::run(path),
         DiskPart::Locks { folder } => second::run(folder),
     };
-    // A failure here has no reader.
+    // Its output has no reader.
     if done.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

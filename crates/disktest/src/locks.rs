@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use serde::Serialize;
 
-use super::guard::{GuardedPath, Itself};
+use super::guard::{GuardedName, Itself};
 use super::second::Lock;
 
 /// How long an answer is waited for.
@@ -111,8 +111,8 @@ const HEARD: Case = Case {
     when_failed: "UNFIT: a standby would wait for ever, or replace one that lives",
 };
 
-/// Runs all tests in a folder of their own below `folder`. `progress` gets the number of finished
-/// tests and of all.
+/// Runs all tests in a folder of their own below `folder`. `progress` gets how many of how many are
+/// done.
 ///
 /// # Errors
 /// When the folder or the processes cannot be made. What a test runs into is its result.
@@ -122,10 +122,10 @@ pub(crate) fn run(
     itself: Itself<'_>,
     progress: &mut dyn FnMut(usize, usize),
 ) -> io::Result<Vec<LockTest>> {
-    let guarded = GuardedPath::new(folder, "locks", itself)?;
-    fs::create_dir(guarded.path())?;
+    let place = GuardedName::new(folder, "locks", itself)?;
+    fs::create_dir(place.path())?;
     let pause = if is_quick { PAUSE_QUICK } else { PAUSE };
-    let bench = LockBench { folder: guarded.path(), itself, pause };
+    let bench = LockBench { folder: place.path(), itself, pause };
     type Test<'b> = fn(&LockBench<'b>, Lock) -> Result<String, String>;
     let of_locks: [(&Case, Test<'_>); 4] = [
         (&EXCLUSION, LockBench::exclusion),
@@ -170,7 +170,7 @@ impl Case {
     }
 }
 
-/// Where the tests run. Each returns what was observed: `Err` for a failure.
+/// The folder of the tests. Each gives back what was seen: `Err` when that is a failure.
 struct LockBench<'a> {
     folder: &'a Path,
     itself: Itself<'a>,
@@ -329,7 +329,7 @@ impl LockBench<'_> {
         first.answers("beating")?;
         second.tell(&format!("listen heard {}", silence.as_millis()))?;
         second.answers("hearing")?;
-        // As long again, in which no process may report silence.
+        // As long again, in which neither process may report silence.
         if let Some(early) = second.answer_within(silence + silence / 2)? {
             return Err(format!("{early} although the holder was at work"));
         }
@@ -374,7 +374,7 @@ impl SecondProcess {
         let (tell, answers) = mpsc::channel();
         thread::spawn(move || {
             let lines = BufReader::new(out).lines().map_while(Result::ok);
-            // Ends with the process, or when the reader has closed its end.
+            // Ends with the process, or when no process listens any more.
             for line in lines {
                 if tell.send(line).is_err() {
                     break;

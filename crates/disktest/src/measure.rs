@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use super::file::{Aligned, TestFile, Way};
 
-/// Longest latency in the histogram: ten minutes.
+/// Longest latency with a bucket of its own: ten minutes.
 const LONGEST_NS: u64 = 600_000_000_000;
 /// Three decimal digits: an error below 0.1 %.
 const DIGITS: u8 = 3;
@@ -72,7 +72,7 @@ impl Slice {
     }
 }
 
-/// Writes for `time`, at least once. `progress` gets the time since the slice began, often.
+/// Writes for `time`, at least once. `progress` often gets the time since the slice began.
 ///
 /// # Errors
 /// Of a write or a sync; what a file system that takes no direct I/O says, too.

@@ -4,10 +4,10 @@
 use serde::Serialize;
 
 use super::honesty::{Judgement, Verdict};
+use super::location::FolderLocation;
 use super::locks::LockTest;
 use super::measure::{Latency, Slice};
 use super::predict::Prediction;
-use super::storage::Storage;
 
 /// Version of the names. A name that changes or goes raises it, a new one does not.
 const VERSION: u32 = 1;
@@ -19,7 +19,7 @@ pub(crate) struct Report {
     /// Whether a queue manager may trust this disk.
     pub(crate) fit: bool,
     #[serde(flatten)]
-    pub(crate) storage: Storage,
+    pub(crate) place: FolderLocation,
     pub(crate) elapsed_s: f64,
     /// `None`: no file was written.
     pub(crate) file_bytes: Option<u64>,
@@ -62,11 +62,11 @@ pub(crate) struct SkippedMode {
 
 impl Report {
     /// Nothing found yet.
-    pub(crate) fn of(storage: Storage) -> Report {
+    pub(crate) fn of(place: FolderLocation) -> Report {
         Report {
             version: VERSION,
             fit: true,
-            storage,
+            place,
             elapsed_s: 0.0,
             file_bytes: None,
             blocks: Vec::new(),
@@ -125,9 +125,9 @@ impl From<&Slice> for Block {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::super::honesty::Probe;
+    use super::super::location::{Device, Kind};
     use super::super::locks::LockTest;
     use super::super::predict::{Load, predict};
-    use super::super::storage::{Device, Kind};
     use super::*;
 
     /// A report with something of everything.
@@ -139,7 +139,7 @@ pub(crate) mod tests {
             rotational: Some(false),
             is_virtual: false,
         };
-        let mut report = Report::of(Storage {
+        let mut report = Report::of(FolderLocation {
             folder: "/var/lib/towline".into(),
             file_system: "xfs".into(),
             kind: Kind::Local,

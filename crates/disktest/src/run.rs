@@ -1,5 +1,5 @@
-//! The phases of a run: look at the file system, make the file, measure, predict, judge, test the
-//! locks, report. Not here: how each phase works.
+//! The phases of a run: look at the folder, make the file, measure, predict, judge, test the locks,
+//! report. Not here: how any of them is done.
 //!
 //! Invariant: a run ends within its time, and a stall of the disk, because each phase takes its
 //! share of what is left.
@@ -16,6 +16,7 @@ use super::cut::{self, CutPlan};
 use super::file::{TestFile, Way, is_refusal};
 use super::guard::Itself;
 use super::honesty::judge;
+use super::location::FolderLocation;
 use super::locks;
 use super::measure;
 use super::plan::Plan;
@@ -23,7 +24,6 @@ use super::predict::{CLIENTS, Load, predict};
 use super::probe::probe;
 use super::report::{Block, Report, SkippedMode};
 use super::show::Show;
-use super::storage::Storage;
 use super::table::size;
 
 /// Shares of the time, in hundredths: looking for lies, and measuring batches of the prediction.
@@ -85,9 +85,9 @@ pub(crate) fn run(args: &DiskArgs, itself: Itself<'_>) -> Result<bool, Failure> 
         return power_cut_check(args, &plan, words);
     }
     let began = Instant::now();
-    let storage = Storage::of(&plan.folder).map_err(Failure::at(&plan.folder))?;
+    let place = FolderLocation::of(&plan.folder).map_err(Failure::at(&plan.folder))?;
     let mut show = Show::new(began, plan.time);
-    let mut report = Report::of(storage);
+    let mut report = Report::of(place);
     if plan.measures || plan.judges {
         let mut bench = Bench::new(&plan, began, itself, &mut show)?;
         bench.measure_all(&mut report)?;
@@ -226,7 +226,7 @@ impl<'a> Bench<'a> {
             let show = &mut *self.show;
             let found = probe(&self.file, judging, &mut |_| show.tick());
             let found = found.map_err(Failure::at(&self.plan.folder))?;
-            report.sync = Some(judge(&report.storage, found));
+            report.sync = Some(judge(&report.place, found));
         }
         Ok(())
     }

@@ -3,10 +3,10 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::honesty::Judgement;
+use super::location::Device;
 use super::locks::LockTest;
 use super::predict::{CLIENTS, MESSAGE_BYTES, Prediction};
 use super::report::{Block, Report};
-use super::storage::Device;
 
 /// Columns of a terminal that is not made wider.
 const COLUMNS: usize = 80;
@@ -15,14 +15,14 @@ const PROCESSOR_WAIT_PERCENT: f64 = 10.0;
 
 impl Display for Report {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let storage = &self.storage;
-        let source = storage.mount_source.as_deref().unwrap_or("unknown source");
+        let place = &self.place;
+        let source = place.mount_source.as_deref().unwrap_or("unknown source");
         wrapped(
             f,
             "Folder  ",
-            &format!("{} ({} on {source})", storage.folder.display(), storage.file_system),
+            &format!("{} ({} on {source})", place.folder.display(), place.file_system),
         )?;
-        match &storage.device {
+        match &place.device {
             Some(device) => wrapped(f, "Device  ", &described(device))?,
             None => writeln!(f, "Device  none found")?,
         }

@@ -68,7 +68,7 @@ impl Schedule {
         Due { renew, announce }
     }
 
-    /// Restarts the series of announcements.
+    /// All is announced from the beginning again.
     pub(super) fn announce_anew(&mut self, now: Instant) {
         self.left = self.count;
         self.announce_at = now;
@@ -88,7 +88,7 @@ mod tests {
 
     const LEASE: Duration = Duration::from_secs(4);
 
-    /// Milliseconds at which something is due, in `span`, for a caller that always wakes in time.
+    /// Milliseconds at which something is due, in `span`, for a thread that always wakes in time.
     fn run(schedule: &mut Schedule, began: Instant, span: Duration) -> (Vec<u128>, Vec<u128>) {
         let (mut renewed, mut announced) = (Vec::new(), Vec::new());
         let mut now = began;
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn announcements_come_quickly_then_with_renewals_until_nobody_else_can_hold_it() {
+    fn announcements_come_quickly_then_with_renewals_until_no_other_host_can_hold_it() {
         let began = Instant::now();
         let mut schedule = Schedule::new(began, 3, LEASE);
         let (renewed, announced) = run(&mut schedule, began, Duration::from_secs(12));

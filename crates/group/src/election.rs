@@ -4,8 +4,8 @@
 //! between tries; here the first try comes soon after the leader is known to be gone, and further
 //! ones follow in short random pauses until there is a leader. That costs no stability: a member
 //! that still hears the leader answers no such question (check-quorum, pre-vote). A member that
-//! voted for another one gives it a pause to become the leader: an heir whose disk is busy would
-//! else be overtaken.
+//! voted for another one gives it a pause to become the leader: an heir with a busy disk would
+//! otherwise be overtaken.
 
 use std::time::Duration;
 

@@ -20,7 +20,7 @@ use tokio::time::timeout;
 use towline_group::Start;
 
 use super::hello::{Greeting, Standing, StreamPurpose};
-use super::papers::Papers;
+use super::identity::TlsIdentity;
 use super::settings::bind;
 use super::stream::LinkStream;
 use super::terms::Terms;
@@ -118,12 +118,12 @@ fn shared(
     runtime: &Runtime,
 ) -> Result<Shared, String> {
     let settings = LinkSettings::of(queue_manager, (config, Terms::default()), this, None);
-    let papers = Papers::read(&settings.papers)?;
+    let identity = TlsIdentity::read(&settings.identity)?;
     let lanes = settings.members.iter().map(|_| Lane::default()).collect();
     Ok(Shared {
         settings,
         inbox: Arc::new(asking),
-        papers: RwLock::new(Arc::new(papers)),
+        identity: RwLock::new(Arc::new(identity)),
         lanes,
         began: Instant::now(),
         refusals: Throttle::default(),
@@ -138,10 +138,10 @@ async fn answer(asker: &Asker, peer: Peer) -> io::Result<Vec<u8>> {
     Ok(answer)
 }
 
-/// What peers are told that are in need of more.
+/// What is reported to peers that need more.
 const REPAIRS: &str = "its log is damaged, and it waits for an instance that has what it lacks";
 
-/// Who only asks hears nothing, but for the same question.
+/// A peer that only asks receives nothing, except for the same question.
 struct Asking {
     gives: Option<Give>,
 }

@@ -1,4 +1,4 @@
-//! From an address to a connection whose other end is the member that it should be: TCP, TLS,
+//! From an address to a connection to the member that it should reach: TCP, TLS,
 //! hello.
 //!
 //! Not here: when it is tried again (`outgoing`), what a stream is for (`relay`).
@@ -15,7 +15,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::hello::{self, Greeting, Hello, Matter, StreamPurpose};
-use super::papers::{in_date, reason};
+use super::identity::{in_date, reason};
 use super::stream::LinkStream;
 use super::{Peer, Shared, names};
 
@@ -70,10 +70,10 @@ async fn greet(
     socket: TcpStream,
     matter: Matter,
 ) -> io::Result<(TlsStream<TcpStream>, Greeting)> {
-    let papers = shared.papers();
+    let identity = shared.identity();
     let config = match matter {
-        Matter::Frames => &papers.client_frames,
-        Matter::Stream(_) | Matter::Refused(_) => &papers.client_stream,
+        Matter::Frames => &identity.client_frames,
+        Matter::Stream(_) | Matter::Refused(_) => &identity.client_stream,
     };
     // Not sent: the certificate is checked for the member's name below. Tickets are kept by it.
     let name = format!("member-{peer}.towline.invalid");

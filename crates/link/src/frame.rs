@@ -243,7 +243,7 @@ pub(super) fn decode(input: &mut BytesMut) -> Result<Option<Frame>, FrameError> 
     Ok(Some(Frame { kind, body: body.unwrap_or(plain), wire_bytes }))
 }
 
-/// How many more bytes the first frame of `input` lacks: what is worth making room for.
+/// How many more bytes the first frame of `input` lacks: as many are worth reserving.
 pub(super) fn missing(input: &[u8]) -> usize {
     let sent = input.get(..4).map_or(0, |mut length| length.get_u32_le() as usize);
     (HEADER_BYTES + sent.min(BODY_BYTES_MAX)).saturating_sub(input.len())

@@ -1,5 +1,5 @@
-//! What two instances say first on a connection, inside TLS: who they are, what the connection is
-//! for, where they stand. All numbers are little-endian.
+//! What two instances say first on a connection, inside TLS: their identity, the purpose of the
+//! connection, their position in the log. All numbers are little-endian.
 //!
 //! ```text
 //! hello, and its answer
@@ -25,8 +25,8 @@
 //!  (from version 3 on) what is known of starts, see `known`
 //! ```
 //!
-//! Who answers picks the newest version that both speak, and refuses when there is none; so does
-//! who asked when it reads the answer.
+//! The answering side picks the newest version that both speak, and refuses when there is none; the
+//! dialling side does the same when it reads the answer.
 //!
 //! Not here: whether the names are right (`dial`, `incoming`). Invariant: never more than
 //! `HELLO_BYTES_MAX` are read.
@@ -42,6 +42,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use super::known::Known;
 use super::settings::LinkSettings;
 use super::terms::Terms;
+use super::text::{beginning, put_text, text};
 
 /// Versions that this program speaks. Batches of version 1 had no checks behind bodies, and its
 /// programs do not understand ours; nor did its hello say terms. Programs of version 2 say nothing
@@ -53,7 +54,7 @@ pub(super) const WITH_STARTS: u16 = 3;
 const MAGIC: &[u8; 8] = b"TWLNLINK";
 const PRELUDE_BYTES: usize = 14;
 const HELLO_BYTES_MAX: usize = 2_048;
-/// The same of programs of version 2, which are told why they are refused, too.
+/// The same of programs of version 2, which learn the reason of a refusal, too.
 const REFUSAL_BYTES_MAX: usize = 1_024;
 /// Longest reason of a refusal that is sent.
 const REASON_BYTES_MAX: usize = 400;
@@ -303,26 +304,6 @@ fn relay(body: &mut &[u8]) -> Option<StreamPurpose> {
         _ => return None,
     };
     Some(StreamPurpose::Relay { listener, client })
-}
-
-/// One byte of length, then as much of the text as fits.
-pub(super) fn put_text(body: &mut Vec<u8>, text: &str) {
-    let text = beginning(text, usize::from(u8::MAX));
-    body.put_u8(u8::try_from(text.len()).unwrap_or(u8::MAX));
-    body.put_slice(text.as_bytes());
-}
-
-pub(super) fn text(body: &mut &[u8]) -> Option<String> {
-    let length = usize::from(body.try_get_u8().ok()?);
-    let text = String::from_utf8(body.get(..length)?.to_vec()).ok()?;
-    body.advance(length);
-    Some(text)
-}
-
-/// As many whole characters as fit into `bytes`.
-fn beginning(text: &str, bytes: usize) -> &str {
-    let end = (0..=text.len().min(bytes)).rev().find(|end| text.is_char_boundary(*end));
-    text.get(..end.unwrap_or_default()).unwrap_or_default()
 }
 
 /// Sends a hello or the answer to one.

@@ -1,10 +1,10 @@
 //! What peers dial: handshakes within bounds, then frames, which are read here, or a stream, which
 //! goes to the inbox.
 //!
-//! Whoever reaches the port can begin a handshake, so unfinished ones are bounded in number and
-//! time. Streams are shaken hands with on their own thread: a thousand clients that come over at
-//! once must not keep a heartbeat waiting. For that a connection says what it is for in the first
-//! message of TLS.
+//! Any host that reaches the port can begin a handshake, so unfinished ones are bounded in number
+//! and time. Streams are shaken hands with on their own thread: a thousand clients that come over
+//! at once must not keep a heartbeat waiting. For that a connection says what it is for in the
+//! first message of TLS.
 //!
 //! Invariants: nothing reaches the inbox before certificate and hello name the same other member of
 //! the same group; of one peer one connection for frames is read at a time, the newest.
@@ -28,8 +28,8 @@ use towline_admin::catalogue::ACCEPT_FAILED;
 use super::dial::{HANDSHAKE_MAX, own_certificate, tune};
 use super::frame::{self, Encoder, FrameBody, PING, PONG, START};
 use super::hello::{self, Greeting, Hello, Matter, StreamPurpose, WITH_STARTS};
+use super::identity::{ALPN_STREAM, in_date, reason};
 use super::known::{self, Known};
-use super::papers::{ALPN_STREAM, in_date, reason};
 use super::patience::{Patience, broken};
 use super::stream::LinkStream;
 use super::{Peer, Shared, names};
@@ -43,11 +43,11 @@ const UNFINISHED_MAX: usize = 256;
 const PARTING: Duration = Duration::from_secs(1);
 /// Bytes that are read from it meanwhile, and thrown away.
 const PARTING_BYTES_MAX: usize = 64 * 1024;
-/// When room is made for reading frames, so much at least.
+/// The least that is reserved for reading frames, in bytes.
 const READ_BYTES: usize = 64 * 1024;
-/// Room that there is for each read, at least: a record of TLS.
+/// Free bytes for each read, at least: a record of TLS.
 const RECORD_BYTES: usize = 16 * 1024;
-/// Room that is made for a frame on the word of its header; beyond it, never more than twice what
+/// Bytes reserved for a frame on the word of its header; beyond it, never more than twice what
 /// has come.
 const BELIEVED_BYTES: usize = 256 * 1024;
 
@@ -60,14 +60,14 @@ struct Unfinished {
 struct Begun {
     /// From where.
     network: IpAddr,
-    /// See [`Place`].
+    /// See [`HandshakeSlot`].
     pushed_out: Arc<Notify>,
 }
 
-/// A handshake's place; given back when dropped.
-struct Place {
+/// A handshake's slot; given back when dropped.
+struct HandshakeSlot {
     _permit: OwnedSemaphorePermit,
-    /// Others need the place.
+    /// Other connections need the slot.
     pushed_out: Arc<Notify>,
     address: SocketAddr,
     deadline: Instant,
@@ -78,9 +78,9 @@ impl Unfinished {
         Unfinished { places: Arc::new(Semaphore::new(UNFINISHED_MAX)), begun: VecDeque::new() }
     }
 
-    /// A place for a connection from `address`; another one is pushed out when there is none.
-    async fn place(&mut self, address: SocketAddr) -> Option<Place> {
-        // Who else holds the notice is the handshake itself: it is over otherwise.
+    /// A slot for a connection from `address`; another one is pushed out when there is none.
+    async fn place(&mut self, address: SocketAddr) -> Option<HandshakeSlot> {
+        // The other holder of the notice is the handshake itself: it is over otherwise.
         self.begun.retain(|begun| Arc::strong_count(&begun.pushed_out) > 1);
         if self.places.available_permits() == 0
             && let Some(begun) = self.greediest().and_then(|at| self.begun.remove(at))
@@ -91,7 +91,7 @@ impl Unfinished {
         let (pushed_out, network) = (Arc::<Notify>::default(), client_network(address.ip()));
         self.begun.push_back(Begun { network, pushed_out: Arc::clone(&pushed_out) });
         let deadline = Instant::now() + HANDSHAKE_MAX;
-        Some(Place { _permit: permit, pushed_out, address, deadline })
+        Some(HandshakeSlot { _permit: permit, pushed_out, address, deadline })
     }
 
     /// The oldest handshake of the address that has most.
@@ -128,7 +128,10 @@ pub(super) async fn accept(shared: Arc<Shared>, listener: TcpListener) {
 }
 
 /// Runs a part of a handshake within its bounds.
-async fn bounded<T>(place: &Place, part: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+async fn bounded<T>(
+    place: &HandshakeSlot,
+    part: impl Future<Output = io::Result<T>>,
+) -> io::Result<T> {
     let late = |what: &str| io::Error::new(io::ErrorKind::TimedOut, what.to_owned());
     tokio::select! {
         biased;
@@ -140,7 +143,7 @@ async fn bounded<T>(place: &Place, part: impl Future<Output = io::Result<T>>) ->
 }
 
 /// Reads the first message of TLS, which says which thread goes on.
-async fn first_message(shared: Arc<Shared>, socket: TcpStream, place: Place) {
+async fn first_message(shared: Arc<Shared>, socket: TcpStream, place: HandshakeSlot) {
     let longest = shared.settings.heartbeat_timeout;
     let begun = async {
         tune(&socket, longest)?;
@@ -171,14 +174,14 @@ async fn first_message(shared: Arc<Shared>, socket: TcpStream, place: Place) {
     });
 }
 
-/// Tells of it, but not each second: who is refused comes again.
-fn refuse(shared: &Shared, place: &Place, why: &str) {
+/// Logs it, but not each second: a refused peer dials again.
+fn refuse(shared: &Shared, place: &HandshakeSlot, why: &str) {
     let from = place.address.ip().to_string();
     shared.tell_refused(&from, why);
 }
 
-async fn shake_hands(shared: Arc<Shared>, start: StartHandshake<TcpStream>, place: Place) {
-    let config = Arc::clone(&shared.papers().server);
+async fn shake_hands(shared: Arc<Shared>, start: StartHandshake<TcpStream>, place: HandshakeSlot) {
+    let config = Arc::clone(&shared.identity().server);
     let shaken = async { Ok(start.into_stream(config).into_fallible().await) };
     let mut stream = match bounded(&place, shaken).await {
         Ok(Ok(stream)) => stream,
@@ -240,8 +243,9 @@ fn judge(
     let certificate = own_certificate(shown).ok_or("no certificate was shown")?;
     names::belongs(certificate, &settings.names(peer))?;
     in_date(shown, UnixTime::now())?;
-    // Who only asks how this instance is may have a configuration that is to be put right; and what
-    // is damaged in a log is repaired before its extents are known, by the log's id and a proof.
+    // A peer that only asks for the condition of this instance may have a configuration that is to
+    // be put right; and what is damaged in a log is repaired before its extents are known, by the
+    // log's id and a proof.
     let differs = match &hello.matter {
         Matter::Stream(StreamPurpose::Status | StreamPurpose::Batch) => String::new(),
         _ => hello.agrees(settings)?,
@@ -270,8 +274,8 @@ async fn welcome(
     }
 }
 
-/// As [`part`], as long as no other connection needs the place.
-async fn part_within(place: &Place, stream: impl AsyncRead + AsyncWrite + Unpin) {
+/// As [`part`], as long as no other connection needs the slot.
+async fn part_within(place: &HandshakeSlot, stream: impl AsyncRead + AsyncWrite + Unpin) {
     let parting = async {
         part(stream).await;
         Ok(())
@@ -310,7 +314,7 @@ async fn serve(shared: &Shared, peer: Peer, stream: TlsStream<TcpStream>, greeti
         before.notify_one();
     }
     let turn = lane.incoming.turn.lock().await;
-    lane.meter.connected_in(true);
+    lane.counters.connected_in(true);
     shared.inbox.opened(peer, true, greeting);
     lane.kick.notify_one();
     let why = tokio::select! {
@@ -319,7 +323,7 @@ async fn serve(shared: &Shared, peer: Peer, stream: TlsStream<TcpStream>, greeti
         why = read(shared, peer, stream, greeting.version) => why,
     };
     tracing::debug!(peer = shared.settings.name(peer), why, "a connection for frames ended");
-    lane.meter.connected_in(false);
+    lane.counters.connected_in(false);
     shared.inbox.closed(peer, true);
     drop(turn);
 }
@@ -337,7 +341,7 @@ async fn read(
     let mut patience = Patience::new(longest);
     let mut input = BytesMut::new();
     loop {
-        make_room(&mut input);
+        reserve_for_next_read(&mut input);
         if let Err(why) = patience.read(&mut stream, &mut input).await {
             return why;
         }
@@ -367,8 +371,8 @@ async fn read(
                 is_declared = true;
                 continue;
             }
-            lane.meter.received(frame.body.len(), frame.wire_bytes);
-            // Kinds of the links that a later version may add are for nobody here.
+            lane.counters.received(frame.body.len(), frame.wire_bytes);
+            // Kinds of the links that a later version may add have no receiver here.
             if is_declared
                 && !frame::OWN_KINDS.contains(&frame.kind)
                 && let Err(why) = shared.inbox.frame(peer, frame.kind, frame.body)
@@ -391,7 +395,7 @@ async fn declared(shared: &Shared, peer: Peer, body: &[u8]) -> Result<(), String
 }
 
 /// For the rest of a frame at once: to grow step by step would copy what has come each time.
-fn make_room(input: &mut BytesMut) {
+fn reserve_for_next_read(input: &mut BytesMut) {
     let believed = input.len().max(BELIEVED_BYTES);
     let wanted = frame::missing(input).min(believed).max(RECORD_BYTES);
     if input.capacity() - input.len() < wanted {
@@ -417,7 +421,7 @@ async fn answer(
 mod tests {
     use super::*;
 
-    /// The beginning of a frame whose header says `sent` bytes.
+    /// The beginning of a frame with `sent` bytes in its header.
     fn begun(sent: u32, came: usize) -> BytesMut {
         let mut input = BytesMut::with_capacity(came);
         input.extend_from_slice(&sent.to_le_bytes());
@@ -430,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn when_all_places_are_taken_the_address_that_has_most_gives_up_its_oldest_at_once() {
+    fn when_all_slots_are_taken_the_address_that_has_most_gives_up_its_oldest_at_once() {
         let from = |last: u8| SocketAddr::from(([192, 0, 2, last], 40_000));
         let (flood, member) = (from(1), from(2));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
@@ -442,7 +446,7 @@ mod tests {
                 of_flood.push_back(unfinished.place(flood).await.unwrap());
             }
             for next in [flood, member, flood] {
-                let oldest: Place = of_flood.pop_front().unwrap();
+                let oldest: HandshakeSlot = of_flood.pop_front().unwrap();
                 let gives_up = async move {
                     oldest.pushed_out.notified().await;
                     drop(oldest);
@@ -457,9 +461,9 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_gets_room_for_all_of_it_at_once() {
+    fn a_frame_gets_capacity_for_all_of_it_at_once() {
         let mut input = begun(90_000, 16_000);
-        make_room(&mut input);
+        reserve_for_next_read(&mut input);
         let missing = frame::missing(&input);
         assert!(missing > 74_000 && room(&input) >= missing);
         let (place, had) = (input.as_ptr(), input.capacity());
@@ -470,21 +474,21 @@ mod tests {
     #[test]
     fn a_header_is_believed_up_to_a_bound_and_then_up_to_twice_what_has_come() {
         let mut input = begun(u32::MAX, 100);
-        make_room(&mut input);
+        reserve_for_next_read(&mut input);
         assert!(room(&input) <= 2 * (BELIEVED_BYTES + RECORD_BYTES));
         let mut input = begun(u32::MAX, 4 * BELIEVED_BYTES);
-        make_room(&mut input);
+        reserve_for_next_read(&mut input);
         assert!(room(&input) >= 4 * BELIEVED_BYTES && room(&input) <= 8 * BELIEVED_BYTES);
     }
 
     #[test]
-    fn where_no_frame_has_begun_there_is_room_for_a_record() {
+    fn where_no_frame_has_begun_there_is_capacity_for_a_record() {
         let mut input = BytesMut::new();
-        make_room(&mut input);
+        reserve_for_next_read(&mut input);
         assert!(room(&input) >= READ_BYTES);
         let mut input = BytesMut::with_capacity(RECORD_BYTES + 1);
         let had = input.capacity();
-        make_room(&mut input);
+        reserve_for_next_read(&mut input);
         assert_eq!(input.capacity(), had);
     }
 }

@@ -3,12 +3,12 @@
 //!
 //! Each instance dials each other one and *sends* on that connection; what it accepts it *reads*.
 //! So there are two connections for frames between two instances, and one more for each relayed
-//! client and each copy. Reading order: `hello` and `frame` (the bytes), `papers` and `names` (who
-//! is trusted), `queue` (what waits to be sent), `dial`, `outgoing`, `incoming`, `patience` (the
-//! connections), `stream`, `tickets`, `meter`; then `relay`, `joint` and `boundary`, which bring
-//! clients to the active instance.
+//! client and each copy. Reading order: `hello` and `frame` (the bytes), `identity` and `names`
+//! (the trusted peers), `queue` (what waits to be sent), `dial`, `outgoing`, `incoming`, `patience`
+//! (the connections), `stream`, `tickets`, `statistics`; then `relay`, `pipe` and `boundary`, which
+//! carry clients to the active instance.
 //!
-//! Not here: what a frame means, who is active (`group`), what an AMQP byte means.
+//! Not here: what a frame means, which instance is active (`group`), what an AMQP byte means.
 //!
 //! Invariants: an instance that cannot show a certificate of the group with its own name gets
 //! nothing past `hello`; a wrong frame ends its connection, never the process; frames of one peer
@@ -21,20 +21,20 @@ mod boundary;
 mod dial;
 mod frame;
 mod hello;
+mod identity;
 mod incoming;
-mod joint;
 mod known;
-mod meter;
 mod names;
 mod outgoing;
-mod papers;
 mod patience;
+mod pipe;
 mod queue;
 mod relay;
 mod rotation;
 pub mod scratch;
 mod settings;
 mod socket;
+mod statistics;
 mod stream;
 mod terms;
 #[cfg(any(test, feature = "testing"))]
@@ -42,6 +42,7 @@ mod terms;
 pub mod testing;
 #[cfg(test)]
 mod tests;
+mod text;
 mod throttle;
 mod tickets;
 
@@ -61,22 +62,22 @@ use towline_group::Start;
 pub use ask::{Answered, Asker, ask};
 pub use frame::{BODY_BYTES_MAX, FrameBody, OWN_KINDS};
 pub use hello::{Greeting, LOCAL_LISTENER, Standing, StreamPurpose};
+pub use identity::check;
+pub use identity::expires;
 pub use incoming::part;
 pub use known::Known;
-pub use meter::LinkState;
-pub use papers::check;
-pub use papers::expires;
 pub use relay::{Relay, Route, Where};
 pub use rotation::{Expiry, expiry};
 pub use settings::{LinkSettings, bind};
 pub use socket::{BACKLOG, listen_widely};
+pub use statistics::LinkState;
 pub use stream::LinkStream;
 pub use terms::{INTERVAL, TIMEOUT, Terms};
 pub use throttle::Throttle;
 
-use meter::Meter;
-use papers::Papers;
+use identity::TlsIdentity;
 use queue::Queue;
+use statistics::LinkCounters;
 use towline_logging::log;
 
 /// Tasks polled before sockets are asked again: a burst of handshakes must not keep a heartbeat
@@ -86,10 +87,10 @@ const EVENT_INTERVAL: u32 = 7;
 /// Position in the list of members, which is ordered by name.
 pub type Peer = usize;
 
-/// Who takes what comes over the links. All but `standing` are called on a thread of the links, so
-/// they must be quick and must not wait.
+/// The receiver of what comes over the links. All but `standing` are called on a thread of the
+/// links, so they must be quick and must not wait.
 pub trait Inbox: Send + Sync + 'static {
-    /// Where this instance is in the log; told to a peer with each hello. Called on any thread.
+    /// Where this instance is in the log; sent to a peer with each hello. Called on any thread.
     fn standing(&self) -> Standing;
 
     /// What this instance knows of starts, as each hello says. Called on any thread.
@@ -124,14 +125,14 @@ pub trait Inbox: Send + Sync + 'static {
     /// Why it cannot be of that peer: the connection ends.
     fn frame(&self, peer: Peer, kind: u8, body: Bytes) -> Result<(), String>;
 
-    /// Whether a stream is taken; the reason is told to the peer if not.
+    /// Whether a stream is taken; the peer gets the reason if not.
     ///
     /// # Errors
     /// Why not.
     fn admits(&self, peer: Peer, purpose: &StreamPurpose) -> Result<(), String>;
 
-    /// A stream stands. It belongs to the runtime of [`Links::streams`]; who serves it elsewhere
-    /// calls [`LinkStream::settle`] there.
+    /// A stream stands. It belongs to the runtime of [`Links::streams`]; a caller that serves it
+    /// elsewhere calls [`LinkStream::settle`] there.
     fn stream(&self, peer: Peer, purpose: StreamPurpose, stream: LinkStream);
 }
 
@@ -139,7 +140,7 @@ pub trait Inbox: Send + Sync + 'static {
 #[derive(Debug)]
 pub enum LinkError {
     /// Certificate, key or authorities cannot be used.
-    Papers(String),
+    Identity(String),
     /// The operating system refused a thread or a socket.
     System(io::Error),
 }
@@ -147,7 +148,7 @@ pub enum LinkError {
 impl std::fmt::Display for LinkError {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            LinkError::Papers(why) => out.write_str(why),
+            LinkError::Identity(why) => out.write_str(why),
             LinkError::System(error) => write!(out, "{error}"),
         }
     }
@@ -160,7 +161,7 @@ struct Shared {
     settings: LinkSettings,
     inbox: Arc<dyn Inbox>,
     /// Replaced when the files change; connections that stand keep what they began with.
-    papers: RwLock<Arc<Papers>>,
+    identity: RwLock<Arc<TlsIdentity>>,
     /// One for each member; this instance's own is never used.
     lanes: Vec<Lane>,
     /// Zero of the times that pings carry.
@@ -173,11 +174,11 @@ struct Shared {
 /// What there is of one peer.
 struct Lane {
     queue: Queue,
-    meter: Meter,
+    counters: LinkCounters,
     /// The peer lives: dial it now.
     kick: Notify,
     incoming: IncomingTurn,
-    /// Why the last dial brought no connection for frames; empty: it did.
+    /// Why the last dial made no connection for frames; empty: it did.
     trouble: Mutex<String>,
 }
 
@@ -202,19 +203,19 @@ impl Links {
     /// # Errors
     /// When the certificates cannot be used, or there is no thread.
     pub fn start(mut settings: LinkSettings, inbox: Arc<dyn Inbox>) -> Result<Links, LinkError> {
-        let papers = Papers::read(&settings.papers).map_err(LinkError::Papers)?;
-        names::belongs(papers.own(), &settings.names(settings.this)).map_err(|why| {
-            let file = settings.papers.certificate.display();
-            LinkError::Papers(format!("certificate {file}: {why}"))
+        let identity = TlsIdentity::read(&settings.identity).map_err(LinkError::Identity)?;
+        names::belongs(identity.own(), &settings.names(settings.this)).map_err(|why| {
+            let file = settings.identity.certificate.display();
+            LinkError::Identity(format!("certificate {file}: {why}"))
         })?;
-        rotation::tell_expiry(&papers, None);
+        rotation::tell_expiry(&identity, None);
         let listener = settings.listener.take();
         let (frames, streams) = (runtime()?, runtime()?);
         let lanes = settings.members.iter().map(|_| Lane::default()).collect();
         let shared = Arc::new(Shared {
             settings,
             inbox,
-            papers: RwLock::new(Arc::new(papers)),
+            identity: RwLock::new(Arc::new(identity)),
             lanes,
             began: Instant::now(),
             refusals: Throttle::default(),
@@ -248,7 +249,7 @@ impl Links {
         let Some(lane) = self.shared.lanes.get(peer) else { return false };
         let taken = lane.queue.put(kind, urgent, body);
         if !taken {
-            lane.meter.dropped();
+            lane.counters.dropped();
         }
         taken
     }
@@ -267,10 +268,10 @@ impl Links {
         async move { dial::stream(&shared, peer, &purpose).await }
     }
 
-    /// What there is to tell of the link to `peer`.
+    /// The statistics of the link to `peer`.
     pub fn state(&self, peer: Peer) -> LinkState {
         let Some(lane) = self.shared.lanes.get(peer) else { return LinkState::default() };
-        lane.meter.state(lane.queue.bytes())
+        lane.counters.state(lane.queue.bytes())
     }
 
     /// Why there is no connection to `peer` on which frames can be sent; empty: there is one, or it
@@ -289,7 +290,7 @@ impl Links {
         self.shared.settings.name(peer)
     }
 
-    /// Ends all connections and waits for the threads; nothing is told to the inbox any more.
+    /// Ends all connections and waits for the threads; the inbox gets nothing any more.
     /// Called on a thread of the links, it does not wait.
     pub fn stop(&self) {
         self.stop.send_replace(true);
@@ -298,7 +299,7 @@ impl Links {
         }
         let threads = std::mem::take(&mut *self.threads.lock());
         for thread in threads {
-            // A panic there was told by the panic hook already.
+            // The panic hook has reported a panic there already.
             thread.join().ok();
         }
     }
@@ -314,7 +315,7 @@ impl Default for Lane {
     fn default() -> Lane {
         Lane {
             queue: Queue::default(),
-            meter: Meter::default(),
+            counters: LinkCounters::default(),
             kick: Notify::new(),
             incoming: IncomingTurn::default(),
             trouble: Mutex::default(),
@@ -323,11 +324,11 @@ impl Default for Lane {
 }
 
 impl Shared {
-    fn papers(&self) -> Arc<Papers> {
-        Arc::clone(&self.papers.read())
+    fn identity(&self) -> Arc<TlsIdentity> {
+        Arc::clone(&self.identity.read())
     }
 
-    /// Tells that a connection of `whom` was refused, or ended for what it sent.
+    /// Reports that the connection of a peer was refused, or ended for what it sent.
     fn tell_refused(&self, whom: &str, why: &str) {
         let what = format!("{whom}: {why}");
         match self.refusals.passes(&what, Instant::now()) {
@@ -352,7 +353,7 @@ fn runtime() -> Result<tokio::runtime::Runtime, LinkError> {
     builder.build().map_err(LinkError::System)
 }
 
-/// Runs a runtime on a thread of its own until it is told to stop.
+/// Runs a runtime on a thread of its own until it is stopped.
 fn spawn(
     name: &str,
     runtime: tokio::runtime::Runtime,
@@ -362,7 +363,7 @@ fn spawn(
     let run = move || {
         runtime.block_on(async {
             begin();
-            // An error means that the sender is gone, which is as good as told.
+            // An error means that the sender is gone, which has the same effect.
             stopped.wait_for(|stop| *stop).await.ok();
         });
         // A name that is being looked up must not keep the end waiting.

@@ -6,7 +6,7 @@
 //! not enough: an authority that signs for other things too may have given `a` to any machine of
 //! that name.
 //!
-//! Not here: who signed it and until when (`papers`, rustls).
+//! Not here: its issuer and expiry (`identity`, rustls).
 
 use rustls::pki_types::CertificateDer;
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};

@@ -109,7 +109,7 @@ async fn serve(
     let lane = shared.lane(peer);
     let settings = &shared.settings;
     lane.queue.open();
-    lane.meter.connected_out(true);
+    lane.counters.connected_out(true);
     log(&LINK_UP, &[settings.name(peer), settings.address(peer), &greeting.build]);
     shared.inbox.opened(peer, false, greeting);
     let (reader, writer) = tokio::io::split(stream);
@@ -121,7 +121,7 @@ async fn serve(
         why = write(shared, lane, (&flight, declares), writer) => why,
     };
     lane.queue.close();
-    lane.meter.connected_out(false);
+    lane.counters.connected_out(false);
     log(&LINK_DOWN, &[settings.name(peer), &why]);
     shared.inbox.closed(peer, false);
 }
@@ -147,7 +147,7 @@ async fn listen(
                     let Some((sent, written)) = read_pong(frame.body) else {
                         return "it answered a ping that we did not send".to_owned();
                     };
-                    lane.meter.round_trip(shared.began.elapsed().saturating_sub(sent));
+                    lane.counters.round_trip(shared.began.elapsed().saturating_sub(sent));
                     flight.arrived.fetch_max(written, Ordering::Relaxed);
                     flight.news.notify_one();
                 }
@@ -195,7 +195,7 @@ async fn write(
         put_start(&mut body, start);
         encoder.encode(START, FrameBody::from(body), &mut pieces);
     }
-    // Bytes of bodies written, and what of them was told by the last ping.
+    // Bytes of bodies written, and how many of them the last ping reported.
     let (mut written, mut told) = (0_u64, 0_u64);
     loop {
         let room = written.saturating_sub(flight.arrived.load(Ordering::Relaxed)) < FLIGHT_BYTES;
@@ -210,7 +210,7 @@ async fn write(
             bytes += waiting.body.len();
             wire_bytes += encoder.encode(waiting.kind, waiting.body, &mut pieces);
         }
-        lane.meter.compressed(encoder.take_spent());
+        lane.counters.compressed(encoder.take_spent());
         written = written.saturating_add(bytes as u64);
         if due || written.saturating_sub(told) >= TOLD_BYTES {
             encoder.encode(PING, ping_body(shared, written), &mut pieces);
@@ -221,7 +221,7 @@ async fn write(
         }
         lane.queue.written(taken);
         if frames > 0 {
-            lane.meter.sent(frames, bytes, wire_bytes);
+            lane.counters.sent(frames, bytes, wire_bytes);
         }
     }
 }

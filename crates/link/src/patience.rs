@@ -1,7 +1,7 @@
 //! How long a peer may be silent on a connection for frames.
 //!
-//! Not here: what it says. Invariant: what has arrived counts before the deadline does: it may be
-//! we who were late.
+//! Not here: what it says. Invariant: what has arrived counts before the deadline does: this side
+//! may have been late.
 
 use std::io;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::time::{Instant, sleep_until};
 
-use super::papers::reason;
+use super::identity::reason;
 
 /// See the module. Begins when it is made, and anew with all that is read.
 pub(super) struct Patience {
@@ -23,7 +23,7 @@ impl Patience {
         Patience { longest, deadline: Instant::now() + longest }
     }
 
-    /// Reads once, into the room that `input` has.
+    /// Reads once, into the free capacity of `input`.
     ///
     /// # Errors
     /// Why the connection is over, in words.

@@ -1,8 +1,8 @@
-//! Frames that wait for the connection to one peer: urgent ones first, bounded, never blocking who
-//! puts.
+//! Frames that wait for the connection to one peer: urgent ones first, bounded, never blocking the
+//! caller that puts.
 //!
 //! Not here: sockets, bytes of a frame. Invariants: while it is closed it is empty; `bytes` is the
-//! sum over what was put and whose writing was not yet reported by `written`.
+//! sum over the frames that were put and not yet reported by `written`.
 
 use std::collections::VecDeque;
 
@@ -43,7 +43,7 @@ struct Inner {
 }
 
 impl Queue {
-    /// Takes a frame if there is a connection and room.
+    /// Takes a frame if there is a connection and the limit allows it.
     pub(super) fn put(&self, kind: u8, urgent: bool, body: FrameBody) -> bool {
         let bytes = HEADER_BYTES + body.len();
         let most = if urgent { QUEUED_BYTES_MAX + URGENT_BYTES_MAX } else { QUEUED_BYTES_MAX };

@@ -9,7 +9,7 @@
 //! it for ever. One that has not spoken is joined to the new active instead. When a group has no
 //! active instance, the client is not kept waiting longer than a fail-over takes.
 //!
-//! Not here: who is active; listeners and sockets of clients; what an AMQP byte means.
+//! Not here: which instance is active; listeners and sockets of clients; what an AMQP byte means.
 //!
 //! Invariant: no byte of a client is read before it is joined, so nothing is lost when the active
 //! changes meanwhile.
@@ -23,7 +23,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Mutex, Semaphore, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::joint::Joint;
+use super::pipe::Pipe;
 use super::{LinkStream, Links, Peer, StreamPurpose};
 
 /// How long a client waits for an active instance that is known, or about to be.
@@ -36,7 +36,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(1);
 /// Login and close need the rest.
 const _: () = assert!(NOBODY_MAX.as_millis() + 200 <= ANSWER_MAX.as_millis());
 /// How long an instance that is active no more may be silent before its clients are let go: it
-/// tells them itself when it goes in order.
+/// closes their connections itself in an orderly shutdown.
 const FAREWELL: Duration = Duration::from_millis(600);
 /// Before a stream that failed is tried again, while the same instance is said to be active.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -100,22 +100,22 @@ impl Relay {
         mut stream: LinkStream,
         close: Option<&[u8]>,
     ) -> io::Result<bool> {
-        let mut joint = if close.is_some() { Joint::watching_frames() } else { Joint::default() };
+        let mut pipe = if close.is_some() { Pipe::watching_frames() } else { Pipe::default() };
         loop {
             tokio::select! {
                 biased;
-                joined = joint.join(client, &mut stream) => return joined.map(|_| false),
+                joined = pipe.join(client, &mut stream) => return joined.map(|_| false),
                 () = self.over(peer) => {}
             }
-            if joint.is_silent() {
+            if pipe.is_silent() {
                 return Ok(true);
             }
-            // It may be telling its clients; while it speaks it is heard.
-            if joint.given_at().is_none_or(|at| at.elapsed() >= FAREWELL) {
+            // It may be closing its clients' connections; while it speaks it is heard.
+            if pipe.given_at().is_none_or(|at| at.elapsed() >= FAREWELL) {
                 break;
             }
         }
-        if let Some(close) = close.filter(|_| joint.takes_a_frame()) {
+        if let Some(close) = close.filter(|_| pipe.takes_a_frame()) {
             let told = async {
                 client.write_all(close).await?;
                 client.flush().await

@@ -1,10 +1,10 @@
 //! Looks at the certificate files every few seconds: new ones count for the connections that come,
-//! without a restart. Tells when this instance's certificate is about to expire.
+//! without a restart. Warns when this instance's certificate is about to expire.
 //!
 //! Connections that stand are not ended: a certificate counts when a connection begins.
 //!
-//! Invariant: files that cannot be used leave the ones in use as they are, and are told once, when
-//! they are the same at the next look.
+//! Invariant: files that cannot be used leave the ones in use as they are, and are reported once,
+//! when they are the same at the next look.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -14,7 +14,7 @@ use towline_admin::catalogue::{
     GROUP_CERTIFICATE_UNREADABLE,
 };
 
-use super::papers::Papers;
+use super::identity::TlsIdentity;
 use super::{Shared, names};
 use towline_logging::log;
 
@@ -23,13 +23,13 @@ use towline_logging::log;
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 #[cfg(test)]
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// How long before its end a certificate is told to expire.
+/// How long before its end the expiry of a certificate is reported.
 const WARN_BEFORE: Duration = Duration::from_secs(30 * DAY_S);
 /// Between two such warnings.
 const WARN_EVERY: Duration = Duration::from_secs(DAY_S);
 const DAY_S: u64 = 86_400;
 
-/// What is to be told about a certificate.
+/// What is to be reported about a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expiry {
     /// Later than 30 days from now.
@@ -43,7 +43,8 @@ pub enum Expiry {
 /// Looks until the runtime ends.
 pub(super) async fn watch(shared: Arc<Shared>) {
     let (mut told, mut seen) = (String::new(), String::new());
-    let mut told_expiry = Told { expiry: expiry(shared.papers().expires_at), age: Duration::ZERO };
+    let mut told_expiry =
+        ReportedExpiry { expiry: expiry(shared.identity().expires_at), age: Duration::ZERO };
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
         let look = Arc::clone(&shared);
@@ -51,9 +52,9 @@ pub(super) async fn watch(shared: Arc<Shared>) {
         let looked = tokio::task::spawn_blocking(move || look_again(&look)).await;
         match looked.unwrap_or_else(|error| Err(error.to_string())) {
             Ok(None) => (told, seen) = Default::default(),
-            Ok(Some(papers)) => {
-                log(&GROUP_CERTIFICATE_READ, &[&papers.expires()]);
-                *shared.papers.write() = Arc::new(papers);
+            Ok(Some(identity)) => {
+                log(&GROUP_CERTIFICATE_READ, &[&identity.expires()]);
+                *shared.identity.write() = Arc::new(identity);
                 (told, seen) = Default::default();
             }
             Err(why) => {
@@ -65,51 +66,55 @@ pub(super) async fn watch(shared: Arc<Shared>) {
                 seen = why;
             }
         }
-        told_expiry = tell_expiry(&shared.papers(), Some(told_expiry));
+        told_expiry = tell_expiry(&shared.identity(), Some(told_expiry));
     }
 }
 
 /// The files' new content, checked, if it is another one.
-fn look_again(shared: &Shared) -> Result<Option<Papers>, String> {
+fn look_again(shared: &Shared) -> Result<Option<TlsIdentity>, String> {
     let settings = &shared.settings;
-    if !shared.papers().changed(&settings.papers)? {
+    if !shared.identity().changed(&settings.identity)? {
         return Ok(None);
     }
-    let papers = Papers::read(&settings.papers)?;
-    let file = settings.papers.certificate.display();
-    names::belongs(papers.own(), &settings.names(settings.this))
+    let identity = TlsIdentity::read(&settings.identity)?;
+    let file = settings.identity.certificate.display();
+    names::belongs(identity.own(), &settings.names(settings.this))
         .map_err(|why| format!("certificate {file}: {why}"))?;
-    Ok(Some(papers))
+    Ok(Some(identity))
 }
 
-/// What was told last, and how long ago.
+/// What was reported last, and how long ago.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Told {
+pub(super) struct ReportedExpiry {
     expiry: Expiry,
     age: Duration,
 }
 
-/// Tells that the certificate expires, or has expired, unless that was told within the last day.
-pub(super) fn tell_expiry(papers: &Papers, before: Option<Told>) -> Told {
-    let expiry = expiry(papers.expires_at);
-    let same = |told: &Told| {
+/// Reports that the certificate expires, or has expired, unless that was reported within the last
+/// day.
+pub(super) fn tell_expiry(
+    identity: &TlsIdentity,
+    before: Option<ReportedExpiry>,
+) -> ReportedExpiry {
+    let expiry = expiry(identity.expires_at);
+    let same = |told: &ReportedExpiry| {
         std::mem::discriminant(&told.expiry) == std::mem::discriminant(&expiry)
             && told.age < WARN_EVERY
     };
     if let Some(told) = before.filter(same) {
-        return Told { age: told.age + LOOK_EVERY, ..told };
+        return ReportedExpiry { age: told.age + LOOK_EVERY, ..told };
     }
     match expiry {
         Expiry::Far => {}
         Expiry::Near(days) => {
-            log(&GROUP_CERTIFICATE_EXPIRES, &[&days.to_string(), &papers.expires()]);
+            log(&GROUP_CERTIFICATE_EXPIRES, &[&days.to_string(), &identity.expires()]);
         }
-        Expiry::Over => log(&GROUP_CERTIFICATE_EXPIRED, &[&papers.expires()]),
+        Expiry::Over => log(&GROUP_CERTIFICATE_EXPIRED, &[&identity.expires()]),
     }
-    Told { expiry, age: Duration::ZERO }
+    ReportedExpiry { expiry, age: Duration::ZERO }
 }
 
-/// What is to be told of a certificate that expires at `at` (seconds since 1970).
+/// What is to be reported of a certificate that expires at `at` (seconds since 1970).
 pub fn expiry(at: i64) -> Expiry {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     expiry_at(at, now)
@@ -129,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_certificate_is_told_to_expire_thirty_days_before() {
+    fn the_expiry_of_a_certificate_is_reported_thirty_days_before() {
         let now = Duration::from_secs(100 * DAY_S);
         let at = |days: i64| expiry_at(days * 86_400, now);
         assert_eq!(at(-1), Expiry::Over);

@@ -11,7 +11,7 @@ thread_local! {
     static BUFFER: RefCell<BytesMut> = RefCell::new(BytesMut::new());
 }
 
-/// Runs `read` with this thread's buffer, empty and with room for at least one full read.
+/// Runs `read` with this thread's buffer, empty and with capacity for at least one full read.
 /// `read` must split off what it filled.
 pub fn with<R>(read: impl FnOnce(&mut BytesMut) -> R) -> R {
     BUFFER.with_borrow_mut(|buffer| {

@@ -1,4 +1,5 @@
-//! What the links of one instance are told: the members, which of them we are, certificates, times.
+//! The settings of the links of one instance: the members, which of them we are, certificates,
+//! times.
 //!
 //! Not here: the checks of ranges (`config::group`).
 
@@ -8,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Peer;
+use super::identity::IdentityFiles;
 use super::names::Names;
-use super::papers::PaperFiles;
 use super::socket::listen_widely;
 use super::terms::Terms;
 use towline_config::GroupConfig;
@@ -27,7 +28,7 @@ pub struct LinkSettings {
     /// Which of them we are.
     pub this: Peer,
     /// Certificate, key, authorities.
-    pub papers: PaperFiles,
+    pub identity: IdentityFiles,
     /// Where links come in; `None`: only dialled ones.
     pub listener: Option<TcpListener>,
     /// Between two pings of a link.
@@ -68,7 +69,7 @@ impl LinkSettings {
             members: members.collect(),
             terms,
             this,
-            papers: PaperFiles::of(config),
+            identity: IdentityFiles::of(config),
             listener,
             heartbeat_interval: config.heartbeat_interval(),
             heartbeat_timeout: config.heartbeat_timeout(),

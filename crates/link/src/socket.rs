@@ -1,6 +1,6 @@
 //! Listening sockets on which bursts of clients or instances come.
 //!
-//! Not here: which addresses, who accepts.
+//! Not here: the addresses, and the thread that accepts.
 
 use std::io;
 use std::net::TcpListener;

@@ -12,6 +12,8 @@ use std::time::Duration;
 
 use bytes::{Buf, BufMut};
 
+use super::text::{put_text, text};
+
 /// Name of the term with the interval between heartbeats.
 pub const INTERVAL: &str = "group.heartbeat_interval_ms";
 /// Name of the term with the time without heartbeats after which an instance is taken for lost.
@@ -94,8 +96,8 @@ impl Terms {
         body.put_u8(u8::try_from(self.terms.len()).unwrap_or(u8::MAX));
         for term in self.terms.iter().take(usize::from(u8::MAX)) {
             body.put_u8(u8::from(term.binding));
-            super::hello::put_text(body, &term.name);
-            super::hello::put_text(body, &term.value);
+            put_text(body, &term.name);
+            put_text(body, &term.value);
         }
     }
 
@@ -104,7 +106,7 @@ impl Terms {
         let mut terms = Terms::default();
         for _ in 0..count {
             let binding = body.try_get_u8().ok()? != 0;
-            let (name, value) = (super::hello::text(body)?, super::hello::text(body)?);
+            let (name, value) = (text(body)?, text(body)?);
             terms.terms.push(Term { name, value, binding });
         }
         Some(terms)
@@ -134,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_should_be_equal_is_told() {
+    fn what_should_be_equal_is_reported() {
         let here = terms(1, "D", [250, 2_000]);
         let odd = Terms::compared(("a", &here), ("b", &terms(1, "E", [250, 2_000]))).unwrap();
         assert_eq!(odd, "queue_manager.deadq is 'D' at 'a' and 'E' at 'b'");

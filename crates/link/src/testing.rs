@@ -17,7 +17,7 @@ use rcgen::{
 use tempfile::TempDir;
 use towline_group::Start;
 
-use crate::papers::PaperFiles;
+use crate::identity::IdentityFiles;
 use crate::settings::{LinkSettings, Member};
 use crate::{Greeting, Inbox, Known, LinkStream, Links, Peer, Standing, StreamPurpose};
 
@@ -28,7 +28,7 @@ pub const NAMES: [&str; 3] = ["a", "b", "c"];
 /// A frame that the inbox does not believe.
 pub const FORGED: &[u8] = b"forged";
 
-/// What an inbox was told.
+/// What an inbox received.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Told {
     Opened(Peer, bool, Greeting),
@@ -38,7 +38,7 @@ pub enum Told {
     Stream(Peer, StreamPurpose),
 }
 
-/// An inbox that keeps what it was told.
+/// An inbox that keeps what it received.
 pub struct Recorder {
     pub standing: Standing,
     pub told: Mutex<Vec<Told>>,
@@ -77,7 +77,7 @@ impl Recorder {
         self.go_on.notify_all();
     }
 
-    /// Waits until `found` gives something for what was told so far.
+    /// Waits until `found` gives something for what was received so far.
     pub fn until<T>(&self, what: &str, mut found: impl FnMut(&[Told]) -> Option<T>) -> T {
         let deadline = Instant::now() + LONG;
         let mut told = self.told.lock();
@@ -90,7 +90,7 @@ impl Recorder {
         }
     }
 
-    /// Waits until something was told so many times.
+    /// Waits until something was received so many times.
     pub fn count(&self, what: &str, times: usize, fits: impl Fn(&Told) -> bool) {
         self.until(what, |told| {
             (told.iter().filter(|told| fits(told)).count() >= times).then_some(())
@@ -166,7 +166,7 @@ impl Inbox for Recorder {
     }
 }
 
-/// Who signs certificates.
+/// The authority that signs certificates.
 pub struct Authority {
     pub issuer: Issuer<'static, KeyPair>,
     pub pem: String,
@@ -184,8 +184,8 @@ impl Authority {
         Authority { issuer: Issuer::new(params, key), pem }
     }
 
-    /// Writes the papers of the instance `name` of group G of QM1, valid for so many days.
-    pub fn issue(&self, folder: &Path, name: &str, days: i64) -> PaperFiles {
+    /// Writes the identity files of the instance `name` of group G of QM1, valid for so many days.
+    pub fn issue(&self, folder: &Path, name: &str, days: i64) -> IdentityFiles {
         let mut params = CertificateParams::new(vec![]).unwrap();
         params.distinguished_name.push(DnType::CommonName, format!("QM1.G.{name}"));
         params.extended_key_usages =
@@ -196,13 +196,13 @@ impl Authority {
         let now = SystemTime::now();
         params.not_after = if days < 0 { now - end } else { now + end }.into();
         let key = KeyPair::generate().unwrap();
-        let files = PaperFiles {
+        let files = IdentityFiles {
             certificate: folder.join(format!("{name}.pem")),
             private_key: folder.join(format!("{name}-key.pem")),
             authorities: folder.join(format!("{name}-authorities.pem")),
         };
         let pem = params.signed_by(&key, &self.issuer).unwrap().pem();
-        // Each file is replaced whole: who looks meanwhile finds the old one or the new one.
+        // Each file is replaced whole: a reader finds the old one or the new one meanwhile.
         for (path, text) in [
             (&files.certificate, pem),
             (&files.private_key, key.serialize_pem()),
@@ -216,7 +216,7 @@ impl Authority {
     }
 }
 
-/// A group's addresses and papers; its instances are started one by one.
+/// A group's addresses and certificates; its instances are started one by one.
 pub struct Bench {
     pub folder: TempDir,
     pub authority: Authority,
@@ -240,9 +240,9 @@ impl Bench {
         Bench { folder, authority, listeners, members }
     }
 
-    pub fn files(&self, name: &str) -> PaperFiles {
+    pub fn files(&self, name: &str) -> IdentityFiles {
         let folder = self.folder.path();
-        PaperFiles {
+        IdentityFiles {
             certificate: folder.join(format!("{name}.pem")),
             private_key: folder.join(format!("{name}-key.pem")),
             authorities: folder.join(format!("{name}-authorities.pem")),
@@ -256,7 +256,7 @@ impl Bench {
             members: self.members.clone(),
             terms: super::Terms::default(),
             this,
-            papers: self.files(NAMES[this]),
+            identity: self.files(NAMES[this]),
             listener: Some(self.listeners[this].try_clone().unwrap()),
             heartbeat_interval: Duration::from_millis(20),
             // Nothing here may end because it took long, unless the test is about that.

@@ -1,6 +1,6 @@
 //! Links over loopback, with real TLS: what tests in `tests/` stand on.
 //!
-//! Nobody sleeps: a test waits for what an inbox was told, with a deadline that is far beyond what
+//! No test sleeps: it waits for what an inbox received, with a deadline that is far beyond what
 //! a loaded machine needs.
 
 mod frames;
@@ -23,7 +23,7 @@ use tokio_rustls::client::TlsStream;
 
 use super::frame::{Encoder, FrameBody, START};
 use super::hello::{self, Hello, Matter};
-use super::papers::Papers;
+use super::identity::TlsIdentity;
 use super::settings::LinkSettings;
 use super::testing::{Authority, Bench, FORGED, LONG, NAMES, Recorder, Told, run};
 use super::{Known, Links, Peer, Standing, StreamPurpose};
@@ -55,8 +55,8 @@ impl Bench {
 
     /// The same, on which no start was declared.
     async fn dial_undeclared(&self, from: Peer, to: Peer) -> TlsStream<TcpStream> {
-        let papers = Papers::read(&self.files(NAMES[from])).unwrap();
-        let mut stream = self.shake_hands(to, &papers.client_frames).await.unwrap();
+        let identity = TlsIdentity::read(&self.files(NAMES[from])).unwrap();
+        let mut stream = self.shake_hands(to, &identity.client_frames).await.unwrap();
         hello::say(&mut stream, &self.hello(from, Matter::Frames)).await.unwrap();
         let answer = hello::hear(&mut stream, true).await.unwrap();
         assert_eq!(answer.matter, Matter::Frames);

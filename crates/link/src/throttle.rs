@@ -1,4 +1,4 @@
-//! The same thing is not told again and again: first at once, then at most once a minute.
+//! The same thing is not reported again and again: first at once, then at most once a minute.
 //!
 //! Not here: what is reported, and the clock. Invariant: at most [`TOLD_MAX`] things are
 //! remembered.
@@ -10,23 +10,23 @@ use parking_lot::Mutex;
 
 /// Between two times that the same thing is reported.
 const PAUSE: Duration = Duration::from_secs(60);
-/// Things remembered: who reaches the port can make up as many as it likes.
+/// Things remembered: a host that reaches the port can make up as many as it likes.
 const TOLD_MAX: usize = 256;
 
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Throttle {
-    told: Mutex<HashMap<String, Told>>,
+    told: Mutex<HashMap<String, Repeats>>,
 }
 
 #[derive(Debug)]
-struct Told {
+struct Repeats {
     at: Instant,
     since: u64,
 }
 
 impl Throttle {
-    /// Whether to tell it now; if so, how often it was not told since the last time.
+    /// Whether to report it now; if so, how often it was suppressed since the last report.
     pub fn passes(&self, what: &str, now: Instant) -> Option<u64> {
         let mut told = self.told.lock();
         if let Some(last) = told.get_mut(what)
@@ -38,11 +38,11 @@ impl Throttle {
         if told.len() >= TOLD_MAX {
             told.retain(|_, last| now.saturating_duration_since(last.at) < PAUSE);
             if told.len() >= TOLD_MAX {
-                // All of them of this minute: nothing more is reported before there is room.
+                // All of them of this minute: nothing more is reported before one of them expires.
                 return None;
             }
         }
-        let before = told.insert(what.to_owned(), Told { at: now, since: 0 });
+        let before = told.insert(what.to_owned(), Repeats { at: now, since: 0 });
         Some(before.map_or(0, |before| before.since))
     }
 }
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thing_is_told_at_once_and_then_once_a_minute_with_the_times_between() {
+    fn a_thing_is_reported_at_once_and_then_once_a_minute_with_the_times_between() {
         let (throttle, now) = (Throttle::default(), Instant::now());
         assert_eq!(throttle.passes("x", now), Some(0));
         for second in 1..60 {
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_up_is_bounded_and_makes_room_after_a_minute() {
+    fn what_is_made_up_is_bounded_and_expires_after_a_minute() {
         let (throttle, now) = (Throttle::default(), Instant::now());
         let told = |now| {
             let things = (0..1_000).map(|number| number.to_string());

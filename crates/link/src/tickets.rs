@@ -2,11 +2,12 @@
 //! clients that come back at once should not cost a thousand times two signatures and two chains of
 //! certificates.
 //!
-//! Each ticket is used once, the newest first: after a peer began again those of before are worth
-//! nothing, and each stream that stands brings new ones.
+//! Each ticket is used once, the newest first: after a peer restarted, its earlier tickets are
+//! worth nothing, and each open stream delivers new ones.
 //!
-//! Not here: what a resumed stream must show all the same (`papers::in_date`, `names`); connections
-//! for frames, which are few and never resumed. Invariant: at most [`PER_PEER_MAX`] for each peer.
+//! Not here: what a resumed stream must show all the same (`identity::in_date`, `names`);
+//! connections for frames, which are few and never resumed. Invariant: at most [`PER_PEER_MAX`] for
+//! each peer.
 
 use std::collections::{HashMap, VecDeque};
 

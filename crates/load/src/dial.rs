@@ -63,9 +63,9 @@ impl Dialer {
         now >= client.dial_at && self.dialed < DIALS_PER_ROUND
     }
 
-    /// Whether this error redirects the client; if so, the client connects there next.
+    /// Whether this error sends the client to another address, to which it goes then.
     pub(crate) fn sends_on(&self, client: &mut Client, error: &Error, now: Time) -> bool {
-        // Only before the connection was open: a broker does not redirect a client that it serves.
+        // Before it was open: a broker does not send away a client that it serves.
         let place = redirect::place(error, &self.url(client)).filter(|_| !client.is_open);
         if place.is_none() {
             return false;

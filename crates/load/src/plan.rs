@@ -81,14 +81,14 @@ pub(crate) enum Credentials {
     Anonymous,
     /// SASL PLAIN.
     Plain {
-        /// The user.
+        /// The name of the user.
         user: Arc<str>,
         /// The proof.
         password: Arc<str>,
     },
     /// SASL SCRAM-SHA-256.
     Scram {
-        /// The user.
+        /// The name of the user.
         user: Arc<str>,
         /// The proof.
         password: Arc<str>,
@@ -262,9 +262,7 @@ fn queue_names(named: &[String], number: Option<u32>) -> Result<Vec<Arc<str>>, S
 }
 
 fn credentials(args: &LoadArgs, first: &Url) -> Result<Credentials, String> {
-    let has_user = args.user.is_some() || first.user.is_some();
-    let by_default = if has_user { Mechanism::Scram } else { Mechanism::Anonymous };
-    Ok(match args.sasl.unwrap_or(by_default) {
+    Ok(match args.sasl {
         Mechanism::None => Credentials::None,
         Mechanism::Anonymous => Credentials::Anonymous,
         Mechanism::Plain => {
@@ -294,7 +292,7 @@ fn user_and_password(args: &LoadArgs, first: &Url) -> Result<(Arc<str>, Arc<str>
     Ok((user.into(), password.into()))
 }
 
-/// The clients of each mode.
+/// Which clients take part in which mode.
 fn cast(args: &LoadArgs) -> Vec<(Part, u32)> {
     let mut parts = match args.mode {
         Mode::Requester if args.reply => {
@@ -385,8 +383,6 @@ mod tests {
             "put --idle-timeout 0",
             "put --sasl plain",
             "put --url http://x",
-            "put --url amqp://x:0",
-            "put --url amqp://x/queue",
         ] {
             assert!(plan(line).is_err(), "{line}");
         }
@@ -396,20 +392,5 @@ mod tests {
     fn two_addresses_are_a_fail_over_list() {
         assert!(!plan("put").unwrap().reconnect);
         assert!(plan("put --url amqp://a --url amqp://b").unwrap().reconnect);
-    }
-
-    #[test]
-    fn a_user_logs_in_with_scram_and_is_decoded() {
-        let folder = tempfile::tempdir().unwrap();
-        let password = folder.path().join("password");
-        fs::write(&password, "secret\n").unwrap();
-        let line = format!("put --password-file {} --url amqp://a%40b@h", password.display());
-        let Credentials::Scram { user, password } = plan(&line).unwrap().credentials else {
-            panic!("a user is given");
-        };
-        assert_eq!((&*user, &*password), ("a@b", "secret"));
-        assert!(matches!(plan("put").unwrap().credentials, Credentials::Anonymous));
-        let asked = plan("put --sasl none --user a").unwrap().credentials;
-        assert!(matches!(asked, Credentials::None));
     }
 }

@@ -1,4 +1,4 @@
-//! The only file of the harness that draws random bytes: its run number, and nonces for SCRAM.
+//! The only module of the harness that draws random bytes: its run number, and nonces for SCRAM.
 
 use std::fmt::Write;
 use std::sync::Arc;

@@ -94,7 +94,7 @@ struct Driver<'a> {
     board: &'a Board,
     clock: Clock,
     server_pids: &'a [u32],
-    /// Whether a signal asked the run to end.
+    /// A caller wants it to end.
     interrupted: &'a AtomicBool,
     samples: crate::show::Samples,
     finished: Receiver<Desk>,

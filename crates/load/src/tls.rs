@@ -1,7 +1,7 @@
 //! TLS under AMQP, as bytes: it owns no socket.
 
 use std::collections::VecDeque;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::sync::Arc;
@@ -102,5 +102,8 @@ impl Tls {
 
 /// Not an error: the kernel has nothing now, or the call was cut short.
 pub(crate) fn is_later(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::NotConnected)
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted | io::ErrorKind::NotConnected
+    )
 }

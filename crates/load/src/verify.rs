@@ -71,7 +71,7 @@ struct Record {
     accepted: Bits,
     in_doubt: Bits,
     received: Bits,
-    /// Got in units of work without an answer to the commit: got, or to be delivered again.
+    /// Got in units of work without an answer to the commit: got, or to come again.
     perhaps_received: Bits,
     duplicated: u64,
 }
@@ -107,7 +107,7 @@ pub(crate) struct Verdict {
     pub(crate) duplicated: u64,
     /// Come out at one consumer after a later one of the same producer.
     pub(crate) reordered: u64,
-    /// Puts that lost their connection before the confirmation.
+    /// Puts that were not confirmed because a connection was lost.
     pub(crate) in_doubt: u64,
     /// Messages that this harness did not make, or that an earlier run left.
     pub(crate) foreign: u64,
@@ -150,8 +150,7 @@ impl Ledger {
         }
     }
 
-    /// A message was got in a unit of work with an unknown outcome. It may be delivered again, or
-    /// not.
+    /// A message was got in a unit of work with an unknown end. It may come again, and need not.
     pub(crate) fn perhaps_received(&mut self, stamp: Stamp) {
         if stamp.run == self.run {
             self.record(stamp.producer).perhaps_received.insert(stamp.sequence);
@@ -219,7 +218,7 @@ pub(crate) struct Order {
     run: Option<u32>,
 }
 
-/// Most producers for which a consumer checks the order: 2^16 numbers of 8 bytes.
+/// Producers with an order that a consumer follows: 2^16 numbers of 8 bytes.
 const PRODUCERS_MAX: usize = 1 << 16;
 
 impl Order {

@@ -47,7 +47,7 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Worker `index` of the plan's threads, with each client that is assigned to it by number.
+    /// Worker `index` of the plan's threads, with each client that its number selects.
     ///
     /// # Errors
     /// A sentence, when there is no epoll or the authorities cannot be read.
@@ -189,7 +189,7 @@ impl Worker {
         }
     }
 
-    /// Writes, and waits for writability when the kernel takes no more.
+    /// Writes, and watches for free space when the kernel takes no more.
     fn flush(&mut self, index: usize) {
         let Some(client) = self.clients.get_mut(index) else { return };
         let Some(wire) = &mut client.wire else { return };

@@ -17,7 +17,7 @@ pub struct Aligned {
 }
 
 impl Aligned {
-    /// An empty buffer with room for `capacity` bytes, padded to whole blocks.
+    /// An empty buffer with a capacity of `capacity` bytes, padded to whole blocks.
     pub fn with_capacity(capacity: usize) -> Aligned {
         let memory = Vec::with_capacity(capacity.next_multiple_of(BLOCK_BYTES) + BLOCK_BYTES);
         Aligned::reuse(memory)
@@ -54,6 +54,11 @@ impl Aligned {
     /// Length of the content.
     pub fn len(&self) -> usize {
         self.memory.len() - self.start
+    }
+
+    /// Whether there is no content.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// The vector, to append content to it. Bytes that are there must not be touched.

@@ -1,4 +1,4 @@
-//! The bytes on disk: the one place that knows them. All numbers are little-endian.
+//! The bytes on disk: only this module knows them. All numbers are little-endian.
 //!
 //! Not here: reading or writing files, and what to do about bytes that are wrong (`recover`).
 //!
@@ -68,11 +68,11 @@
 //!
 //! Why it is so: the LSN in a batch makes bytes of an earlier use of the file worthless; the chain
 //! (checksum of the previous batch) and the term do the same for a batch behind a torn one after
-//! the log went on over it; *unsynced* tells a torn tail (several batches were in flight, a later
-//! one arrived, an earlier did not) from damage to what had been durable. The payload comes first
-//! in the checksum so that writers can sum payloads side by side and link the headers after it. The
-//! check stands right behind the body so that a body of a damaged batch can be judged by its
-//! position and length alone, without a walk through records that may be damaged themselves.
+//! the log went on over it; *unsynced* distinguishes a torn tail (several batches were in flight, a
+//! later one arrived, an earlier did not) from damage to what had been durable. The payload comes
+//! first in the checksum so that writers can sum payloads side by side and link the headers after
+//! it. The check stands right behind the body so that a body of a damaged batch can be judged by
+//! its position and length alone, without a walk through records that may be damaged themselves.
 
 use towline_types::Lsn;
 
@@ -189,7 +189,7 @@ pub struct ImageHeader {
 }
 
 impl ImageHeader {
-    /// The byte before the place where reading goes on: its extent must stay.
+    /// The byte before the position where reading continues: its extent must stay.
     pub fn needs(&self) -> Lsn {
         let begin = self.seam.map_or(self.at, |seam| seam.end);
         Lsn(begin.0.saturating_sub(1))
@@ -313,8 +313,8 @@ impl BatchHeader {
         BATCH_HEADER_BYTES as u64 + self.payload_bytes as u64
     }
 
-    /// Index of the first batch not known to be durable when this one was handed to the disk:
-    /// whoever finds this batch whole knows that all before that index were durable.
+    /// Index of the first batch not known to be durable when this one was handed to the disk: a
+    /// reader that finds this batch whole knows that all before that index were durable.
     pub const fn proves_durable_before(&self) -> u64 {
         self.index.saturating_sub(self.unsynced as u64)
     }

@@ -3,7 +3,7 @@
 //! Not here: what is in one; when one is due.
 //!
 //! Invariants: a file named `image-...` is whole and synced (it got its name after that); the
-//! newest two are kept; an image whose checksum is wrong is never given out.
+//! newest two are kept; an image with a wrong checksum is never returned.
 
 use std::io;
 
@@ -14,7 +14,8 @@ use crate::folder::names::{NEW_IMAGE_NAME, image_name};
 use crate::format::{BLOCK_BYTES, IMAGE_HEADER_BYTES, ImageHeader};
 use crate::lock::lock;
 use crate::mark::Mark;
-use crate::shared::{ImagePlace, Shared};
+use crate::needs::ImagePlace;
+use crate::shared::Shared;
 use crate::writer::fail;
 
 /// Images kept.
@@ -38,7 +39,7 @@ pub(crate) fn write(shared: &Shared, mark: Mark, bytes: &[u8]) -> Result<(), Log
     let name = image_name(at);
     let named = write_file(disk, header, bytes);
     if let Err(e) = named.and_then(|()| disk.rename(NEW_IMAGE_NAME, &name)) {
-        // What was written so far must not take room that may be wanting. When that fails too, a
+        // What was written so far must not take space that may be needed. When that fails too, a
         // start removes it.
         drop(disk.remove(NEW_IMAGE_NAME));
         return Err(LogError::io("write an image", &name, e));
@@ -64,8 +65,8 @@ pub(crate) fn write(shared: &Shared, mark: Mark, bytes: &[u8]) -> Result<(), Log
     Ok(())
 }
 
-/// Removes all images but the newest, so that the log that only they need can go: where room is
-/// wanting, one image must do.
+/// Removes all images but the newest, so that the log that only they need can be released: when
+/// space is short, one image must do.
 ///
 /// # Errors
 /// [`LogError::Io`]: what was not removed is kept, with all that it needs.

@@ -1,5 +1,5 @@
-//! Places in the log at which reading may begin: what an image must say so that nothing before it
-//! is read.
+//! Positions in the log at which reading may begin: what an image must say so that nothing before
+//! it is read.
 //!
 //! Not here: writing images (`image`), beginning at one (`recover`).
 //!
@@ -13,7 +13,7 @@ use towline_types::Lsn;
 /// Seams that are remembered: at ten thousand batches in a second, a tenth of a second.
 const SEAMS_MAX: usize = 1_024;
 
-/// The place between two batches where no run is unfinished, and what the next batch continues.
+/// The position between two batches where no run is unfinished, and what the next batch continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seam {
     /// End of the batch before it, without padding.

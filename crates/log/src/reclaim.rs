@@ -1,6 +1,6 @@
-//! Letting extents go that nobody needs.
+//! Releasing extents that no reader needs.
 //!
-//! Not here: who needs what (the node says so, and `hold`); making spares into extents again
+//! Not here: what is still needed (the node says so, and `hold`); turning spares into extents again
 //! (`keeper`).
 //!
 //! Invariants: extents go oldest first and each one durably before the next, and where the log
@@ -77,7 +77,7 @@ fn let_go(shared: &Shared, sequence: u64) -> Result<Option<String>, LogError> {
     }
     match disk.remove(&name) {
         Ok(()) => Ok(None),
-        // Removed by somebody else, or by a call that failed and yet was carried out.
+        // Removed by another process, or by a call that failed and yet took effect.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(LogError::io("let an extent go", &name, error)),
     }

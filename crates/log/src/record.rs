@@ -14,7 +14,6 @@ use towline_types::Lsn;
 
 use crate::error::LogError;
 use crate::format::LogId;
-use crate::options::PREFIX_BYTES_MAX;
 
 /// What a record's prefix says besides its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +26,8 @@ pub enum Kind {
     GivenUp,
 }
 
+/// Most bytes a record's length prefix takes.
+pub(crate) const PREFIX_BYTES_MAX: usize = 5;
 const KIND_BITS: u32 = 2;
 /// Bits of a check's prefix; the prefix is one byte.
 const CHECK_BITS: usize = 3;
@@ -58,7 +59,7 @@ impl Kind {
     }
 }
 
-/// What stands behind a record whose end is a body.
+/// What lies behind a record that ends with a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Check {
     /// Where in its record the body begins.
@@ -78,7 +79,7 @@ impl Check {
         }
     }
 
-    /// The checksum of a body at a position of a log: bytes of another place or log never pass.
+    /// The checksum of a body at a position of a log: bytes of another position or log never pass.
     fn sum(log_id: LogId, lsn: Lsn, head: u16, body: &[u8]) -> u32 {
         let mut place = [0; 26];
         place[..16].copy_from_slice(&log_id.bytes());
@@ -143,7 +144,7 @@ pub(crate) fn patch_prefix(memory: &mut [u8], at: usize, bytes: usize, kind: Kin
     memory[at..at + count].copy_from_slice(&prefix[..count]);
 }
 
-/// Puts the right prefix before a record of `bytes` bytes at the end of `memory` whose prefix, at
+/// Moves a record of `bytes` bytes at the end of `memory` behind its right prefix; its prefix, at
 /// `at`, was guessed with another length.
 pub(crate) fn move_for_prefix(memory: &mut Vec<u8>, at: usize, guessed: usize, bytes: usize) {
     let right = prefix_bytes(bytes);
@@ -170,7 +171,7 @@ fn prefix(bytes: usize, kind: Kind) -> ([u8; PREFIX_BYTES_MAX], usize) {
 
 /// One record found in a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Found<'a> {
+pub struct FoundRecord<'a> {
     /// Offset of its prefix in the payload.
     pub at: usize,
     /// Offset of its first byte in the payload.
@@ -184,7 +185,7 @@ pub struct Found<'a> {
     check: Option<Check>,
 }
 
-impl<'a> Found<'a> {
+impl<'a> FoundRecord<'a> {
     /// The body that it ends with, and the check behind it.
     fn body(&self) -> Option<(&'a [u8], Check)> {
         let check = self.check?;
@@ -201,7 +202,7 @@ impl<'a> Found<'a> {
     }
 }
 
-/// A payload whose records do not add up.
+/// A payload with records that do not add up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
@@ -232,7 +233,7 @@ impl<'a> Records<'a> {
         Records { payload, at: 0 }
     }
 
-    fn parse(&self) -> Option<Found<'a>> {
+    fn parse(&self) -> Option<FoundRecord<'a>> {
         let rest = self.payload.get(self.at..)?;
         let mut value = 0_u64;
         let mut shift = 0_u32;
@@ -261,12 +262,12 @@ impl<'a> Records<'a> {
             Kind::GivenUp => None,
         };
         let end = check.map_or(end, |_| end + CHECK_BYTES);
-        Some(Found { at: self.at, start, kind, bytes, end, check })
+        Some(FoundRecord { at: self.at, start, kind, bytes, end, check })
     }
 }
 
 impl<'a> Iterator for Records<'a> {
-    type Item = Result<Found<'a>, Malformed>;
+    type Item = Result<FoundRecord<'a>, Malformed>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.at >= self.payload.len() {
@@ -293,10 +294,10 @@ pub(crate) struct Runs {
     term: u32,
 }
 
-/// Who takes records.
+/// Receives records.
 pub(crate) type Receiver<'a, E> = dyn FnMut(Lsn, &[u8]) -> Result<(), E> + 'a;
 
-/// Who yields the records of a long run from the first to the last; and how many that were.
+/// Yields the records of a long run from the first to the last; and how many they were.
 pub(crate) type Again<'a, E> =
     dyn FnMut(Lsn, Lsn, &mut Receiver<'_, E>) -> Result<u64, Halt<E>> + 'a;
 
@@ -348,7 +349,7 @@ impl Runs {
             self.drop_run();
             self.term = term;
         }
-        let mut here: Vec<Found<'_>> = Vec::new();
+        let mut here: Vec<FoundRecord<'_>> = Vec::new();
         let mut count = 0;
         for found in Records::new(payload) {
             let found = found.map_err(|Malformed| Halt::Malformed)?;
@@ -382,7 +383,7 @@ impl Runs {
     fn yield_run<E>(
         &mut self,
         lsn: Lsn,
-        here: &mut Vec<Found<'_>>,
+        here: &mut Vec<FoundRecord<'_>>,
         record: &mut Receiver<'_, E>,
     ) -> Result<u64, Halt<E>> {
         let count = self.waiting.len() as u64 + here.len() as u64;
@@ -397,7 +398,7 @@ impl Runs {
     }
 
     /// Keeps the beginning of a run for the batches to come.
-    fn keep(&mut self, lsn: Lsn, here: &[Found<'_>]) {
+    fn keep(&mut self, lsn: Lsn, here: &[FoundRecord<'_>]) {
         if self.long.is_some() {
             return;
         }

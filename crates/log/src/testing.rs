@@ -1,5 +1,10 @@
-//! What tests of this room share: a listener that can be waited for, and short ways to open, write
-//! and read a log. Nothing here waits for time to pass.
+//! Shared by the tests of this crate: a listener that can be waited for, and short ways to open,
+//! write and read a log. Nothing here waits for time to pass.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test whose log does not open has to fail where it stands"
+)]
 
 use std::sync::{Arc, Condvar, Mutex};
 
@@ -7,9 +12,11 @@ use towline_types::Lsn;
 
 use crate::disk::{Disk, MemoryDisk, Random};
 use crate::error::LogError;
+use crate::extents::Space;
 use crate::format::LogId;
+use crate::listener::{Listener, Urgency};
 use crate::lock::{lock, wait};
-use crate::log::{Listener, Log, Space, Urgency};
+use crate::log::Log;
 use crate::options::Options;
 use crate::recover::{Recovery, ReplayError, Report};
 
@@ -78,7 +85,7 @@ impl Watch {
         seen.failures[0].clone()
     }
 
-    /// Waits until `space` is told, or takes it from what was told since the last such call.
+    /// Waits until `space` is called, or takes a call that was made since the last wait.
     pub fn wait_space(&self, space: Space) {
         let mut seen = lock(&self.seen);
         loop {
@@ -200,7 +207,7 @@ pub fn image(log: &Log, at: Lsn, bytes: &[u8]) {
     }
 }
 
-/// Bytes that differ from place to place, so that a mix-up shows.
+/// Bytes that differ from position to position, so that a mix-up shows.
 pub fn body(random: &mut Random, bytes: u64) -> Vec<u8> {
     (0..bytes).map(|_| random.next_u64().to_le_bytes()[0]).collect()
 }

@@ -1,5 +1,5 @@
-//! When the log was how long: a small table beside the log, for whoever wants to bring it back to a
-//! time of day. The log's own bytes have no clock (docs/adr, times beside the log).
+//! When the log was how long: a small table beside the log, for a restore to a time of day. The
+//! log's own bytes have no clock (docs/adr, times beside the log).
 //!
 //! ```text
 //! times: rows of 24 bytes, oldest first, padded with zeros to 4 KiB; numbers are little-endian
@@ -134,7 +134,7 @@ pub fn read(disk: &dyn Disk) -> Result<Vec<Row>, LogError> {
     Ok(decode(buffer.bytes().get(..count).unwrap_or_default()))
 }
 
-/// Writes a table in place of the one that is there.
+/// Replaces the table file.
 pub fn write(disk: &dyn Disk, rows: &[Row]) -> std::io::Result<Arc<dyn DiskFile>> {
     let file = disk.create(NEW_TIMES_NAME)?;
     for (number, rows) in rows.chunks(ROWS_IN_BLOCK).enumerate() {

@@ -53,7 +53,7 @@ impl Instance {
         };
         let response = Response::Admin(AdminReply { token, json });
         if !changed && self.is_stalled() {
-            // How the log comes to have room may take the operator, and begins with looking.
+            // Freeing log space may need the operator, and the operator looks at the state first.
             out.routed.push(Routed { connection, response });
             return;
         }

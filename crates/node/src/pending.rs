@@ -8,7 +8,7 @@ use towline_types::Lsn;
 
 use crate::request::Response;
 
-/// Facts for which room is kept when there are none.
+/// Facts that the vector keeps capacity for when there are none.
 const FACTS_KEPT: usize = 16_384;
 
 /// Decided, not yet durable; in log order.

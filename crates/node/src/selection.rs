@@ -129,7 +129,7 @@ impl Selection for MessageSelection<'_> {
             Found::Elsewhere => return Match::NeedContent,
             // A note of a message that cannot be read has no properties but those of a dead letter.
             Found::Unreadable if is_note(candidate) => Bytes::new(),
-            // Whether it fits cannot be known: who asks is informed when it is read.
+            // Whether it fits cannot be known: the consumer is informed when it is read.
             Found::Unreadable => return Match::Yes,
         };
         // Whether there is more behind the body's beginning does not matter.

@@ -1,5 +1,5 @@
-//! A TLS client under a [`crate::peer::Peer`]: a plain socket, and a thread that carries its other
-//! end over TLS as long as both ends are open.
+//! A TLS client under a [`crate::peer::Peer`]: a plain socket; a thread of its own carries the
+//! other end over TLS, as long as both ends are open.
 //!
 //! Not here: certificates (`papers`).
 

@@ -1,6 +1,6 @@
 //! Producers and a mover that work in transactions until the daemon is gone, or, with a list of
-//! addresses, until they are stopped, noting what was acknowledged. The client is fe2o3-amqp,
-//! which shares no code with the product.
+//! addresses, until they are stopped, recording the answers that they get. The client is
+//! fe2o3-amqp, which shares no code with the product.
 //!
 //! Not here: the faults, and the judgement (history.rs). Invariant: a fate is noted as unknown
 //! before the commit is sent, and as committed only after its answer.
@@ -24,7 +24,7 @@ use tokio::time::timeout;
 
 use crate::chance::Chance;
 use crate::daemon::Daemon;
-use crate::history::{Contents, Fate, GIVEN_MAX, History, Id, Queue, Unit};
+use crate::history::{Fate, Found, GIVEN_MAX, History, Id, Queue, Unit};
 use crate::peer::Peer;
 use crate::{Try, fail, require};
 
@@ -84,8 +84,8 @@ impl Workload {
         Self::begin(vec![daemon.url()], false, round, chance)
     }
 
-    /// The same with a fail-over list: clients that lose their connection, or are refused
-    /// something, go on with the next address.
+    /// The same with a fail-over list: clients that lose their connection, or that are refused
+    /// something, go on elsewhere.
     #[must_use]
     pub fn start_returning(addresses: Vec<String>, round: u32, chance: &mut Chance) -> Self {
         Self::begin(addresses, true, round, chance)
@@ -144,7 +144,7 @@ impl Workload {
 ///
 /// # Errors
 /// When a queue cannot be read.
-pub fn drain_all(daemon: &Daemon) -> Try<Contents> {
+pub fn drain_all(daemon: &Daemon) -> Try<Found> {
     drain_at(daemon.address())
 }
 
@@ -152,8 +152,8 @@ pub fn drain_all(daemon: &Daemon) -> Try<Contents> {
 ///
 /// # Errors
 /// When a queue cannot be read.
-pub fn drain_at(address: &str) -> Try<Contents> {
-    let mut found = Contents::new();
+pub fn drain_at(address: &str) -> Try<Found> {
+    let mut found = Found::new();
     for queue in Queue::ALL {
         let mut peer = Peer::begun(address)?;
         let bodies = peer.drain(queue.name())?;
@@ -191,7 +191,7 @@ fn work(round: &Round, seeds: &[u64], gone: oneshot::Receiver<()>) -> Vec<String
     })
 }
 
-/// Comes when clients were stopped, and have had the time for it.
+/// Comes when clients were stopped, and have had the time to end.
 async fn overdue(round: &Round) {
     while !round.is_ending() {
         tokio::time::sleep(BEFORE_NEXT).await;

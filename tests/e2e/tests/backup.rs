@@ -17,7 +17,7 @@ use towline_e2e::daemon::{Daemon, Site, said};
 use towline_e2e::extent::flip;
 use towline_e2e::lossy::mount::{Lossy, folder_on};
 use towline_e2e::peer::Peer;
-use towline_e2e::{Try, fail, paths, require, wait};
+use towline_e2e::{Try, fail, place, require, wait};
 
 /// Small extents, and little space for indexes, so that extents and pages come and go.
 const CONFIG: &str = "[log]\nextent_bytes = 4194304\n[queue_manager]\nindex_bytes_max = 0\n";
@@ -26,7 +26,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 const UNIT: u64 = 5;
 
 fn towline(arguments: &[&str]) -> Try<Command> {
-    let mut command = Command::new(paths::towline()?);
+    let mut command = Command::new(place::towline()?);
     command.args(arguments).stdin(Stdio::null());
     command.env_remove("TOWLINE_DATA").env_remove("TOWLINE_URL");
     Ok(command)
@@ -39,7 +39,7 @@ fn runs(arguments: &[&str], code: i32) -> Try<Output> {
     Ok(output)
 }
 
-/// The output of `towline backup --json`.
+/// What `towline backup --json` prints.
 fn back_up(site: &Site, to: &Path, more: &[&str]) -> Try<Value> {
     let (to, data) = (to.to_string_lossy(), site.data.to_string_lossy());
     let fixed = ["backup", "--json", "--to", &to, "--data", &data];
@@ -420,7 +420,7 @@ fn a_folder_with_something_else_in_it_is_refused_as_target_and_as_data() -> Try 
     let words = said(&runs(&["backup", "--to", &strange.to_string_lossy(), "--data", &data], 1)?);
     require!(words.contains("letter.txt"), "{words}");
     require!(fs::read_dir(&strange)?.count() == 1, "the folder was changed");
-    // Its own log is refused as a target too.
+    // Its own log folder is no destination either.
     let log = site.data.join("log");
     runs(&["backup", "--to", &log.to_string_lossy(), "--data", &data], 1)?;
     let inside = log.join("backup");

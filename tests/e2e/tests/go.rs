@@ -2,10 +2,23 @@
 
 use towline_e2e::Try;
 use towline_e2e::daemon::Site;
-use towline_e2e::program::{self, Client, Program};
+use towline_e2e::program::{self, Program};
 
-towline_e2e::scenarios! {
-    Client::Go;
+fn passes(scenario: &str) -> Try {
+    let site = Site::open()?;
+    let daemon = site.start()?;
+    program::run(program::go(scenario, &daemon.url(), &[])?)?;
+    daemon.stop()
+}
+
+macro_rules! scenarios {
+    ($($name:ident)*) => { $(
+        #[test]
+        fn $name() -> Try { passes(stringify!($name)) }
+    )* };
+}
+
+scenarios! {
     put_get settle_modes outcomes credit drain concurrent selector large dynamic idle_connection
 }
 
@@ -20,7 +33,11 @@ fn message_too_big() -> Try {
 
 #[test]
 fn an_unknown_queue_refuses_the_link_and_nothing_else() -> Try {
-    Client::Go.passes_on("DEFINE QLOCAL('KNOWN')", "unknown_queue", &[])
+    let site = Site::closed()?;
+    let daemon = site.start()?;
+    site.mqsc("DEFINE QLOCAL('KNOWN')")?;
+    program::run(program::go("unknown_queue", &daemon.url(), &[])?)?;
+    daemon.stop()
 }
 
 #[test]

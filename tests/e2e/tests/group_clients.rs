@@ -108,7 +108,7 @@ fn each_of_many_clients_reads_why_it_is_let_go_at_a_planned_switch() -> Try {
     Ok(())
 }
 
-/// Connects repeatedly until it is stopped; how often, or the first refusal.
+/// Connects again and again until it is stopped; how often, or the first refusal.
 fn connecting(address: &str, stop: &AtomicBool) -> Result<u64, String> {
     let mut count = 0;
     while !stop.load(Ordering::Relaxed) {

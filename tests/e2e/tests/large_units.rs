@@ -94,8 +94,8 @@ impl Client {
     }
 }
 
-/// Puts one small message after the other until it is stopped, and signals its start; returns the
-/// slowest put.
+/// Puts one small message after the other until stopped, and says when it has begun; the
+/// slowest of them.
 fn bystander(address: &str, stop: &AtomicBool, begun: &Sender<()>) -> Try<Duration> {
     let mut peer = Peer::begun(address)?;
     peer.attach_sender(0, "BESIDE")?;

@@ -16,9 +16,9 @@ use towline_e2e::{Try, fail, require};
 
 /// Small extents, so that they are filled and let go within the rounds.
 const LOG: &str = "[log]\nextent_bytes = 4194304\n";
-/// For tests that stop no process: so long that no lease is lost on a busy machine.
+/// Where no instance is stopped: so long that none loses a lease on a busy machine.
 const LONG_LEASE: &str = "[shared]\nlease_ms = 120000\n";
-/// For tests that stop a process: no other one may lose its lease on a busy machine.
+/// Where an instance is stopped, and none may lose a lease by itself on a busy machine.
 const LEASE: &str = "[shared]\nlease_ms = 4000\n";
 /// Exit status of an instance that lost its lease.
 const LEASE_LOST: i32 = 71;

@@ -1,6 +1,6 @@
 //! Pages of the reference that are generated from tables in the code say so in their first line, so
-//! that a mistake is mended in the table, not on the page. That they are up to date is tested
-//! beside the table (rewrite them with `UPDATE_REFERENCE=1 cargo test -p towline-admin`).
+//! that an author changes the table and not the page. That they are up to date is tested beside the
+//! table (rewrite them with `UPDATE_REFERENCE=1 cargo test -p towline-admin`).
 
 use crate::finding::Finding;
 use crate::tree::Tree;

@@ -22,7 +22,7 @@ const BACKLOG: usize = 4;
 /// The column of positions.
 const ACKLSN: usize = 5;
 
-/// The group for a terminal, each line ended, as an instance of it told at `now` (milliseconds
+/// The group for a terminal, each line ended, as an instance of it reported at `now` (milliseconds
 /// since the Unix epoch); the process of that instance, where it is to be shown.
 #[must_use]
 pub fn group_table(group: &GroupStatus, process: Option<u32>, now: u64) -> String {

@@ -11,7 +11,7 @@ pub enum DecodeError {
     UnknownFormat(u8),
     /// A value of another type.
     WrongType {
-        /// What the place asks for.
+        /// What is expected here.
         expected: &'static str,
         /// The format code that stands there.
         found: u8,

@@ -287,7 +287,7 @@ impl<'a> MapView<'a> {
         })
     }
 
-    /// The value of the first entry whose key is the string or symbol `key`.
+    /// The value of the first entry that has the string or symbol `key` as its key.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<Value<'a>> {
         let mut reader = at(self.items, self.levels);

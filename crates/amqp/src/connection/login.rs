@@ -1,6 +1,6 @@
 //! From the first byte to the open frames: protocol headers and the SASL exchange.
 //!
-//! It does *not* check passwords or know users: the driver answers a `Login`, the `sasl` room holds
+//! It does *not* check passwords or know users: the driver answers a `Login`, module `sasl` holds
 //! the mechanisms.
 //!
 //! Invariant: the only way to `Frames` leads through a header that the options allow and, where
@@ -288,7 +288,7 @@ impl Connection {
     }
 }
 
-/// What the outcome of a login means, for people. Servers do not tell what exactly was wrong.
+/// What the outcome of a login means, for people. Servers do not say what exactly was wrong.
 fn refused_login(code: SaslCode) -> &'static str {
     match code {
         SaslCode::Auth => "wrong user, password or certificate, or this user may not log in here",

@@ -10,8 +10,8 @@
 //! - **drain** it: [`take_output`](Connection::take_output) and write that to the socket, and drop
 //!   the socket when [`is_finished`](Connection::is_finished) and all was written.
 //!
-//! It does *not* know sockets, queues or users, does not decide who may do what, and never keeps a
-//! delivery for later: resumption of links is not offered.
+//! It does *not* know sockets, queues or users, does not decide about permissions, and never keeps
+//! a delivery for later: resumption of links is not offered.
 //!
 //! Invariants: nothing of a peer is acted on before the login is through; whatever a peer sends
 //! costs memory in proportion to its bytes, and ends the link, the session or the connection, never
@@ -58,7 +58,7 @@ pub struct Connection {
     phase: Phase,
     /// Our open frame, until it is sent.
     open: Option<Box<Open>>,
-    /// Who logged in.
+    /// The user that logged in.
     user: Option<Arc<str>>,
     peer: Peer,
     local: Local,
@@ -155,7 +155,7 @@ impl Connection {
         self.output.bytes()
     }
 
-    /// Bytes of incoming deliveries whose last frame has not come, of all links together; never
+    /// Bytes of incomplete incoming deliveries, of all links together; never
     /// more than two of the largest messages: a peer that goes beyond that is closed.
     #[must_use]
     pub fn unfinished_bytes(&self) -> u64 {
@@ -206,7 +206,7 @@ impl Connection {
         matches!(self.phase, Phase::Finished)
     }
 
-    /// Tells that the socket ended or failed: nothing can be written any more.
+    /// Call when the socket ended or failed: nothing can be written any more.
     pub fn disconnected(&mut self) {
         if !self.is_finished() {
             self.report_closed(None, true);

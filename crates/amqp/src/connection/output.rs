@@ -17,7 +17,7 @@ use crate::types::{SaslFrame, Transfer};
 const REFERENCE_BYTES_MIN: usize = 1_024;
 /// Size of the buffer in which small frames are gathered.
 const BLOCK_BYTES: usize = 16 * 1_024;
-/// Room kept for a frame header and a transfer performative.
+/// Space reserved for a frame header and a transfer performative.
 const TRANSFER_BYTES: usize = 256;
 /// Longest frame header and performative of a transfer with one of our own tags and no state: 8
 /// bytes, 12 for descriptor and list, 10 for the tag, at most 5 for each of six other fields.
@@ -241,7 +241,7 @@ impl Output {
     }
 }
 
-/// The header of an AMQP frame whose size is still to come.
+/// The header of an AMQP frame; its size is still to come.
 fn put_header(out: &mut BytesMut, channel: u16) {
     let [high, low] = channel.to_be_bytes();
     out.put_slice(&[0, 0, 0, 0, 2, 0, high, low]);

@@ -1,4 +1,4 @@
-//! From bytes to frames, and from the phase of the connection to who takes them.
+//! From bytes to frames, and from the phase of the connection to the handler of the frames.
 
 use bytes::{Buf, BytesMut};
 

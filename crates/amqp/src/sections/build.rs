@@ -55,7 +55,7 @@ pub fn with_message_annotations(
     Ok(with_entries(content, place, &behind, MESSAGE_ANNOTATIONS, extra, Value::Symbol))
 }
 
-/// Rewrites the map section at `place`, or makes one before the first section of `behind`.
+/// Rewrites the map section at this span, or makes one before the first section of `behind`.
 fn with_entries<'k>(
     content: &[u8],
     place: Option<Span>,

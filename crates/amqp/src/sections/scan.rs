@@ -80,7 +80,7 @@ pub struct Header {
     pub priority: Option<u8>,
     /// Milliseconds to live, from now.
     pub ttl_ms: Option<u32>,
-    /// Nobody has acquired it before.
+    /// It was never acquired before.
     pub first_acquirer: Option<bool>,
     /// Deliveries that failed before.
     pub delivery_count: Option<u32>,
@@ -140,8 +140,8 @@ impl Sections {
         scan(message, false, 0)
     }
 
-    /// Finds the sections and checks all that is in them, so that nobody who reads the message
-    /// later can fail.
+    /// Finds the sections and checks all that is in them, so that no later reader of the message
+    /// can fail.
     ///
     /// # Errors
     /// As [`Sections::scan`], and when anything in the message is not well formed.
@@ -304,7 +304,7 @@ impl Sections {
     }
 }
 
-/// Reads what a client sends on a transaction control link: a message whose body is one value, a
+/// Reads what a client sends on a transaction control link: a message with one value as its body, a
 /// declare or a discharge (4.3, 4.4).
 ///
 /// # Errors
@@ -375,7 +375,7 @@ fn position(message: &[u8], reader: &Reader<'_>) -> u32 {
     u32::try_from(read).unwrap_or(u32::MAX)
 }
 
-/// The place of a section in the order; sections of the same place exclude each other. 0: the
+/// The rank of a section in the order; sections of the same rank exclude each other. 0: the
 /// start.
 fn rank(code: u8) -> Result<u8, DecodeError> {
     match code {
@@ -410,7 +410,7 @@ fn step_over(reader: &mut Reader<'_>, code: u8, checked: bool) -> Result<(), Dec
     if checked { check_whole(start, reader) } else { Ok(()) }
 }
 
-/// Checks the value that was stepped over between `start` and the reader's place.
+/// Checks the value that was stepped over between `start` and the reader's position.
 fn check_whole(start: &[u8], reader: &Reader<'_>) -> Result<(), DecodeError> {
     let length = start.len().saturating_sub(reader.rest().len());
     check(start.get(..length).unwrap_or_default())

@@ -9,7 +9,7 @@ use crate::link::{Direction, Link, LinkState, Receiving, Sending, Violation};
 use crate::session::{Session, Unfinished};
 use crate::types::{Attach, Detach, Error, LinkTarget, Role, condition};
 
-/// An attach frame of ours that says nothing but whose it is; the answer that refuses a link.
+/// An attach frame of ours that names its link and nothing else; the answer that refuses a link.
 fn bare_attach(index: u16, link: &Link) -> Attach {
     let role = link.role();
     Attach {

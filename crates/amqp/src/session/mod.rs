@@ -5,7 +5,7 @@
 //! never closes the connection: a [`Violation`](crate::link::Violation) says what has to end.
 //!
 //! Invariants: delivery ids go out without gaps, each on the first frame of its delivery; a link
-//! whose answer is out sends no flow before it; nothing is written after the end frame.
+//! sends no flow before its pending answer; nothing is written after the end frame.
 
 mod incoming;
 mod links;

@@ -29,7 +29,7 @@ impl Session {
         sending.queued += 1;
         sending.sends += 1;
         if sending.to_coordinator {
-            // The work that a discharge ends must have been told before.
+            // The work that a discharge ends must have been sent before.
             self.settlements.write(self.index, output);
         }
         let tag = outgoing.tag.unwrap_or_else(|| DeliveryTag::from_number(key));

@@ -16,7 +16,7 @@ use towline_log::times::{self, Row};
 use towline_types::{Lsn, PageRef};
 
 use super::{Head, PAGE_HEAD_BYTES};
-use crate::copy::Progress;
+use crate::account::Progress;
 use crate::error::BackupError;
 use crate::folder::PIECE_BYTES;
 use crate::source::Source;
@@ -122,7 +122,7 @@ impl Out<'_> {
         let failed = |e| LogError::io("read an extent", &name, e);
         let opened = source.disk.open(&name);
         let Ok(file) = opened else {
-            // It goes when nobody holds it any more.
+            // It is deleted when its last user drops it.
             let gone = self.hold.from().is_none();
             let failed = opened.map_err(failed).err().map_or(BackupError::LetGo, Into::into);
             return Err(if gone { BackupError::LetGo } else { failed });

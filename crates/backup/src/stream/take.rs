@@ -3,9 +3,9 @@
 //! Order: a file that says *unfinished*; image, times, pages and extents, each synced; then all of
 //! it is checked (checksums of pages, image and stream, the chain of the log); that file goes.
 //!
-//! Not here: where the folder is, and what it takes the place of.
+//! Not here: where the folder is, and what it replaces.
 //!
-//! Invariant: nothing is written before it is known that the disk has room for all.
+//! Invariant: nothing is written before the disk is known to have space for all of it.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use towline_log::block::Aligned;
 use towline_log::disk::{Disk, DiskFile};
 use towline_log::folder::chain::Link;
 use towline_log::folder::files::{Files, Folder};
-use towline_log::folder::images::{self, Loaded};
+use towline_log::folder::images::{self, LoadedImage};
 use towline_log::folder::names::{PAGES_NAME, RESTORING_NAME, TIMES_NAME, extent_name, image_name};
 use towline_log::folder::scan::Scan;
 use towline_log::format::{LogId, padded, size};
 use towline_types::{Lsn, PAGE_UNIT_BYTES, PageRef};
 
 use super::{HEAD_BYTES, Head, PAGE_HEAD_BYTES};
-use crate::copy::Progress;
+use crate::account::Progress;
 use crate::error::BackupError;
 use crate::folder::PIECE_BYTES;
 use crate::restore;
@@ -42,7 +42,8 @@ pub struct Taken {
     pub bytes: u64,
 }
 
-/// Room that a log must find beside the copy: the instance that has it goes on writing.
+/// Space that must stay free for the log beside the copy: the instance that owns the log goes on
+/// writing.
 const ROOM_BESIDE_EXTENTS: u64 = 2;
 
 /// Takes a copy of the log `log_id` into a folder, which must be empty or left by an interrupted
@@ -136,7 +137,7 @@ impl Coming<'_> {
         Ok(file.sync_data().map_err(failed)?)
     }
 
-    /// Writes the next bytes to a place of a file, padded to whole blocks; yields their checksum.
+    /// Writes the next bytes at an offset of a file, padded to whole blocks; yields their checksum.
     fn write(&mut self, file: &dyn DiskFile, at: u64, bytes: u64) -> Result<u32, Failed> {
         let (mut done, mut sum) = (0, 0);
         while done < bytes {
@@ -209,8 +210,10 @@ fn write(disk: &Arc<dyn Disk>, head: &Head, coming: &mut Coming<'_>) -> Result<(
 /// was announced.
 fn check(disk: &Arc<dyn Disk>, head: &Head) -> Result<(), BackupError> {
     match images::load(disk.as_ref(), head.image_at)? {
-        Loaded::Whole(header, _) if header.log_id == head.log_id => {}
-        Loaded::Whole(..) | Loaded::Damaged => return Err(refused("its image is damaged")),
+        LoadedImage::Whole(header, _) if header.log_id == head.log_id => {}
+        LoadedImage::Whole(..) | LoadedImage::Damaged => {
+            return Err(refused("its image is damaged"));
+        }
     }
     let extents = head.extents().map(|(extent, _)| extent).collect();
     let folder = Folder { extents, images: vec![head.image_at], ..Folder::default() };
@@ -219,7 +222,7 @@ fn check(disk: &Arc<dyn Disk>, head: &Head) -> Result<(), BackupError> {
     files.check(disk.as_ref(), ..)?;
     let mut scan = Scan::new(&files, head.first);
     let read = |e| LogError::io("read the copy", &disk.name(), e);
-    while scan.next().map_err(read)?.is_some() {}
+    while scan.next_batch().map_err(read)?.is_some() {}
     let whole = scan.end == Lsn(head.end.lsn)
         && (head.end.index == 0 || scan.link == Some(Link::of_seam(head.end.seam())));
     if whole { Ok(()) } else { Err(refused("its log is damaged")) }

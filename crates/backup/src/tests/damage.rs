@@ -140,7 +140,7 @@ fn damage_that_a_restart_would_read_refuses_the_backup_with_place_and_way_out() 
         assert!(refused.contains(words), "no {words} in {refused}");
     }
     assert_eq!(to.files(), before, "the backup before is as good as it was");
-    // What the refusal tells to do.
+    // The action that the refusal recommends.
     rig.image(3, 0);
     assert_eq!(rig.back_up(&to, &choices(1)).unwrap().damaged.len(), 1);
 }

@@ -1,7 +1,7 @@
 //! The socket of an instance of a group: one JSON object a line, back and forth.
 //!
 //! It is there on the active and on replicas alike, in the data folder, for the owner only. A
-//! connection ends when the instance re-executes itself.
+//! connection also shows when the instance executes its program anew: it ends then.
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -85,7 +85,7 @@ fn is_timeout(error: &io::Error) -> bool {
 }
 
 impl Asking {
-    /// Connects to the instance whose data folder this is. `None`: no instance of a group runs
+    /// Connects to the instance with this data folder. `None`: no instance of a group runs
     /// there.
     pub(crate) fn connect(data: &Path, timeout: Duration) -> Result<Option<Asking>, Failure> {
         let socket = data.join(SOCKET);
@@ -147,13 +147,13 @@ impl Asking {
     }
 
     /// Asks for the status, as it comes.
-    pub(crate) fn status(&mut self) -> Result<InstanceAnswer, AskError> {
+    pub(crate) fn status(&mut self) -> Result<InstanceStatus, AskError> {
         let mut reply = self.ask(&json!({ "do": STATUS }))?;
         let group = reply.get_mut("group").map(Value::take).unwrap_or_default();
         let status = reply.get_mut("status").map(Value::take).unwrap_or_default();
         let process = socket_peercred(self.stream.get_ref()).ok();
         let process = process.map(|peer| peer.pid.as_raw_pid().unsigned_abs());
-        Ok(InstanceAnswer { group, status, process })
+        Ok(InstanceStatus { group, status, process })
     }
 
     /// Asks for what it knows of its group.
@@ -170,7 +170,7 @@ impl Asking {
         loop {
             match self.stream.read(&mut rest) {
                 Ok(0) => return Ok(true),
-                // Not requested; fields that a newer instance adds are accepted.
+                // There was no request; an instance that says more than that is not ours to judge.
                 Ok(_) => {}
                 Err(error) if is_timeout(&error) => return Ok(false),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -188,8 +188,8 @@ impl Asking {
     }
 }
 
-/// The answer of one instance.
-pub(crate) struct InstanceAnswer {
+/// What an instance answered.
+pub(crate) struct InstanceStatus {
     /// A `GroupStatus`.
     pub(crate) group: Value,
     /// A `Status` when the instance is active, else null.

@@ -1,6 +1,6 @@
 //! `towline group demo`: three instances as child processes, until Ctrl-C. One that is killed or
-//! fails is started again, as a process supervisor would; one that ended in order, or cannot start,
-//! stays stopped.
+//! fails is started again, as a process supervisor would do; one that ended in order, or cannot
+//! start, is left alone.
 //!
 //! Not here: what it writes (`plan`). The children have a process group of their own, so that
 //! Ctrl-C is ours: the active one ends first, while the others still confirm what it finishes.
@@ -19,7 +19,7 @@ use super::plan::{Plan, PlannedInstance, word};
 use crate::arguments::Demo;
 use crate::failure::Failure;
 use crate::process::Process;
-use crate::signals::{self, Notice};
+use crate::signals::{self, SignalMeaning};
 use crate::{progress, show};
 
 /// A start takes seconds, on a slow and busy machine too.
@@ -54,7 +54,9 @@ pub(super) fn run(arguments: &Demo) -> Result<(), Failure> {
     plan.write()?;
     let (tell, events) = channel();
     let told = tell.clone();
-    signals::listen(move |signal| signal != Notice::End || told.send(DemoEvent::Signal).is_ok())?;
+    signals::listen(move |signal| {
+        signal != SignalMeaning::End || told.send(DemoEvent::Signal).is_ok()
+    })?;
     let mut group =
         Running { plan: &plan, tell, events, processes: Vec::new(), started: Vec::new() };
     let outcome = group.serve();
@@ -74,7 +76,7 @@ struct Running<'a> {
 }
 
 impl Running<'_> {
-    /// Starts all instances, and returns after a signal or when none runs any more.
+    /// Starts all, and stays until it is asked to end or no instance runs any more.
     fn serve(&mut self) -> Result<(), Failure> {
         for (at, instance) in self.plan.instances.iter().enumerate() {
             let process = start(self.plan, at, instance, &self.tell)?;
@@ -92,7 +94,7 @@ impl Running<'_> {
         Ok(())
     }
 
-    /// Waits until all instances are in sync. `None`: a signal came.
+    /// Waits until all instances are in sync. `None`: it was asked to end.
     fn until_it_serves(&mut self) -> Result<Option<GroupStatus>, Failure> {
         let spinner = progress::spinner(false);
         spinner.set_message("starting three instances");
@@ -140,7 +142,7 @@ impl Running<'_> {
         Failure::Failed(format!("instance {}: {status}\n{}", instance.name, last.join("\n")))
     }
 
-    /// An instance ended without a request from this command.
+    /// An instance ended although this program did not ask it to.
     fn ended(&mut self, at: usize, status: ExitStatus) -> Result<(), Failure> {
         self.forget(at);
         let plan = self.plan;
@@ -205,7 +207,7 @@ impl Running<'_> {
         ))
     }
 
-    /// Ends all: the active one, then the others. A second signal kills them at once.
+    /// Ends all: the active one, then the others. A second signal shortens the shutdown.
     fn end(&mut self) -> Result<(), Failure> {
         if self.processes.iter().all(Option::is_none) {
             return Ok(());
@@ -228,7 +230,7 @@ impl Running<'_> {
         while these.iter().any(|at| self.processes.get(*at).is_some_and(Option::is_some)) {
             match self.events.recv_timeout(END_MAX.saturating_sub(began.elapsed())) {
                 Ok(DemoEvent::Ended(at, _)) => self.forget(at),
-                // An instance ends at once on its second signal.
+                // An instance ends at once at the second signal.
                 Ok(DemoEvent::Signal) => self.signal(these, Signal::TERM)?,
                 Err(_) => {
                     self.signal(these, Signal::KILL)?;
@@ -261,12 +263,12 @@ fn start(
     command.args(["run", &plan.name, "--data"]).arg(&instance.data);
     command.arg("--config").arg(&instance.config).process_group(0).stdin(Stdio::null());
     let mut child = command.stdout(said.try_clone()?).stderr(said).spawn()?;
-    // Before the wait on the process: until then its number cannot be reused.
+    // Before any thread waits for it: until then the number is its own.
     let process = Process::open(Pid::from_child(&child))?;
     let tell = tell.clone();
     std::thread::Builder::new().name(format!("instance {}", instance.name)).spawn(move || {
         if let Ok(status) = child.wait() {
-            // The receiver is gone when the demonstration is over.
+            // When the demonstration is over, no receiver is left.
             tell.send(DemoEvent::Ended(at, status)).ok();
         }
     })?;

@@ -61,8 +61,8 @@ impl Plan {
         Ok(Plan { name: arguments.name.clone(), instances: instances.collect(), dir })
     }
 
-    /// Writes configurations and makes certificates, over those of an earlier run. The caller has
-    /// made sure that no instance runs.
+    /// Writes configurations and makes certificates, over those of an earlier time: the caller
+    /// knows that no instance runs.
     pub(super) fn write(&self) -> Result<(), Failure> {
         std::fs::create_dir_all(&self.dir)
             .map_err(|error| Failure::about(self.dir.display(), error))?;

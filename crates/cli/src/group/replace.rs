@@ -30,7 +30,7 @@ pub(crate) fn run(arguments: &Replace) -> Result<(), Failure> {
     stopped.log_is_there(what)?;
     stopped.can_ask(arguments.yes)?;
     // Held until the folder has its new name: an instance that starts meanwhile is refused, or
-    // starts blank.
+    // begins blank.
     let lock = stopped.lock()?;
     if !arguments.force
         && let Some(why) = stopped.ask_others(&arguments.name).map_or_else(

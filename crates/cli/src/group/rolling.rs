@@ -2,8 +2,8 @@
 //! must be in sync again before the next one's turn. An instance executes the program that is on
 //! disk then, so that this is also the upgrade.
 //!
-//! Invariants: without --force no instance is restarted while another one is out of sync. After a
-//! failure no further instance is restarted.
+//! Invariants: without --force no instance is asked to restart while another one is out of sync.
+//! After a failure nothing more is restarted.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ use crate::failure::Failure;
 use crate::process::Process;
 use crate::{log, progress, show};
 
-/// An active instance that handed over re-executes itself; after this time it is asked to.
+/// An active instance that handed over re-executes by itself; after so long it is asked to.
 const BY_ITSELF: Duration = Duration::from_secs(10);
 /// What only looks is answered within this.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -31,7 +31,7 @@ const ANSWER: Duration = Duration::from_secs(10);
 struct Member {
     name: String,
     folder: PathBuf,
-    /// Its earlier answer.
+    /// As it reported before.
     group: GroupStatus,
 }
 
@@ -43,7 +43,7 @@ struct Restarted {
     took_ms: u64,
     version_before: String,
     version_after: String,
-    /// The instance that took over, if this one was active.
+    /// The instance that took over, when it was the active one.
     #[serde(skip_serializing_if = "Option::is_none")]
     switched_to: Option<String>,
 }
@@ -193,8 +193,8 @@ impl Roll<'_> {
         any.ok_or_else(|| Failure::CannotConnect("no instance of the group answers".into()))
     }
 
-    /// Whether all instances are in sync, as far as this instance knows: a replica knows only which
-    /// others are connected.
+    /// Whether all instances are in sync, as far as can be seen from here: of the others, a replica
+    /// knows only which ones are connected.
     fn whole(&self) -> Result<(), Failure> {
         let group = self.view()?;
         let fit = |row: &&InstanceStatus| match group.role {
@@ -226,7 +226,7 @@ impl Roll<'_> {
         let patience = Patience::of(Duration::from_secs_f64(self.arguments.timeout));
         let mut held = Asking::reach(folder, patience.left())?;
         let process = held.process()?;
-        // Another instance may have become active since the first status.
+        // Another instance may have become active since we looked first.
         let before = held.group()?;
         let switched_to = if before.role == GroupRole::Active {
             bar.set_message(format!("{name}: switching"));
@@ -261,8 +261,8 @@ impl Roll<'_> {
         })
     }
 
-    /// Waits until a restarted instance is in sync, by its own status and that of the active
-    /// instance; returns its last status.
+    /// Waits until a restarted instance is in sync, as it and the active see it; returns what it
+    /// reported.
     fn in_sync(
         &self,
         member: &Member,

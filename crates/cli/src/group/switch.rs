@@ -1,4 +1,4 @@
-//! `towline switch`: makes another instance the active one, and reports how long that took.
+//! `towline switch`: has another instance become the active one, and prints how long it took.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -15,13 +15,13 @@ use crate::{progress, show};
 
 /// A switch that happened.
 #[derive(Debug, Deserialize, Serialize)]
-pub(crate) struct SwitchReport {
+pub(crate) struct SwitchResult {
     /// The instance that was active; the same as `to` when there was nothing to do.
     pub(crate) from: String,
-    /// The instance that is active now.
+    /// The one that is active now.
     pub(crate) to: String,
-    /// From the question to the first moment at which the new one served, as measured by the
-    /// instance that was asked.
+    /// From the question to the first moment at which the new one served, as the asked instance saw
+    /// it.
     pub(crate) took_ms: u64,
 }
 
@@ -41,7 +41,7 @@ pub(crate) fn switch(arguments: &Switch) -> Result<(), Failure> {
     if here.json {
         return show::json(&serde_json::to_value(&switched).unwrap_or_default());
     }
-    let SwitchReport { from, to, took_ms } = &switched;
+    let SwitchResult { from, to, took_ms } = &switched;
     if from == to {
         return show::line(&format!("{to} is active already"));
     }
@@ -53,17 +53,17 @@ pub(crate) fn hand_over(
     data: &Path,
     to: Option<&str>,
     patience: Patience,
-) -> Result<SwitchReport, Failure> {
+) -> Result<SwitchResult, Failure> {
     let mut asking = Asking::reach(data, patience.left())?;
     let before = asking.group()?;
     if let Some(to) = to.filter(|to| *to == before.active) {
-        return Ok(SwitchReport { from: to.to_owned(), to: to.to_owned(), took_ms: 0 });
+        return Ok(SwitchResult { from: to.to_owned(), to: to.to_owned(), took_ms: 0 });
     }
     let began = Instant::now();
     match asking.ask(&json!({ "do": SWITCH, "to": to })) {
         Ok(reply) => Ok(understood(reply)?),
-        // An active instance that hands over re-executes itself, maybe before its answer is sent:
-        // its status then says which instance is active now.
+        // An active instance that hands over re-executes, maybe before its answer is out: then it
+        // shows which one is active now.
         Err(AskError::Lost { .. }) => {
             let after = until(data, patience, |group| {
                 // The same one may be elected again: then there is nothing more to wait for.
@@ -78,7 +78,7 @@ pub(crate) fn hand_over(
                 return Err(Failure::Failed(again));
             }
             let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-            Ok(SwitchReport { from: before.active, to: after.active, took_ms })
+            Ok(SwitchResult { from: before.active, to: after.active, took_ms })
         }
         Err(unanswered) => Err(unanswered.into()),
     }

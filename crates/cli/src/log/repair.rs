@@ -1,5 +1,5 @@
 //! `towline log repair`: what is damaged in a log at rest is taken from a backup or from the data
-//! folder of another instance. Crate `log` decides what may be written.
+//! folder of another instance. What may be written is decided in the log's crate.
 
 use std::path::{Path, PathBuf};
 

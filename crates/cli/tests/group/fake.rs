@@ -108,7 +108,7 @@ fn serve(at: usize, stream: &UnixStream, state: &Mutex<State>) {
 }
 
 impl State {
-    /// The answer, and the instance that re-executes itself then.
+    /// The answer, and the instance that re-executes then.
     fn answer(&mut self, at: usize, request: &Value) -> (Option<Value>, Option<usize>) {
         let name = NAMES[at];
         if request["do"] == "status" {

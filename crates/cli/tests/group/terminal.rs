@@ -1,4 +1,4 @@
-//! A pseudo-terminal without a user.
+//! A terminal without a user.
 
 use std::fs::File;
 use std::io::{Read, Write};

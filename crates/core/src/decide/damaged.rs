@@ -1,8 +1,8 @@
-//! A message whose content cannot be read: it is set aside where an operator finds it, or stays and
-//! the client is notified. It is never passed over in silence.
+//! A message with unreadable content: it is set aside where an operator finds it, or stays and the
+//! client is notified. It is never passed over in silence.
 //!
-//! Not here: finding it out, and getting an intact copy from elsewhere. The message keeps the place
-//! of its content wherever it goes: when the log is repaired, it is whole.
+//! Not here: finding it out, and getting an intact copy from elsewhere. The message keeps the
+//! location of its content wherever it goes: when the log is repaired, it is whole.
 
 use bytes::Bytes;
 use towline_types::{BodyLocation, PageRef, Time};
@@ -20,7 +20,7 @@ pub struct Unreadable {
     pub queue: QueueId,
     /// Which.
     pub sequence: MessageSequence,
-    /// On whose behalf it was read; `None`: for a selector, or to carry it forward.
+    /// The consumer that it was read for; `None`: for a selector, or to carry it forward.
     pub consumer: Option<ConsumerId>,
     /// What was found, and where.
     pub place: String,
@@ -31,19 +31,19 @@ pub struct Unreadable {
 /// What became of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SetAside {
-    /// It is not there any more, or somebody has it.
+    /// It is gone, or a consumer has it.
     Gone,
     /// It is on its way to the dead-letter queue.
     Moved {
         /// The queue that it was in.
         queue: String,
     },
-    /// It stays in its place: no dead-letter queue can take it.
+    /// It stays where it is: no dead-letter queue can take it.
     Stays {
         /// Its queue.
         queue: String,
     },
-    /// It stays where it is, because the one who came to it browses: that changes nothing.
+    /// It stays where it is, because its reader is a browser, which changes nothing.
     Browsed {
         /// Its queue.
         queue: String,
@@ -52,7 +52,7 @@ pub enum SetAside {
 
 impl QueueManager {
     /// Sets a message aside that cannot be read. A consumer that cannot go on is closed, with the
-    /// reason. For a browser nothing is set aside: it is shown a note in place of the message.
+    /// reason. For a browser nothing is set aside: it receives a note instead of the message.
     pub fn set_aside(&mut self, now: Time, found: &Unreadable, out: &mut Decision) -> SetAside {
         out.begin();
         let name = match self.queues.get(&found.queue) {
@@ -102,7 +102,7 @@ impl QueueManager {
         there.map_or(SetAside::Gone, |()| SetAside::Browsed { queue })
     }
 
-    /// The message, unless somebody else has it or its end is decided.
+    /// The message, unless another consumer has it or its end is decided.
     fn reach(&self, found: &Unreadable) -> Option<Spot> {
         let queue = self.queues.get(&found.queue)?;
         let spot = queue.spot_of(found.sequence.0)?;

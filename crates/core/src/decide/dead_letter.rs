@@ -1,9 +1,9 @@
 //! Backouts, and what the queue manager moves by itself: poison messages to BOQNAME, others to the
 //! dead-letter queue. IBM MQ leaves this to applications; AMQP clients have no code for it.
 //!
-//! A message is only moved where it fits: the target must exist, be PUT(ENABLED), have room, and
-//! keep what is persistent. Else it stays where it is and is delivered again: nothing is ever lost
-//! here.
+//! A message is only moved where it fits: the target must exist, be PUT(ENABLED), have free space,
+//! and keep what is persistent. Else it stays where it is and is delivered again: nothing is ever
+//! lost here.
 
 use towline_types::{Time, limits};
 
@@ -15,7 +15,7 @@ use crate::queue::{EntryState, Spot, body_bytes};
 use crate::{MessageSequence, QueueId, QueueManager};
 
 impl QueueManager {
-    /// A delivery failed: the message goes back to its place with one backout more, or, when the
+    /// A delivery failed: the message becomes available again with one more backout, or, when the
     /// count reaches BOTHRESH, to BOQNAME or the dead-letter queue.
     pub(crate) fn back_out(
         &mut self,

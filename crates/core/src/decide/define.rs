@@ -16,7 +16,7 @@ use crate::queue::{EntryState, Spot};
 use crate::request::Decision;
 use crate::{MessageSequence, QueueId, QueueManager, Refusal};
 
-/// The object whose attributes a DEFINE QLOCAL starts from, when it exists (as in IBM MQ).
+/// The object from which a DEFINE QLOCAL takes its attributes, when it exists (as in IBM MQ).
 const DEFAULT_LOCAL: &str = "SYSTEM.DEFAULT.LOCAL.QUEUE";
 /// The same for DEFINE QALIAS.
 const DEFAULT_ALIAS: &str = "SYSTEM.DEFAULT.ALIAS.QUEUE";
@@ -271,7 +271,7 @@ impl QueueManager {
         };
         self.check_unused(id, name)?;
         let queue = self.queue_mut(id);
-        // Nobody holds a message: what is not available is leaving.
+        // No consumer holds a message: what is not available is leaving.
         let depth = if queue.clearing > 0 { 0 } else { queue.available };
         if depth > 0 && !purge {
             return Err(Refusal::NotEmpty { queue: name.to_owned(), depth });
@@ -312,13 +312,14 @@ impl QueueManager {
             }
             return Ok(());
         }
-        // All that is in it goes when this is applied; until then nobody gets anything of it.
+        // All that is in it goes when this is applied; until then no consumer gets anything from
+        // it.
         queue.clearing += 1;
         out.push_logged(Fact::Cleared { queue: id, upto }, Durability::Forced);
         Ok(())
     }
 
-    /// Nobody has the queue open, and nothing of it is uncommitted or on its way in.
+    /// No connection has the queue open, and nothing of it is uncommitted or on its way in.
     fn check_unused(&self, id: QueueId, name: &str) -> Result<(), Refusal> {
         let Some(queue) = self.queues.get(&id) else { return Ok(()) };
         if queue.open_input > 0 || queue.open_browse > 0 || queue.open_output > 0 {

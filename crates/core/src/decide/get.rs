@@ -101,7 +101,7 @@ impl QueueManager {
     /// Sets how many more messages the consumer may be given (absolute, as after an AMQP flow).
     /// With
     /// `drain`, credit that cannot be used at the next dispatch is taken away and
-    /// [`Effect::Drained`] says so. A consumer that is closed or told to go gets nothing.
+    /// [`Effect::Drained`] says so. A consumer that is closed or closing gets nothing.
     pub fn set_credit(&mut self, consumer: ConsumerId, credit: u32, drain: bool) {
         let Some(consumer) = self.consumers.get_mut(&consumer) else { return };
         if consumer.closing {
@@ -130,7 +130,7 @@ impl QueueManager {
         }
     }
 
-    /// Closes a consumer. What it did not settle goes back to its place; when the connection was
+    /// Closes a consumer. What it did not settle becomes available again; when the connection was
     /// `lost`, with a backout counted. What it settled in an open unit of work stays there.
     pub fn close_get(&mut self, now: Time, consumer: ConsumerId, lost: bool, out: &mut Decision) {
         out.begin();
@@ -175,7 +175,7 @@ impl QueueManager {
         self.reap(consumer.queue);
     }
 
-    /// Tells all consumers and browsers of a queue to go. They keep what they have not settled.
+    /// Starts to close all consumers and browsers of a queue. They keep what they have not settled.
     pub(super) fn dismiss_consumers(&mut self, queue: QueueId, reason: &Refusal) {
         let mut dismissed: Vec<ConsumerId> = self
             .consumers
@@ -189,7 +189,7 @@ impl QueueManager {
         }
     }
 
-    /// Tells a consumer or browser to go. It keeps what it has not settled.
+    /// Starts to close a consumer or browser. It keeps what it has not settled.
     pub(super) fn dismiss(&mut self, id: ConsumerId, reason: Refusal) {
         let Some(consumer) = self.consumers.get_mut(&id).filter(|found| !found.closing) else {
             return;

@@ -75,8 +75,8 @@ impl QueueManager {
         }
     }
 
-    /// Its name is free and its messages go now; the queue itself goes when nobody holds a message
-    /// of it and no put to it is on its way.
+    /// Its name is free and its messages go now; the queue itself goes when no consumer holds a
+    /// message of it and no put to it is on its way.
     pub(super) fn delete_temporary(&mut self, id: QueueId) {
         let Some(queue) = self.queues.get_mut(&id) else { return };
         assert_eq!(queue.definition.kind, QueueKind::TemporaryDynamic, "others go by a fact");

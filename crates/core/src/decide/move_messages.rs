@@ -23,8 +23,8 @@ impl LazyFacts for Forced<'_> {
 }
 
 impl QueueManager {
-    /// MOVE QLOCAL(`from`) TOQLOCAL(`to`): up to [`limits::MOVE_MESSAGES_MAX`] messages that nobody
-    /// has locked, in their order. `add`: also when there are messages in `to`.
+    /// MOVE QLOCAL(`from`) TOQLOCAL(`to`): up to [`limits::MOVE_MESSAGES_MAX`] messages that no
+    /// consumer has locked, in their order. `add`: also when there are messages in `to`.
     ///
     /// # Errors
     /// `UnknownObject`, `WrongType`, `PutInhibited`; `BadAttribute` when both are one queue, or the

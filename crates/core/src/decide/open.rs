@@ -23,8 +23,8 @@ pub(crate) enum Access {
     Get,
 }
 
-/// Longest part of a model's name in the name of a dynamic queue; leaves room for what makes it
-/// unique.
+/// Longest part of a model's name in the name of a dynamic queue; leaves space for the part that
+/// makes it unique.
 const DYNAMIC_PREFIX_BYTES_MAX: usize = 200;
 
 impl QueueManager {

@@ -182,7 +182,7 @@ impl QueueManager {
         }
     }
 
-    /// A held message is available again, in its old place.
+    /// A held message is available again, at its old position.
     pub(super) fn give_back(&mut self, id: QueueId, spot: Spot) {
         let queue = self.queue_mut(id);
         if queue.deleting {
@@ -201,7 +201,7 @@ impl QueueManager {
         self.memory_bytes -= removed.bytes();
     }
 
-    /// The place of a message as facts name it.
+    /// The queue and sequence of a message as facts name it.
     pub(super) fn sequence(spot: Spot) -> MessageSequence {
         MessageSequence(spot.sequence)
     }

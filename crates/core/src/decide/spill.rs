@@ -3,8 +3,8 @@
 //!
 //! A unit may be larger than memory. Its small bodies are staged; when they pass a bound they go to
 //! the log together, as chunks that no put refers to yet, and only their names stay here. The
-//! commit then logs puts that refer to them; a rollback says that nobody ever will
-//! ([`Fact::Abandoned`](crate::Fact)); after a crash nobody ever will, and replay drops them.
+//! commit then logs puts that refer to them; a rollback says that no put ever will
+//! ([`Fact::Abandoned`](crate::Fact)); after a crash no put ever will, and replay drops them.
 //!
 //! Not here: commit and rollback (`unit`); when a unit must go because it holds the log
 //! (`expiry`).

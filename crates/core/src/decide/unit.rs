@@ -31,7 +31,7 @@ impl QueueManager {
         Ok(id)
     }
 
-    /// The open unit, with room for one more message.
+    /// The open unit, with space for one more message.
     pub(super) fn unit_for_one_more(
         &mut self,
         connection: ConnectionId,
@@ -162,7 +162,7 @@ impl QueueManager {
         }
     }
 
-    /// Puts vanish; what was got and is forgotten goes back to its place with a backout counted.
+    /// Puts vanish; what was got and is forgotten becomes available again with a backout counted.
     pub(crate) fn roll_back(&mut self, now: Time, unit: UnitOfWork, facts: &mut dyn LazyFacts) {
         for put in unit.puts {
             self.unstage(&put, false);

@@ -1,8 +1,8 @@
 //! A block of a lane: up to 256 messages that follow each other, in memory or away on a page.
 //!
 //! A block that is *here* has a sheet; one that is *away* has only an outline of what its page
-//! says, and all of its messages are available. Sheets are shared with whoever writes them to a
-//! page: a change while one is shared is made to a copy, so that writing pauses nobody.
+//! says, and all of its messages are available. The writer of a page shares the sheet: a change
+//! while it is shared is made to a copy, so that writing blocks no other thread.
 //!
 //! Not here: order between blocks (`lane`); bytes of a page (`page`); when a page is written or
 //! read (`crate::page_cache`).
@@ -83,7 +83,7 @@ pub(crate) struct Block {
     /// Counts changes of what a page would say.
     pub(crate) version: u32,
     pub(crate) current: bool,
-    /// The round of eviction in which it was brought in; 0: it never was.
+    /// The round of eviction in which it was read from its page; 0: it never was.
     pub(crate) came_in: u64,
     /// Its page was asked for.
     pub(crate) asked: bool,
@@ -91,7 +91,8 @@ pub(crate) struct Block {
     untouched: bool,
     sheet: Option<Arc<Sheet>>,
     pub(crate) stored: Option<Arc<Outline>>,
-    /// Tells which keys are not in it, while it is away and if anybody asked for keys.
+    /// The filter of the keys that are not in it, while it is away and if a consumer selects by
+    /// key.
     pub(crate) filter: Option<KeyFilter>,
 }
 
@@ -182,7 +183,7 @@ impl Block {
         }
     }
 
-    /// Index of the first entry whose sequence is not below this.
+    /// Index of the first entry with this sequence or a higher one.
     pub(crate) fn lower_bound(&self, sequence: u64) -> usize {
         let entries = self.entries();
         // Dense sequences are the ordinary case of a queue manager with one busy queue.
@@ -194,7 +195,7 @@ impl Block {
         entries.partition_point(|entry| entry.sequence < sequence)
     }
 
-    /// Whether nobody has anything of it in hand and a page could say all of it.
+    /// Whether no consumer holds a message of it and a page could say all of it.
     pub(crate) fn can_leave(&self) -> bool {
         let in_log = |entry: &Entry| match entry.place {
             EntryBody::Log(_) => entry.persistent || entry.state == EntryState::Gone,

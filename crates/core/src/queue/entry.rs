@@ -11,7 +11,7 @@ use crate::message::Header;
 /// A message in a lane.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
-    /// Its place, unique in the queue manager.
+    /// Its sequence, unique in the queue manager.
     pub(crate) sequence: u64,
     /// [`Time::NEVER`]: it does not expire.
     pub(crate) expires_at: Time,

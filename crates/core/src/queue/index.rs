@@ -2,7 +2,7 @@
 //!
 //! Made when the first consumer asks for a key, kept up from then on. Holds available messages
 //! only, so that the first of a key is at hand however many of them are held. A hash may stand for
-//! several ids: whoever finds a message here still asks its filter.
+//! several ids: a caller that finds a message here still evaluates its filter.
 
 use std::collections::VecDeque;
 
@@ -29,7 +29,7 @@ impl Rank {
         Rank((u64::from(9 - lane) << LANE_SHIFT) | sequence)
     }
 
-    /// The next place after this one.
+    /// The next position after this one.
     pub(crate) fn after(self) -> Rank {
         Rank(self.0 + 1)
     }

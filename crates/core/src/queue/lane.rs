@@ -1,13 +1,13 @@
-//! The messages of one queue that have one priority, in order of their places.
+//! The messages of one queue that have one priority, in order of their sequences.
 //!
 //! Blocks of entries: appending never moves old entries, a removed message leaves a tombstone, a
-//! block of tombstones is dropped. So cost does not depend on depth and a returned message is in
-//! its old place at no cost. Blocks far from the front may be away on pages: a walk that comes to
-//! one says so. Knows nothing of consumers.
+//! block of tombstones is dropped. So cost does not depend on depth and a returned message is at
+//! its old position at no cost. Blocks far from the front may be away on pages: a walk that comes
+//! to one says so. Knows nothing of consumers.
 //!
 //! Invariants (`audit`): sequences ascend over all blocks; only a sole block may be without live
-//! entries; no available entry is before `hint`; the newest block is here unless an image just
-//! brought it.
+//! entries; no available entry is before `hint`; the newest block is here unless it has just come
+//! from an image.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -83,12 +83,12 @@ impl Lane {
         self.blocks.get_mut(at)
     }
 
-    /// Adds an entry at the place that its sequence gives it: nearly always the end. Yields the
+    /// Adds an entry at the position that its sequence gives it: nearly always the end. Yields the
     /// first sequences of blocks that begin there from now on, or have a successor now: they may
     /// leave.
     ///
     /// # Panics
-    /// When a live entry has this sequence, or the place is in a block that is away.
+    /// When a live entry has this sequence, or the position is in a block that is away.
     pub(crate) fn insert(&mut self, entry: Entry, extra: Option<Extra>) -> [Option<u64>; 2] {
         assert_ne!(entry.state, EntryState::Gone, "a tombstone is not inserted");
         assert_eq!(entry.marks.has_extra(), extra.is_some(), "an entry knows of its extra");
@@ -135,8 +135,8 @@ impl Lane {
         full.flatten()
     }
 
-    /// Out of order: a message carried forward, seen in a replay of the whole log; or one of a unit
-    /// whose persistent messages, which are logged, come first.
+    /// Out of order: a message carried forward, seen in a replay of the whole log; or one of a
+    /// unit, in which persistent messages come first because they are logged.
     fn insert_between(&mut self, entry: Entry, extra: Option<Extra>) -> [Option<u64>; 2] {
         let mut at = self.block_of(entry.sequence);
         let block = &self.blocks[at];
@@ -198,7 +198,7 @@ impl Lane {
         if self.blocks.is_empty() { None } else { Some(self.block_of(sequence)) }
     }
 
-    /// Where the live entry of this sequence is: `Away` when its page would tell.
+    /// Where the live entry of this sequence is: `Away` when only its page has the answer.
     pub(crate) fn find(&self, sequence: u64) -> Walk {
         if self.live == 0 {
             return Walk::End;
@@ -320,7 +320,8 @@ impl Lane {
         }
     }
 
-    /// Takes out all blocks that are away and lie wholly before this place; yields their outlines.
+    /// Takes out all blocks that are away and lie wholly before this sequence; yields their
+    /// outlines.
     pub(crate) fn drop_away(&mut self, upto: u64) -> Vec<Arc<Outline>> {
         let mut dropped = Vec::new();
         if self.away == 0 {
@@ -351,13 +352,13 @@ impl Lane {
         found
     }
 
-    /// The first available entry whose sequence is not below this.
+    /// The first available entry with this sequence or a higher one.
     pub(crate) fn next_available(&self, from: u64) -> Walk {
         let worth = |block: &Block| block.available > 0;
         self.next(from, worth, |entry| entry.state == EntryState::Available)
     }
 
-    /// The first live entry whose sequence is not below this.
+    /// The first live entry with this sequence or a higher one.
     pub(crate) fn next_live(&self, from: u64) -> Walk {
         self.next(from, |block| block.live > 0, |entry| entry.state != EntryState::Gone)
     }

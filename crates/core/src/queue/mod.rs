@@ -1,4 +1,4 @@
-//! One local queue: its messages in ten lanes, its counts, and who waits at it.
+//! One local queue: its messages in ten lanes, its counts, and the consumers that wait at it.
 //!
 //! Keeps counts, lanes and key index in step with each other. Decides nothing: which message goes
 //! where, and why, is said by `decide` and `dispatch`. Knows consumers by id only.
@@ -45,7 +45,7 @@ mod waiting;
 /// Lanes: one for each priority.
 pub(crate) const LANES: usize = 10;
 
-/// Which message: its lane and place. Stays true while the message is in the queue.
+/// Which message: its lane and sequence. Stays true while the message is in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Spot {
     pub(crate) lane: u8,
@@ -95,7 +95,7 @@ pub(crate) struct Queue {
     index: Option<KeyIndex>,
     /// Clears that are decided and not applied: nothing of it is delivered until they are.
     pub(crate) clearing: u32,
-    /// Who waits for a page, by lane and the block's first sequence.
+    /// The consumers that wait for a page, by lane and the block's first sequence.
     loading: FastMap<(u8, u64), Vec<ConsumerId>>,
     /// Messages that it holds, in any state.
     pub(crate) live: u64,
@@ -111,7 +111,7 @@ pub(crate) struct Queue {
     pub(crate) in_flight: u64,
     /// Gets staged in open units of work.
     pub(crate) uncommitted_gets: u64,
-    /// The highest place that any message of it ever had.
+    /// The highest sequence that any message of it ever had.
     pub(crate) highest: u64,
     pub(crate) open_output: u32,
     pub(crate) open_input: u32,
@@ -160,7 +160,7 @@ impl Queue {
         self.definition.id
     }
 
-    /// Places that MAXDEPTH counts: messages held, and puts on their way or uncommitted.
+    /// The depth that MAXDEPTH limits: messages held, and puts on their way or uncommitted.
     pub(crate) fn depth(&self) -> u64 {
         self.live + self.reserved
     }
@@ -233,7 +233,7 @@ impl Queue {
         self.waiting.message_available(spot, hashes);
     }
 
-    /// Where the message of this place is. One that is away is not found.
+    /// Where the message of this sequence is. One that is away is not found.
     pub(crate) fn spot_of(&self, sequence: u64) -> Option<Spot> {
         self.locate(sequence).map(|(lane, _)| Spot { lane, sequence })
     }
@@ -297,7 +297,7 @@ impl Queue {
         }
     }
 
-    /// A consumer had this message, perhaps in another place.
+    /// A consumer had this message, perhaps at another position.
     pub(crate) fn note_acquired(&mut self, sequence: u64) {
         if let Some((lane, at)) = self.locate(sequence) {
             self.lanes[usize::from(lane)].note_acquired(at);
@@ -315,7 +315,7 @@ impl Queue {
         self.remove_at(spot.lane, at)
     }
 
-    /// Takes the message of this place out, if it is there.
+    /// Takes the message of this sequence out, if it is there.
     pub(crate) fn take(&mut self, sequence: u64) -> Option<RemovedMessage> {
         let (lane, at) = self.locate(sequence)?;
         Some(self.remove_at(lane, at))
@@ -340,7 +340,7 @@ impl Queue {
         removed
     }
 
-    /// Gives a message another place for its body (it was carried forward); yields the old one.
+    /// Gives a message another location for its body (it was carried forward); yields the old one.
     pub(crate) fn relocate(&mut self, spot: Spot, body: Body) -> Option<Body> {
         let at = self.position(spot)?;
         let old = self.body(spot)?;

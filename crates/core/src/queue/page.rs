@@ -12,7 +12,7 @@
 //! ```
 //! The first message counts from sequence 0, time 0, position 0. Only persistent messages are on
 //! pages, in any state; all are available when they come back, because a block with others does
-//! not leave and nobody holds anything at start.
+//! not leave and no consumer holds a message at start.
 //!
 //! A decoder accepts exactly what the encoder makes, and never panics.
 
@@ -31,7 +31,7 @@ const BACKOUTS: u8 = 1 << 3;
 const DEAD_LETTER: u8 = 1 << 4;
 const CHUNKS: u8 = 1 << 5;
 
-/// What the next message is told as a difference from.
+/// The values that the next message is encoded against.
 #[derive(Clone, Copy, Default)]
 struct Before {
     sequence: u64,
@@ -39,7 +39,7 @@ struct Before {
     lsn: u64,
 }
 
-/// Writes the persistent messages of a sheet. Yields their outline, with a place that the caller
+/// Writes the persistent messages of a sheet. Yields their outline, with a position that the caller
 /// sets; `None` when there is none.
 pub(crate) fn encode(sheet: &Sheet, extent_bytes: u64, out: &mut Vec<u8>) -> Option<Outline> {
     let outline = outline(sheet, extent_bytes)?;
@@ -58,7 +58,7 @@ fn kept(sheet: &Sheet) -> impl Iterator<Item = &Entry> {
     sheet.entries.iter().filter(|entry| entry.persistent && entry.state != EntryState::Gone)
 }
 
-/// The outline of a page of this sheet, with a place that the caller sets; `None` when nothing
+/// The outline of a page of this sheet, with a position that the caller sets; `None` when nothing
 /// would be on it.
 pub(crate) fn outline(sheet: &Sheet, extent_bytes: u64) -> Option<Outline> {
     let first = kept(sheet).next()?;

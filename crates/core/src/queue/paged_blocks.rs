@@ -1,7 +1,7 @@
 //! Walks over a queue of which part is away, and what comes and goes.
 //!
 //! A walk never passes over a block that is away and may matter: it says which page is needed.
-//! Not here: who asks whom to read (`crate::page_cache`).
+//! Not here: requests to read pages (`crate::page_cache`).
 
 use std::sync::Arc;
 
@@ -89,7 +89,8 @@ impl Queue {
         self.searched(lane, entries.next_to_expire(from, now)).unwrap_or(Search::Nothing)
     }
 
-    /// The first message of a lane from here on whose body may be in an extent before this one.
+    /// The first message of a lane from here on that may have its body in an extent before this
+    /// one.
     pub(crate) fn next_in_old_extent(&self, lane: u8, from: u64, before: u64) -> Search {
         let Some(entries) = self.lanes.get(usize::from(lane)) else { return Search::Nothing };
         self.searched(lane, entries.next_in_old_extent(from, before)).unwrap_or(Search::Nothing)
@@ -106,7 +107,7 @@ impl Queue {
         })
     }
 
-    /// The first block away, between two places, that may hold this key.
+    /// The first block away, between two positions, that may hold this key.
     fn away_with_key(&self, key: FilterKey, from: Rank, upto: Option<Rank>) -> Option<PagedBlock> {
         for lane in (0..10_u8).rev() {
             let entries = &self.lanes[usize::from(lane)];
@@ -137,8 +138,8 @@ impl Queue {
         Some(PageRequest { key: PageKey { queue, lane: away.lane, first: block.first }, page })
     }
 
-    /// What to read for a block that is away, for a caller that reads it itself: that it was asked
-    /// for is not noted, so nobody waits for a caller that changes its mind.
+    /// What to read for a block that is away, for a caller that reads it itself: the request is not
+    /// recorded, so no consumer waits in vain for a caller that changes its mind.
     ///
     /// # Panics
     /// When the block is not away.
@@ -197,7 +198,7 @@ impl Queue {
         asked.extend(ahead.into_iter().filter_map(|block| self.ask(PagedBlock { block, ..away })));
     }
 
-    /// The place before which a search for a key that ended at this block needs not look again.
+    /// A search for a key that ended at this block need not look again before this position.
     pub(crate) fn rank_of(&self, away: PagedBlock) -> Option<Rank> {
         let block = self.lanes[usize::from(away.lane)].blocks().get(away.block)?;
         Some(Rank::new(away.lane, block.first))
@@ -211,7 +212,7 @@ impl Queue {
         }
     }
 
-    /// Who waited for this page.
+    /// The consumers that waited for this page.
     pub(crate) fn page_waiters(&mut self, key: PageKey) -> Vec<ConsumerId> {
         self.loading.remove(&(key.lane, key.first)).unwrap_or_default()
     }
@@ -246,7 +247,7 @@ impl Queue {
         true
     }
 
-    /// Lets go of a block whose page is written.
+    /// Evicts a block after its page was written.
     pub(crate) fn send_away(&mut self, away: PagedBlock) {
         let lane = &mut self.lanes[usize::from(away.lane)];
         let Some(sheet) = lane.send_away(away.block) else { return };
@@ -295,7 +296,7 @@ impl Queue {
         self.lanes[usize::from(lane)].push_away(outline);
     }
 
-    /// Takes out what is away and lies before this place.
+    /// Takes out what is away and lies before this sequence.
     pub(crate) fn drop_away(&mut self, upto: u64) -> Vec<Arc<Outline>> {
         let mut dropped = Vec::new();
         for number in 0..LANES {
@@ -325,8 +326,8 @@ impl Queue {
         })
     }
 
-    /// A block that is away and in whose midst, or right behind it, a message would be inserted;
-    /// for replay.
+    /// A block that is away and would get a message inserted within it or right behind it; for
+    /// replay.
     pub(crate) fn away_at(&self, lane: u8, sequence: u64) -> Option<PagedBlock> {
         let entries = self.lanes.get(usize::from(lane))?;
         let newest = entries.blocks().back()?.last()?;
@@ -335,7 +336,7 @@ impl Queue {
         (away && sequence <= newest).then_some(PagedBlock { lane, block: at })
     }
 
-    /// A block that is away and partly before this place; for replay.
+    /// A block that is away and partly before this sequence; for replay.
     pub(crate) fn away_across(&self, upto: u64) -> Option<PagedBlock> {
         (0..10_u8).find_map(|lane| {
             let entries = &self.lanes[usize::from(lane)];

@@ -62,7 +62,7 @@ struct Paged {
     lane: Lane,
     pages: BTreeMap<u64, Vec<u8>>,
     units: u32,
-    /// First sequences of blocks that were named as ones that may leave, or were brought in.
+    /// First sequences of blocks that were named as ones that may leave, or were read from a page.
     may_leave: BTreeSet<u64>,
 }
 
@@ -117,7 +117,7 @@ impl Paged {
         }
     }
 
-    /// The place of a live entry, its page read if need be.
+    /// The position of a live entry, its page read if need be.
     fn find(&mut self, sequence: u64) -> Option<LanePosition> {
         self.walk(|lane| lane.find(sequence))?;
         self.lane.find(sequence).found()

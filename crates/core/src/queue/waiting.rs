@@ -1,6 +1,6 @@
-//! Who waits at a queue. Plain consumers stand in a ring; scanners and keyed consumers are woken
-//! when there may be something for them. Knows neither credit nor messages: a woken consumer may
-//! find nothing.
+//! The consumers that wait at a queue. Plain consumers stand in a ring; scanners and keyed
+//! consumers are woken when there may be something for them. Knows neither credit nor messages: a
+//! woken consumer may find nothing.
 //!
 //! Invariant: a consumer is at most once in each of `plain`, `ring` and `draining`.
 
@@ -23,12 +23,12 @@ pub(crate) struct WaitingConsumers {
     pub(crate) draining: Vec<ConsumerId>,
     scanners: Vec<ConsumerId>,
     keyed: FastMap<FilterKey, Vec<ConsumerId>>,
-    /// To be added to `ring` by the next dispatch, and the place that a keyed one must not miss.
+    /// To be added to `ring` by the next dispatch, and the position that a keyed one must not miss.
     woken: Vec<(ConsumerId, Option<Rank>)>,
     scanners_woken: bool,
-    /// For each lane the lowest place that became available since scanners last looked.
+    /// For each lane the lowest position that became available since scanners last looked.
     rewind: [u64; LANES],
-    /// Messages whose content was asked for, and who waits for it.
+    /// Messages with content on its way, and the consumers that wait for it.
     fetching: FastMap<u64, Vec<ConsumerId>>,
 }
 
@@ -117,7 +117,7 @@ impl WaitingConsumers {
         }
     }
 
-    /// Who is to look again, and how far back the scanners among them must go.
+    /// The consumers that must look again, and how far back the scanners among them must go.
     pub(crate) fn take_woken(&mut self) -> Wake {
         let mut woken = std::mem::take(&mut self.woken);
         if !self.scanners_woken {
@@ -128,14 +128,14 @@ impl WaitingConsumers {
         Wake { woken, rewind: Some(std::mem::replace(&mut self.rewind, [u64::MAX; LANES])) }
     }
 
-    /// Notes that content of a message is needed; true when nobody asked for it yet.
+    /// Notes that content of a message is needed; true when it was not requested before.
     pub(crate) fn fetch(&mut self, sequence: u64, waiter: Option<ConsumerId>) -> bool {
         let asked = self.fetching.contains_key(&sequence);
         self.fetching.entry(sequence).or_default().extend(waiter);
         !asked
     }
 
-    /// The content is at hand. Yields who waited for it; wake them.
+    /// The content is at hand. Yields the consumers that waited for it; wake them.
     pub(crate) fn fetched(&mut self, sequence: u64) -> Vec<ConsumerId> {
         self.fetching.remove(&sequence).unwrap_or_default()
     }

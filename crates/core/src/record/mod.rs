@@ -19,7 +19,7 @@
 //!  6    BodyChunk   body id, index, bytes
 //!  7    Defined     definition (see `definition.rs`)
 //!  8    Deleted     queue
-//!  9    Cleared     queue, first place that stays
+//!  9    Cleared     queue, first sequence that stays
 //! 10    Committed   operations
 //! 11    Undefined   name
 //! 12    Abandoned   first body id, bodies
@@ -111,7 +111,7 @@ impl std::error::Error for ReplayError {}
 /// first byte: the location that `apply` is to be given.
 ///
 /// # Panics
-/// When a body is in the log already: a record holds bytes, not places.
+/// When a body is in the log already: a record holds bytes, not locations.
 pub fn encode(fact: &Fact, last: bool, out: &mut Vec<u8>) -> Option<Range<usize>> {
     let start = out.len();
     let tag = |kind: u8| if last { kind | LAST } else { kind };
@@ -388,7 +388,7 @@ pub(crate) fn read_dead_letter(reader: &mut Reader<'_>) -> Result<DeadLetter, Re
     Ok(DeadLetter { reason, origin, origin_id, moved_at })
 }
 
-/// All that is left of the record, as a place in the log.
+/// All that is left of the record, as a location in the log.
 fn read_location(reader: &mut Reader<'_>, at: Lsn) -> Result<BodyLocation, RecordError> {
     let range = reader.rest();
     let length = u32::try_from(range.len()).map_err(|_| reader.error("a body of 4 GiB"))?;

@@ -25,7 +25,7 @@ const SUM: u8 = 6;
 const PRODUCT: u8 = 7;
 const PREFIX: u8 = 8;
 
-/// What the text alone tells of an expression's type.
+/// What the text alone says about an expression's type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// A property: whatever the message holds.
@@ -118,7 +118,7 @@ fn power(token: &Token<'_>) -> Option<u8> {
 }
 
 impl<'t> Parser<'t> {
-    /// An expression whose operators bind at least as tightly as `least`.
+    /// An expression of operators that bind at least as tightly as `least`.
     fn expression(&mut self, least: u8) -> Parsed<Operand> {
         let mut left = self.prefix()?;
         while let Some(placed) = self.tokens.peek() {

@@ -26,7 +26,7 @@ fn delete(rig: &mut Rig, name: &str) {
     rig.carry_out();
 }
 
-/// Gets the first message of a queue and settles it so; then nobody has the queue open.
+/// Gets the first message of a queue and settles it so; then no connection has the queue open.
 fn refuse(rig: &mut Rig, name: &str, outcome: Outcome) {
     let consumer = rig.consumer(name, 1);
     let got = rig.dispatch();

@@ -22,7 +22,7 @@ const QUEUES: [&str; 3] = ["Q", "POISON", "DLQ"];
 const DEAD: usize = 2;
 /// BOTHRESH of POISON.
 const THRESHOLD: u32 = 2;
-/// From here on: numbers of queues whose deletion is decided, one for each deletion.
+/// From here on: numbers of queues that are to be deleted, one for each deletion.
 const FIRST_GONE: usize = 100;
 
 fn threshold(queue: usize) -> LocalChanges {

@@ -1,4 +1,5 @@
-//! Deep queues: who needs a page gets it, whatever happens meanwhile; pages say what they should.
+//! Deep queues: a consumer that needs a page gets it, whatever happens meanwhile; pages say what
+//! they should.
 
 use std::time::Duration;
 
@@ -43,7 +44,7 @@ fn a_page_that_a_search_for_old_messages_left_unread_is_asked_for_by_who_needs_i
     let mut cursor = RelocationCursor::default();
     let step = rig.core.find_old(Lsn(u64::MAX), &mut cursor, 10, &mut found);
     assert!(matches!(step, RelocationSearch::Needs(_)), "{step:?}");
-    // Whoever searched gave up: the log has no room for what it would carry.
+    // The search gave up: the log has no space for what it would carry forward.
     rig.consumer("Q", 100);
     assert_eq!(rig.delivered(), wanted(0..40));
     rig.core.audit();
@@ -87,7 +88,7 @@ fn a_consumer_whose_page_was_given_up_looks_again() {
     while rig.core.dispatch(rig.now, &mut rig.cold, &mut rig.outputs) {}
     rig.take_outputs();
     let requests = std::mem::take(&mut rig.loads);
-    // Another reader brings the blocks in, they change, are written elsewhere and leave again.
+    // Another reader has the blocks read, they change, are written elsewhere and leave again.
     let mut cursor = RelocationCursor::default();
     loop {
         match rig.core.find_old(Lsn(u64::MAX), &mut cursor, 1_000, &mut Vec::new()) {
@@ -332,7 +333,7 @@ fn put(rig: &mut Rig, model: &mut Model, next: &mut u64, step: (u8, u8, bool)) {
 }
 
 /// Opens a consumer that asks for so many and drains: it gets exactly the first ones that fit, and
-/// is told that there are no more.
+/// learns that there are no more.
 fn get(rig: &mut Rig, model: &mut Model, way: Way, byte: u8, (credit, keep): (u32, bool)) {
     let key = (u64::from(byte) << 40) | u64::from(byte);
     let (mode, filter) = match way {

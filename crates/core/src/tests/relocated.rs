@@ -1,5 +1,5 @@
 //! Messages that are carried forward while others come in between, out of the order of their
-//! places.
+//! sequences.
 
 use bytes::Bytes;
 use towline_types::{Lsn, Payload};

@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn storage() -> Storage {
-    Storage {
+fn place() -> FolderLocation {
+    FolderLocation {
         folder: "/data".into(),
         file_system: "ext4".into(),
         kind: Kind::Local,
@@ -29,33 +29,33 @@ fn probe() -> Probe {
     }
 }
 
-fn device(change: impl FnOnce(&mut Device)) -> Storage {
-    let mut storage = storage();
-    change(storage.device.as_mut().unwrap());
-    storage
+fn device(change: impl FnOnce(&mut Device)) -> FolderLocation {
+    let mut place = place();
+    change(place.device.as_mut().unwrap());
+    place
 }
 
-fn options(options: &[&str]) -> Storage {
+fn options(options: &[&str]) -> FolderLocation {
     let mount_options = options.iter().map(|option| (*option).to_owned()).collect();
-    Storage { mount_options, ..storage() }
+    FolderLocation { mount_options, ..place() }
 }
 
 #[track_caller]
-fn expect(storage: &Storage, probe: Probe, verdict: Verdict, because: &str) {
-    let judgement = judge(storage, probe);
+fn expect(place: &FolderLocation, probe: Probe, verdict: Verdict, because: &str) {
+    let judgement = judge(place, probe);
     assert_eq!(judgement.verdict, verdict, "{:#?}", judgement.evidence);
     let said = judgement.evidence.iter().any(|sentence| sentence.contains(because));
     assert!(said, "{because:?} is not in {:#?}", judgement.evidence);
 }
 
 #[test]
-fn a_disk_whose_flush_costs_time_is_honest() {
-    expect(&storage(), probe(), Verdict::Honest, "volatile cache");
+fn a_disk_with_a_flush_that_costs_time_is_honest() {
+    expect(&place(), probe(), Verdict::Honest, "volatile cache");
 }
 
 #[test]
 fn a_disk_without_a_volatile_cache_is_honest_though_its_sync_is_fast() {
-    let storage = device(|device| device.write_cache = Some("write through".into()));
+    let place = device(|device| device.write_cache = Some("write through".into()));
     let fast = Probe {
         buffered_sync_p50_us: 25.0,
         direct_write_p50_us: Some(11.0),
@@ -63,13 +63,13 @@ fn a_disk_without_a_volatile_cache_is_honest_though_its_sync_is_fast() {
         bulk_sync_bytes_per_s: 3e9,
         ..probe()
     };
-    expect(&storage, fast, Verdict::Honest, "write through");
+    expect(&place, fast, Verdict::Honest, "write through");
 }
 
 #[test]
 fn memory_lies() {
-    let storage = Storage { file_system: "tmpfs".into(), kind: Kind::Memory, ..storage() };
-    expect(&storage, probe(), Verdict::Lies, "is memory");
+    let place = FolderLocation { file_system: "tmpfs".into(), kind: Kind::Memory, ..place() };
+    expect(&place, probe(), Verdict::Lies, "is memory");
 }
 
 #[test]
@@ -83,48 +83,48 @@ fn a_mount_without_barriers_lies_unless_there_is_no_cache() {
 
 #[test]
 fn a_volatile_layer_lies_and_another_layer_cannot_be_judged() {
-    let layer = |options: Storage| Storage {
+    let layer = |options: FolderLocation| FolderLocation {
         file_system: "overlay".into(),
         kind: Kind::Overlay,
         ..options
     };
     expect(&layer(options(&["volatile"])), probe(), Verdict::Lies, "volatile");
-    expect(&layer(storage()), probe(), Verdict::CannotTell, "layer");
+    expect(&layer(place()), probe(), Verdict::CannotTell, "layer");
 }
 
 #[test]
 fn a_sync_that_costs_nothing_lies() {
     let free = Probe { buffered_sync_p50_us: 4.0, ..probe() };
-    expect(&storage(), free, Verdict::Lies, "the sync does nothing");
+    expect(&place(), free, Verdict::Lies, "the sync does nothing");
 }
 
 #[test]
 fn over_a_network_or_a_program_a_free_sync_is_only_suspicious() {
     let free = Probe { buffered_sync_p50_us: 4.0, ..probe() };
     for (name, kind) in [("nfs4", Kind::Network), ("fuse.x", Kind::Fuse)] {
-        let storage = Storage { file_system: name.into(), kind, ..storage() };
-        expect(&storage, free, Verdict::Suspicious, "the sync does nothing");
-        expect(&storage, probe(), Verdict::CannotTell, name);
+        let place = FolderLocation { file_system: name.into(), kind, ..place() };
+        expect(&place, free, Verdict::Suspicious, "the sync does nothing");
+        expect(&place, probe(), Verdict::CannotTell, name);
     }
 }
 
 #[test]
 fn a_sync_faster_than_any_disk_lies() {
     let impossible = Probe { bulk_sync_bytes_per_s: 1e12, ..probe() };
-    expect(&storage(), impossible, Verdict::Lies, "no disk can do that");
+    expect(&place(), impossible, Verdict::Lies, "no disk can do that");
 }
 
 #[test]
 fn a_small_sync_faster_than_the_devices_own_rate_is_suspicious() {
     // 4 KiB at 100 MB/s take 41 us.
     let quick = Probe { buffered_sync_p50_us: 30.0, bulk_sync_bytes_per_s: 100e6, ..probe() };
-    expect(&storage(), quick, Verdict::Suspicious, "than a sync took");
+    expect(&place(), quick, Verdict::Suspicious, "than a sync took");
 }
 
 #[test]
 fn a_flush_that_costs_nothing_is_suspicious() {
     let same = Probe { direct_write_p50_us: Some(500.0), ..probe() };
-    expect(&storage(), same, Verdict::Suspicious, "nothing is emptied");
+    expect(&place(), same, Verdict::Suspicious, "nothing is emptied");
 }
 
 #[test]
@@ -138,11 +138,11 @@ fn a_turning_disk_that_does_not_wait_for_its_turn_is_suspicious() {
 
 #[test]
 fn a_virtual_disk_that_says_it_turns_is_not_held_to_it() {
-    let storage = device(|device| {
+    let place = device(|device| {
         device.rotational = Some(true);
         device.is_virtual = true;
     });
-    expect(&storage, probe(), Verdict::Honest, "is virtual");
+    expect(&place, probe(), Verdict::Honest, "is virtual");
 }
 
 #[test]
@@ -154,13 +154,13 @@ fn flash_that_empties_its_cache_at_once_is_suspicious() {
         bulk_sync_bytes_per_s: 3e9,
         ..probe()
     };
-    expect(&storage(), fast, Verdict::Suspicious, "faster than flash");
+    expect(&place(), fast, Verdict::Suspicious, "faster than flash");
 }
 
 #[test]
 fn what_is_not_known_is_not_guessed() {
     expect(
-        &Storage { device: None, ..storage() },
+        &FolderLocation { device: None, ..place() },
         probe(),
         Verdict::CannotTell,
         "could not be found",
@@ -168,5 +168,5 @@ fn what_is_not_known_is_not_guessed() {
     let silent = device(|device| device.write_cache = None);
     expect(&silent, probe(), Verdict::CannotTell, "says nothing");
     let buffered = Probe { direct_write_p50_us: None, direct_sync_p50_us: None, ..probe() };
-    expect(&storage(), buffered, Verdict::CannotTell, "no direct I/O");
+    expect(&place(), buffered, Verdict::CannotTell, "no direct I/O");
 }

@@ -181,7 +181,7 @@ fn an_instance_that_comes_back_is_linked_again() {
     let (bench, [(a, of_a), (b, _)]) = Bench::pair();
     drop(b);
     of_a.count("the end", 1, |told| *told == Told::Closed(1, false));
-    // Its socket stayed, as when a process begins again in place.
+    // Its socket stayed, as when a process re-executes its program.
     let (_b, of_b) = bench.start(1);
     of_a.linked(1, 2);
     of_b.linked(0, 1);
@@ -194,7 +194,7 @@ fn an_instance_that_comes_back_is_linked_again() {
 #[test]
 fn a_peer_that_does_not_listen_yet_is_dialled_until_it_does() {
     let mut bench = Bench::new(1);
-    // Bound, so that nobody else gets the port, but closed to callers.
+    // Bound, so that no other process gets the port, but closed to callers.
     let kind = socket2::Type::STREAM.nonblocking();
     let socket = socket2::Socket::new(socket2::Domain::IPV4, kind, None).unwrap();
     socket.bind(&std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();

@@ -1,4 +1,4 @@
-//! Whoever reaches the port, and members that send nonsense.
+//! Strangers that reach the port, and members that send nonsense.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -10,9 +10,9 @@ use crate::frame::{Encoder, HEADER_BYTES};
 fn a_hello_that_comes_byte_by_byte_is_heard() {
     let bench = Bench::new(2);
     let (_a, of_a) = bench.start(0);
-    let papers = Papers::read(&bench.files("b")).unwrap();
+    let identity = TlsIdentity::read(&bench.files("b")).unwrap();
     run(async {
-        let mut stream = bench.shake_hands(0, &papers.client_frames).await.unwrap();
+        let mut stream = bench.shake_hands(0, &identity.client_frames).await.unwrap();
         let mut whole = Vec::new();
         hello::say(&mut whole, &bench.hello(1, Matter::Frames)).await.unwrap();
         whole.extend(framed(START, &[9; 16]));
@@ -32,10 +32,10 @@ fn a_hello_that_comes_byte_by_byte_is_heard() {
 }
 
 #[test]
-fn nonsense_before_tls_and_before_hello_harms_nobody() {
+fn nonsense_before_tls_and_before_hello_harms_no_peer() {
     let bench = Bench::new(2);
     let (_a, of_a) = bench.start(0);
-    let papers = Papers::read(&bench.files("b")).unwrap();
+    let identity = TlsIdentity::read(&bench.files("b")).unwrap();
     run(async {
         for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xFF; 4_000], &[0x16, 3, 1, 0xFF, 0xFF]] {
             let mut socket = TcpStream::connect(&*bench.members[0].address).await.unwrap();
@@ -46,7 +46,7 @@ fn nonsense_before_tls_and_before_hello_harms_nobody() {
             socket.read_to_end(&mut end).await.ok();
         }
         for bytes in [&b"no hello of a link"[..], b"TWLNLINK\x01\0\x01\0\xFF\xFF", &[0; 2_000]] {
-            let mut stream = bench.shake_hands(0, &papers.client_frames).await.unwrap();
+            let mut stream = bench.shake_hands(0, &identity.client_frames).await.unwrap();
             stream.write_all(bytes).await.unwrap();
             stream.flush().await.unwrap();
             let mut end = Vec::new();
@@ -105,7 +105,7 @@ fn silent_connections_do_not_keep_members_out() {
         let (_b, of_b) = bench.start(1);
         of_b.linked(0, 1);
         of_a.linked(1, 1);
-        // Who was slow while others waited was let go.
+        // The slow connection was closed while others waited.
         let mut end = [0];
         assert_eq!(silent[0].read(&mut end).await.unwrap_or(0), 0);
         drop(silent);
@@ -117,11 +117,11 @@ fn a_frame_on_the_connection_that_we_send_on_ends_it() {
     let bench = Bench::new(2);
     let (_a, of_a) = bench.start(0);
     let listener = bench.listeners[1].try_clone().unwrap();
-    let papers = Papers::read(&bench.files("b")).unwrap();
+    let identity = TlsIdentity::read(&bench.files("b")).unwrap();
     run(async {
         let listener = tokio::net::TcpListener::from_std(listener).unwrap();
         let (socket, _) = listener.accept().await.unwrap();
-        let acceptor = tokio_rustls::TlsAcceptor::from(Arc::clone(&papers.server));
+        let acceptor = tokio_rustls::TlsAcceptor::from(Arc::clone(&identity.server));
         let mut stream = acceptor.accept(socket).await.unwrap();
         let heard = hello::hear(&mut stream, false).await.unwrap();
         assert_eq!((heard.instance.as_str(), heard.matter), ("a", Matter::Frames));

@@ -1,18 +1,18 @@
-//! Who is let in: names, dates, authorities, and papers that change.
+//! Which peers are let in: names, dates, authorities, and identity files that change.
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, UnixTime};
 
 use super::*;
 use crate::LinkError;
-use crate::papers::{ChainVerifier, in_date};
+use crate::identity::{ChainVerifier, in_date};
 
 /// Why a stream from one member to another does not come about.
 fn refusal(links: &Links, to: Peer) -> String {
     run(links.open_stream(to, StreamPurpose::Copy)).unwrap_err().to_string()
 }
 
-/// Papers of member b that are not as they should be: both sides say why.
+/// Identity files of member b that are not as they should be: both sides say why.
 fn refused_both_ways(spoil: impl FnOnce(&Bench)) -> [String; 2] {
     let bench = Bench::new(2);
     spoil(&bench);
@@ -47,16 +47,16 @@ fn a_certificate_of_another_authority_is_refused_and_both_sides_say_so() {
 #[test]
 fn an_instance_does_not_start_with_the_papers_of_another() {
     let bench = Bench::new(3);
-    let settings = LinkSettings { papers: bench.files("c"), ..bench.settings(0) };
+    let settings = LinkSettings { identity: bench.files("c"), ..bench.settings(0) };
     let error = Links::start(settings, Recorder::new(1)).err().unwrap();
-    assert!(matches!(error, LinkError::Papers(_)), "{error}");
+    assert!(matches!(error, LinkError::Identity(_)), "{error}");
     let text = error.to_string();
     assert!(text.contains("c.pem") && text.contains("not for 'QM1.G.a'"), "{text}");
     let mut settings = bench.settings(0);
-    settings.papers.private_key = bench.files("b").private_key;
+    settings.identity.private_key = bench.files("b").private_key;
     assert!(Links::start(settings, Recorder::new(1)).is_err(), "a key of another certificate");
     let mut settings = bench.settings(0);
-    settings.papers.authorities = bench.folder.path().join("none.pem");
+    settings.identity.authorities = bench.folder.path().join("none.pem");
     let text = Links::start(settings, Recorder::new(1)).err().unwrap().to_string();
     assert!(text.contains("none.pem"), "{text}");
 }
@@ -79,11 +79,11 @@ fn who_says_to_be_another_than_its_certificate_is_refused() {
     let spoiled = |spoil: fn(&mut Hello)| {
         let mut hello = bench.hello(1, Matter::Frames);
         spoil(&mut hello);
-        let of_c = Papers::read(&bench.files("c")).unwrap();
-        let of_b = Papers::read(&bench.files("b")).unwrap();
-        let papers = if hello == bench.hello(1, Matter::Frames) { of_c } else { of_b };
+        let of_c = TlsIdentity::read(&bench.files("c")).unwrap();
+        let of_b = TlsIdentity::read(&bench.files("b")).unwrap();
+        let identity = if hello == bench.hello(1, Matter::Frames) { of_c } else { of_b };
         run(async {
-            let mut stream = bench.shake_hands(0, &papers.client_frames).await.unwrap();
+            let mut stream = bench.shake_hands(0, &identity.client_frames).await.unwrap();
             hello::say(&mut stream, &hello).await.unwrap();
             match hello::hear(&mut stream, true).await.unwrap().matter {
                 Matter::Refused(why) => why,
@@ -122,7 +122,7 @@ fn who_shows_no_certificate_is_refused() {
         hello::say(&mut stream, &bench.hello(1, Matter::Frames)).await?;
         hello::hear(&mut stream, true).await
     });
-    let why = crate::papers::reason(&result.unwrap_err());
+    let why = crate::identity::reason(&result.unwrap_err());
     assert!(why.contains("CertificateRequired"), "{why}");
     assert!(of_a.told.lock().is_empty(), "somebody was let in");
 }
@@ -135,17 +135,18 @@ fn new_papers_count_without_a_restart_and_broken_ones_do_not() {
     fs::write(&bench.files("a").certificate, "no certificate").unwrap();
     run(a.open_stream(1, StreamPurpose::Copy)).unwrap();
     run(b.open_stream(0, StreamPurpose::Copy)).unwrap();
-    // Another authority for both: who does not look again can no longer talk to who did.
+    // Another authority for both: an instance that does not look again can no longer talk to one
+    // that did.
     let authority = Authority::new();
     for name in ["a", "b"] {
         authority.issue(folder, name, 100);
     }
     let other = authority.issue(folder, "c", 100);
-    let papers = Papers::read(&other).unwrap();
+    let identity = TlsIdentity::read(&other).unwrap();
     for (links, peer) in [(&a, 1), (&b, 0)] {
         until(|| {
-            let new = &links.shared.papers().server;
-            let shaken = run(bench.shake_hands(1 - peer, &papers.client_stream));
+            let new = &links.shared.identity().server;
+            let shaken = run(bench.shake_hands(1 - peer, &identity.client_stream));
             shaken.is_ok() && Arc::strong_count(new) > 0
         });
         until(|| run(links.open_stream(peer, StreamPurpose::Copy)).is_ok());
@@ -176,15 +177,15 @@ fn streams_are_resumed_and_new_papers_end_that() {
         resumed
     });
     assert!(resumed >= 11, "each of ten brought one more than it took: {resumed}");
-    // The papers of b are of another authority now, and that is the only one it trusts.
-    let before = b.shared.papers();
+    // The certificate of b is of another authority now, and that is the only one it trusts.
+    let before = b.shared.identity();
     Authority::new().issue(bench.folder.path(), "b", 100);
-    until(|| !Arc::ptr_eq(&before, &b.shared.papers()));
+    until(|| !Arc::ptr_eq(&before, &b.shared.identity()));
     assert!(refusal(&a, 1).contains("an authority that we do not trust"), "a full handshake");
     // Those of a are new, by an authority that it trusts alone: its own tickets count no more.
-    let before = a.shared.papers();
+    let before = a.shared.identity();
     Authority::new().issue(bench.folder.path(), "a", 100);
-    until(|| !Arc::ptr_eq(&before, &a.shared.papers()));
+    until(|| !Arc::ptr_eq(&before, &a.shared.identity()));
     assert!(refusal(&b, 0).contains("an authority that we do not trust"), "a full handshake");
     drop(of_a);
 }

@@ -9,7 +9,7 @@ use crate::error::{Damage, Finding, LogError};
 use crate::format::BatchHeader;
 use crate::mark::Seam;
 
-/// A place in the log: extent and offset in its file.
+/// A location in the log: extent and offset in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     /// The extent.
@@ -56,7 +56,7 @@ pub fn beginning_is_gone(first: u64, extent_bytes: u64) -> LogError {
     LogError::Damaged(finding(place, lsn, Damage::ImageMissing))
 }
 
-/// A finding at a place of the log.
+/// A finding at a location of the log.
 pub fn finding(place: Place, lsn: Lsn, what: Damage) -> Finding {
     let Place { sequence, offset } = place;
     Finding { file: extent_name(sequence), extent: sequence, offset, lsn, what }

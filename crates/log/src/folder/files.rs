@@ -83,7 +83,7 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Whether there was a log, as far as files beside its extents tell.
+    /// Whether there was a log, as far as the files beside its extents show.
     pub fn held_log(&self) -> bool {
         self.has_company || !self.images.is_empty() || !self.spares.is_empty()
     }
@@ -131,10 +131,10 @@ impl Files {
         Ok(Some(Files { handles, lengths, below: BTreeMap::new(), needed: None }))
     }
 
-    /// Enters where reading begins, and sees that the log is there from there on, as far as names
-    /// tell. What lies before a gap before that is no part of the log then: a call that was to let
-    /// an extent go failed, and those behind it went. Whether a message in them lives is not known
-    /// here, so they stay until they are let go.
+    /// Enters where reading begins, and makes sure by the file names that the log exists from there
+    /// on. Files before an earlier gap are no part of the log then: a call to release an extent
+    /// failed, and those behind it were released. Whether a message in them lives is not known
+    /// here, so they stay until they are released.
     ///
     /// # Errors
     /// [`LogError::Damaged`]: the first extent that would be read is missing, or an older one

@@ -62,7 +62,7 @@ impl Handles {
         lock(&self.open).files.contains_key(&sequence)
     }
 
-    /// Adds a file whose header was checked.
+    /// Adds a file after its header was checked.
     pub fn put(&self, sequence: u64, file: Arc<dyn DiskFile>) {
         let mut open = lock(&self.open);
         open.calls += 1;
@@ -75,8 +75,8 @@ impl Handles {
         }
     }
 
-    /// Closes the file of an extent that is let go. Who still reads it finds nothing that it would
-    /// believe.
+    /// Closes the file of an extent that is released. A caller that still reads it finds nothing
+    /// that passes its checks.
     pub fn forget(&self, sequence: u64) {
         lock(&self.open).files.remove(&sequence);
     }

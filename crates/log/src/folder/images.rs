@@ -2,7 +2,7 @@
 //!
 //! Not here: writing them (`image`); what is in one.
 //!
-//! Invariant: an image whose checksum is wrong is never given out.
+//! Invariant: an image with a wrong checksum is never returned.
 
 use bytes::Bytes;
 use towline_types::Lsn;
@@ -41,14 +41,14 @@ impl Images {
         let mut images = Images::default();
         for &at in folder.images.iter().rev().filter(|at| **at < before) {
             let what = match load(disk, at) {
-                Ok(Loaded::Whole(header, _)) if header.log_id != log_id => {
+                Ok(LoadedImage::Whole(header, _)) if header.log_id != log_id => {
                     return Err(LogError::OtherLog { file: image_name(at) });
                 }
-                Ok(Loaded::Whole(header, bytes)) => {
+                Ok(LoadedImage::Whole(header, bytes)) => {
                     images.newest = Some((header, bytes));
                     break;
                 }
-                Ok(Loaded::Damaged) => Damage::Image,
+                Ok(LoadedImage::Damaged) => Damage::Image,
                 Err(LogError::Io { .. }) => Damage::ImageUnreadable,
                 Err(other) => return Err(other),
             };
@@ -62,7 +62,7 @@ impl Images {
 
 /// What came of reading an image.
 #[derive(Debug)]
-pub enum Loaded {
+pub enum LoadedImage {
     /// It verifies.
     Whole(ImageHeader, Bytes),
     /// Its header or its checksum is wrong.
@@ -97,7 +97,7 @@ fn decode_header(bytes: &[u8], at: Lsn, name: &str) -> Result<Option<ImageHeader
 ///
 /// # Errors
 /// [`LogError::Io`]; [`LogError::Version`].
-pub fn load(disk: &dyn Disk, at: Lsn) -> Result<Loaded, LogError> {
+pub fn load(disk: &dyn Disk, at: Lsn) -> Result<LoadedImage, LogError> {
     let name = image_name(at);
     let failed = |e| LogError::io("read an image", &name, e);
     let file = disk.open(&name).map_err(failed)?;
@@ -107,13 +107,13 @@ pub fn load(disk: &dyn Disk, at: Lsn) -> Result<Loaded, LogError> {
     let count = file.read_at(content.bytes_mut(), 0).map_err(failed)?;
     content.truncate(count);
     let Some(header) = decode_header(content.bytes(), at, &name)? else {
-        return Ok(Loaded::Damaged);
+        return Ok(LoadedImage::Damaged);
     };
     let end = usize::try_from(header.bytes).ok().and_then(|b| b.checked_add(IMAGE_HEADER_BYTES));
-    let Some(end) = end.filter(|end| *end <= count) else { return Ok(Loaded::Damaged) };
+    let Some(end) = end.filter(|end| *end <= count) else { return Ok(LoadedImage::Damaged) };
     let content = content.into_bytes(end).slice(IMAGE_HEADER_BYTES..);
     if crc32c::crc32c(&content) != header.checksum {
-        return Ok(Loaded::Damaged);
+        return Ok(LoadedImage::Damaged);
     }
-    Ok(Loaded::Whole(header, content))
+    Ok(LoadedImage::Whole(header, content))
 }

@@ -1,9 +1,9 @@
 //! Reading the log in order: batch after batch, as long as each continues the one before it; and
-//! the facts about the place where that ends.
+//! the facts about the location where the chain ends.
 //!
 //! Not here: what the facts mean (`table`). Nothing is written.
 //!
-//! Invariant: a batch is only believed when its checksum is right, its LSN is that of its place,
+//! Invariant: a batch is only believed when its checksum is right, its LSN is that of its location,
 //! and (from the second on) it carries the checksum, index and term that follow.
 
 use std::io;
@@ -25,7 +25,7 @@ use crate::record::Records;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
-/// What stands at a place.
+/// What the bytes at a location are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Probe {
     Whole(BatchHeader),
@@ -33,7 +33,7 @@ enum Probe {
     Nothing,
 }
 
-/// What of a damaged batch can be told.
+/// What is readable of a damaged batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Casualties {
     /// Bodies that are damaged.
@@ -52,13 +52,14 @@ pub struct Scan<'a> {
     window: Window<'a>,
     /// Where the next batch is looked for.
     pub place: Place,
-    /// `None` when any whole batch will do (the first one read of a log whose beginning is gone).
+    /// `None` when any whole batch will do (the first one read when the beginning of the log is
+    /// gone).
     pub link: Option<Link>,
     /// End of the newest batch, without padding.
     pub end: Lsn,
     /// Length of that batch, header included.
     pub batch_bytes: u32,
-    /// The newest batch's payload, as a place in the window.
+    /// The newest batch's payload, as offsets in the window.
     payload: (Place, usize),
 }
 
@@ -84,7 +85,7 @@ impl<'a> Scan<'a> {
         scan
     }
 
-    /// Begins with the batch at a place, which continues `link` if that is known.
+    /// Begins with the batch at a location, which continues `link` if that is known.
     pub fn again(files: &'a Files, place: Place, link: Option<Link>) -> Scan<'a> {
         let end = Lsn(place.sequence * files.identity().extent_bytes).after(place.offset);
         Scan::at(files, place, link, end)
@@ -97,8 +98,8 @@ impl<'a> Scan<'a> {
         Scan { log_id, extent_bytes, files, window, place, link, end, batch_bytes, payload }
     }
 
-    /// Whether the batch before the place is the one that a seam names: an old copy of its extent
-    /// put back would otherwise pass for the end of the log. Looks at its header only.
+    /// Whether the batch before the location is the one that a seam names: an old copy of its
+    /// extent put back would otherwise pass for the end of the log. Looks at its header only.
     ///
     /// # Errors
     /// What the disk said.
@@ -119,7 +120,7 @@ impl<'a> Scan<'a> {
         }))
     }
 
-    /// The batch before the place where reading begins, if that is known.
+    /// The batch before the location where reading begins, if that is known.
     pub fn begun(&self) -> Option<Seam> {
         let Link { checksum, index, term } = self.link?;
         let (end, bytes) = (self.end, self.batch_bytes);
@@ -131,12 +132,12 @@ impl<'a> Scan<'a> {
         self.window.cost
     }
 
-    /// The position of a place.
+    /// The position of a location.
     pub fn lsn(&self, place: Place) -> Lsn {
         Lsn(place.sequence * self.extent_bytes).after(place.offset)
     }
 
-    /// The place of a position.
+    /// The location of a position.
     pub fn place_of(&self, lsn: Lsn) -> Place {
         Place { sequence: lsn.0 / self.extent_bytes, offset: lsn.0 % self.extent_bytes }
     }
@@ -144,8 +145,8 @@ impl<'a> Scan<'a> {
     /// The next batch that continues the chain, `None` where it ends.
     ///
     /// # Errors
-    /// What the disk said; `place` is then where it said so.
-    pub fn next(&mut self) -> io::Result<Option<BatchHeader>> {
+    /// What the disk said; with the location that it could not read.
+    pub fn next_batch(&mut self) -> io::Result<Option<BatchHeader>> {
         if let Some(header) = self.continuing(self.place)? {
             return Ok(Some(self.enter(self.place, header)));
         }
@@ -175,8 +176,8 @@ impl<'a> Scan<'a> {
         self.window.get(place, bytes)
     }
 
-    /// Whether a batch of this place seems to begin here. Reads one block beside the window: most
-    /// times that the next extent is looked at, nothing is in it.
+    /// Whether a batch of this location seems to begin here. Reads one block beside the window:
+    /// usually, when the next extent is looked at, nothing is in it.
     fn peek(&mut self, place: Place) -> io::Result<bool> {
         let block = self.block(place)?;
         let lsn = self.lsn(place);
@@ -230,14 +231,14 @@ impl<'a> Scan<'a> {
         Ok(if right { Probe::Whole(header) } else { Probe::Torn })
     }
 
-    /// Index that the batch at the place should have, for what later ones prove about it.
+    /// Index that the batch at the location should have, for what later ones prove about it.
     fn expected_index(&self) -> u64 {
         self.link.map_or(0, |link| link.index.saturating_add(1))
     }
 
-    /// The facts about the place where the chain ended, and the places of batches from there on,
-    /// whole or torn (not that of a torn one at the very place). `stray_bytes`: how far from the
-    /// beginning of a later extent what was in flight at a crash may lie.
+    /// The facts about the location where the chain ended, and the locations of batches from there
+    /// on, whole or torn (not that of a torn one exactly where it ended). `stray_bytes`: how far
+    /// from the beginning of a later extent what was in flight at a crash may lie.
     pub fn facts(&mut self, image: Option<Lsn>, stray_bytes: u64) -> (TailFacts, Vec<Place>) {
         let end = self.end;
         let image = match image {
@@ -278,8 +279,8 @@ impl<'a> Scan<'a> {
         (TailFacts { at, behind, image }, ghosts)
     }
 
-    /// The first whole batch at or behind a place, whatever it continues. Unreadable blocks are
-    /// passed over.
+    /// The first whole batch at or behind a location, whatever it continues. Unreadable blocks are
+    /// skipped.
     pub fn next_whole(&mut self, from: Place) -> Option<(Place, BatchHeader)> {
         let is_whole = |found: &Probe| matches!(found, Probe::Whole(_));
         match self.search(from, u64::MAX, is_whole)? {
@@ -288,8 +289,9 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// The first batch at or behind a place that is `wanted`. Looks at all of the extent of `from`
-    /// and at the first `bytes` bytes of later ones: an extent is written from its beginning on.
+    /// The first batch at or behind a location that is `wanted`. Looks at all of the extent of
+    /// `from` and at the first `bytes` bytes of later ones: an extent is written from its beginning
+    /// on.
     fn search(
         &mut self,
         from: Place,
@@ -316,7 +318,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Where the chain is broken, and how: at the place, or where the next extent begins when
+    /// Where the chain is broken, and how: at the location, or where the next extent begins when
     /// nothing was ever written behind the last batch of this one.
     pub fn broken_at(&mut self) -> (Place, Damage) {
         let place = self.place;
@@ -336,7 +338,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// What is left of the damaged batch at a place.
+    /// What is left of the damaged batch at a location.
     pub fn casualties(&mut self, place: Place) -> Casualties {
         let unknown = Casualties { incomplete: true, ..Casualties::default() };
         let lsn = self.lsn(place);

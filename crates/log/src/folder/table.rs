@@ -40,7 +40,7 @@ pub(crate) enum Header {
     Newer,
     /// Of another log.
     OtherLog,
-    /// Of another place in the log, or of extents of another size.
+    /// Of another position in the log, or of extents of another size.
     OtherPlace,
 }
 
@@ -123,7 +123,7 @@ const FILE_ROWS: &[FileRow] = &[
     },
 ];
 
-/// What is known about the place where the chain of batches ends.
+/// What is known about the location where the chain of batches ends: the tail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TailFacts {
     /// What stands where the chain ends.
@@ -134,29 +134,29 @@ pub struct TailFacts {
     pub image: Image,
 }
 
-/// What stands at the place.
+/// What the bytes at the tail are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
-    /// Nothing that claims to be a batch of this place: zeros, an earlier use of the file, or the
-    /// end of the extent.
+    /// Nothing that claims to be a batch of this location: zeros, an earlier use of the file, or
+    /// the end of the extent.
     Nothing,
-    /// A header of this place whose checksum is wrong.
+    /// A header of this location with a wrong checksum.
     Torn,
-    /// A whole batch of this place that does not continue the chain and proves nothing.
+    /// A whole batch of this location that does not continue the chain and proves nothing.
     Ghost,
-    /// A whole batch of this place that does not continue the chain and proves that the one that
+    /// A whole batch of this location that does not continue the chain and proves that the one that
     /// should be here was durable.
     Proof,
     /// The disk does not give the bytes back.
     Unreadable,
 }
 
-/// What stands anywhere behind the place.
+/// What is found anywhere behind the tail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Behind {
     /// No batch, whole or torn.
     Nothing,
-    /// Batches, none of which proves that the place held a durable one: only a whole one can.
+    /// Batches, none of which proves that the tail held a durable one: only a whole one can.
     Ghosts,
     /// A whole batch that proves it.
     Proof,
@@ -165,9 +165,9 @@ pub enum Behind {
 /// Where the newest image stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Image {
-    /// At or before the place, or there is none.
+    /// At or before the tail, or there is none.
     Covered,
-    /// Behind the place: the image's log had been durable.
+    /// Behind the tail: the image's log had been durable.
     Beyond,
 }
 
@@ -210,7 +210,7 @@ const TAIL_ROWS: &[TailRow] = &[
         verdict: TailVerdict::Cut,
     },
     // A crash with several in flight: of a later one more arrived, or all, than of this one. A torn
-    // one is erased too: the log may grow up to its place, and would seem to end torn there.
+    // one is erased too: the log may grow up to its location, and would seem to end torn there.
     TailRow {
         at: &[At::Nothing, At::Torn],
         behind: &[Behind::Ghosts],

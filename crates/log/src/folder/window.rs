@@ -3,8 +3,8 @@
 //!
 //! Not here: what the bytes are (`scan`).
 //!
-//! Invariants: bytes are those of the place that they are asked for; a piece that cannot be read is
-//! read again without what is behind it, so that one bad sector hides no more than it must.
+//! Invariants: bytes are those of the location asked for; a piece that cannot be read is read again
+//! without what is behind it, so that one bad sector hides no more than it must.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -87,7 +87,7 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// The `bytes` bytes at `place`, fewer where the file ends.
+    /// The `bytes` bytes at a location, fewer where the file ends.
     ///
     /// # Errors
     /// What the disk said.
@@ -108,7 +108,7 @@ impl<'a> Window<'a> {
         Ok(all.get(start.min(end)..end).unwrap_or(&[]))
     }
 
-    /// Brings the bytes from `place` to `end` into memory, and more.
+    /// Reads the bytes from a location to `end` into memory, and more.
     fn load(&mut self, place: Place, end: u64, length: u64) -> io::Result<()> {
         let began = Instant::now();
         let from = place.offset / BLOCK * BLOCK;
@@ -126,7 +126,7 @@ impl<'a> Window<'a> {
         let piece = Piece { sequence: place.sequence, from: at, bytes: wanted };
         self.sequence = u64::MAX;
         match self.piece(piece) {
-            Ok(found) if bytes.len() == 0 => bytes = found,
+            Ok(found) if bytes.is_empty() => bytes = found,
             Ok(found) => bytes.append_to().extend_from_slice(found.bytes()),
             Err(_) => {
                 let least = Piece { from, bytes: size(padded(end) - from), ..piece };
@@ -204,7 +204,7 @@ impl Worker {
                 }
             }
         };
-        // Nobody waits for its end: it ends by itself, after a last read in vain at most.
+        // No thread joins it: it ends by itself, after a last read in vain at most.
         thread::Builder::new().name("log-read-ahead".to_owned()).spawn(body)?;
         Ok(Worker { orders, pieces })
     }

@@ -10,6 +10,7 @@ use towline_types::{BodyLocation, Lsn};
 
 use super::*;
 use crate::disk::{Disk, Fault, FaultOn, LinuxDisk, MemoryDisk, Random};
+use crate::listener::{Listener, Urgency};
 use crate::options::{EXTENT_BYTES_MIN, Options};
 use crate::testing::{Record, Watch, append, body, recover, start};
 
@@ -421,6 +422,6 @@ fn who_waits_for_an_extent_hears_that_the_disk_has_no_room_for_it_after_all() {
     // As it is when all of an extent is used before the keeper, which made it, asks the disk again.
     state.extents.disk_room = 1;
     let (state, opened) = log.shared().open_batch(state, 30_000);
-    assert_eq!(opened, Opened::Full);
+    assert_eq!(opened, OpenOutcome::Full);
     drop(state);
 }

@@ -1,7 +1,7 @@
 //! From batches to whole runs, in bounded memory.
 //!
 //! A run is yielded when its end is found. One that does not fit in memory until then is read a
-//! second time. Not here: where reading begins, and what the place means where it ends.
+//! second time. Not here: where reading begins, and what the location where it ends means.
 
 use std::io;
 
@@ -41,8 +41,8 @@ pub(super) fn yield_runs<E>(
     let mut cost = Cost::default();
     loop {
         let link = scan.link;
-        // An unreadable place ends the walk as any other; the table decides about it.
-        let Ok(Some(header)) = scan.next() else {
+        // An unreadable block ends the walk like any other; the table decides about it.
+        let Ok(Some(header)) = scan.next_batch() else {
             seen.end(runs);
             return Ok(cost);
         };
@@ -98,7 +98,7 @@ fn read_again<E>(
             Halt::Log(LogError::io("read a run again", &extent_name(place.sequence), e))
         };
         let place = scan.place;
-        let header = scan.next().map_err(|e| failed(e, place))?;
+        let header = scan.next_batch().map_err(|e| failed(e, place))?;
         let Some(header) = header else {
             // It was whole a moment ago.
             let finding = finding(place, scan.lsn(place), Damage::Batch);

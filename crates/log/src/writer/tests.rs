@@ -1,4 +1,4 @@
-//! A listener that appends: the log goes on, and tells all positions in order.
+//! A listener that appends: the log goes on, and reports all positions in order.
 
 use crate::lock::lock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,7 +12,8 @@ use towline_types::Lsn;
 use crate::disk::{Disk, MemoryDisk};
 use crate::error::LogError;
 use crate::extents::Space;
-use crate::log::{Listener, Log, Urgency};
+use crate::listener::{Listener, Urgency};
+use crate::log::Log;
 use crate::options::{EXTENT_BYTES_MIN, Options};
 use crate::shared::SEALED_BYTES_MAX;
 use crate::testing::{append, image, recover};
@@ -21,13 +22,14 @@ use crate::testing::{append, image, recover};
 const HANGS: Duration = Duration::from_secs(60);
 const MIB: usize = 1024 * 1024;
 
-/// Appends `run` from inside the listener; says what it was told and where its own run ended.
+/// Appends `run` from inside the listener; returns what it was notified of and where its own run
+/// ended.
 struct Feeder {
     log: Mutex<Option<Log>>,
     run: Vec<Vec<u8>>,
     runs_left: AtomicUsize,
     inside: AtomicBool,
-    /// Whether to append when there is room again, as against when something is durable.
+    /// Whether to append when there is space again, as against when something is durable.
     on_room: bool,
     told: Mutex<Sender<(Lsn, Option<Lsn>)>>,
     full: Mutex<Sender<()>>,
@@ -120,7 +122,7 @@ fn a_listener_that_appends_under_back_pressure_goes_on(writers: usize) {
     disk.hold_syncs();
     append(&fed.log, &[vec![1]], Urgency::Forced);
     disk.wait_for_syncs(1);
-    // Somebody else has the turn and waits for writers when the first report begins.
+    // Another thread has the turn and waits for writers when the first report begins.
     let outside = thread::spawn({
         let log = fed.log.clone();
         move || append(&log, &run, Urgency::Forced).1
@@ -178,7 +180,7 @@ fn a_listener_that_appends_more_than_is_ready_when_there_is_room_goes_on() {
         upto = fed.told.recv_timeout(HANGS).unwrap().0;
     }
     {
-        // The feeder waits until all room is there.
+        // The feeder waits until all the space is free.
         let _feeder_waits = lock(&fed.feeder.log);
         image(&fed.log, last, &[1]);
         fed.log.reclaim(last).unwrap();

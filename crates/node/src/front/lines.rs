@@ -4,8 +4,8 @@
 //! the same however many links wait. One that waits for its own credit, or for a get to become
 //! durable, stands in no line. One that waits for the window stands in the line of its session, of
 //! which only the first is looked at: it goes before all others, so that a large message is not
-//! overtaken for ever. One whose body would wait inside for the window, while too many bytes do
-//! already, stands apart: it does not stop the smaller ones of its session.
+//! overtaken for ever. A delivery that would wait inside for the window with its body, while too
+//! many bytes do already, stands apart: it does not stop the smaller ones of its session.
 //!
 //! Invariants: a link stands in one line at most; the first of a line that is not `due` was found
 //! held back by the window, and nothing has changed since.
@@ -131,7 +131,7 @@ impl Lines {
         self.sessions.values().filter_map(|of| of.line.first())
     }
 
-    /// The first of the session whose turn it is was looked at, and is held back by the window.
+    /// The first of the session that is next was looked at, and is held back by the window.
     pub(super) fn not_due(&mut self) {
         let of = self.due.pop_front().and_then(|session| self.sessions.get_mut(&session));
         if let Some(of) = of {

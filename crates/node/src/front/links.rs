@@ -222,7 +222,7 @@ impl Links {
         }
     }
 
-    /// Forgets a link. One whose answer is still to come stays, as abandoned.
+    /// Forgets a link. One that still waits for its answer stays, as abandoned.
     pub(super) fn remove(&mut self, id: LinkId) -> Option<LinkUse> {
         let slot = self.by_id.remove(&id)?;
         let link = self.links.get_mut(slot)?;

@@ -39,12 +39,12 @@ pub(crate) use self::message::{
 pub use self::redirect::Elsewhere;
 use crate::request::{Request, Response};
 
-/// Who may come in; asked at login.
+/// The users that may log in; asked at login.
 pub trait Logins: Send + Sync {
-    /// Stored credentials of a user for SCRAM; `None` for nobody of that name.
+    /// Stored credentials of a user for SCRAM; `None` when there is no user of that name.
     fn scram(&self, user: &str) -> Option<ScramCredentials>;
     /// Whether the login is right. `None`: to find out takes longer than a connection may stop the
-    /// others; the driver brings the answer later, with [`Front::answer_login`].
+    /// others; the driver gives the answer later, with [`Front::answer_login`].
     fn check(&self, claim: &Claim) -> Option<SaslCode>;
     /// Whether this user (`None`: anonymous) may administer.
     fn may_administer(&self, user: Option<&str>) -> bool;
@@ -59,7 +59,7 @@ pub trait Logins: Send + Sync {
 pub struct FrontOptions {
     /// The AMQP machine's settings.
     pub machine: ServerOptions,
-    /// Who may come in.
+    /// The users that may log in.
     pub logins: Arc<dyn Logins>,
     /// The peer's address, for people.
     pub address: String,
@@ -124,18 +124,18 @@ struct OpenUnit {
     /// A message of it was refused before the instance saw it, or an outcome reached no delivery:
     /// it cannot commit.
     spoiled: bool,
-    /// The peer asked for a commit all the same; it is told that it was a rollback.
+    /// The peer asked for a commit all the same; it learns that it was a rollback.
     commit_refused: bool,
 }
 
 /// What a peer asks for that wants to be the only connection of its container id.
 pub const SOLE_CONNECTION: &str = "sole-connection-for-container";
 
-/// Token of requests whose answer nobody waits for.
+/// Token of requests without a waiting client.
 const NOBODY: u64 = u64::MAX;
 
 impl Front {
-    /// A connection whose socket was accepted at `now`.
+    /// A connection on a socket that was accepted at `now`.
     #[must_use]
     pub fn new(options: FrontOptions, now: Time) -> Front {
         Front {
@@ -247,7 +247,7 @@ impl Front {
         self.incoming_bytes
     }
 
-    /// Bytes of messages whose last frame has not come.
+    /// Bytes of messages without their last frame so far.
     #[must_use]
     pub fn unfinished_bytes(&self) -> u64 {
         self.machine.unfinished_bytes()

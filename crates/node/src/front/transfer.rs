@@ -269,8 +269,8 @@ impl Front {
         }
     }
 
-    /// Tells a controller that a discharge failed: by rejecting it, or where the source of its link
-    /// does not know that outcome, by detaching the link (AMQP 4.3).
+    /// Notifies a controller that a discharge failed: by rejecting it, or where the source of its
+    /// link does not know that outcome, by detaching the link (AMQP 4.3).
     fn refuse_discharge(
         &mut self,
         delivery: IncomingId,

@@ -15,7 +15,7 @@ use crate::journal::Journal;
 /// A live body in an old extent: read it, then step the instance with [`super::Input::Relocate`].
 #[derive(Debug)]
 pub struct OldBody {
-    /// Whose.
+    /// The queue of the message.
     pub queue: QueueId,
     /// Which.
     pub sequence: MessageSequence,

@@ -24,36 +24,36 @@ const FILLER: &str = "filler";
 
 /// See the module. Taken away when it is dropped.
 #[must_use]
-pub enum ChaosDisk {
+pub enum Disk {
     /// Where it is mounted.
     Plain(PathBuf),
     /// It loses what was not synced.
     Forgetful(Lossy),
 }
 
-impl ChaosDisk {
+impl Disk {
     /// One that keeps everything, mounted at the data folder of a site, which is made.
     ///
     /// # Errors
     /// When that is not allowed.
-    pub fn plain(site: &Site) -> Try<ChaosDisk> {
+    pub fn plain(site: &Site) -> Try<Disk> {
         let folder = &site.data;
         fs::create_dir_all(folder)?;
         let mut command = Command::new("mount");
         command.args(["-t", "tmpfs", "-o", &format!("size={SIZE}"), "tmpfs"]).arg(folder);
         let output = command.output()?;
         require!(output.status.success(), "mount: {}", said(&output));
-        Ok(ChaosDisk::Plain(folder.clone()))
+        Ok(Disk::Plain(folder.clone()))
     }
 
     /// One that forgets; the site's data folder is on it from now on.
     ///
     /// # Errors
     /// When FUSE is not there.
-    pub fn forgetful(site: &mut Site) -> Try<ChaosDisk> {
+    pub fn forgetful(site: &mut Site) -> Try<Disk> {
         let lossy = Lossy::mount(BYTES)?;
         site.data = folder_on(&lossy, "data")?;
-        Ok(ChaosDisk::Forgetful(lossy))
+        Ok(Disk::Forgetful(lossy))
     }
 
     /// Nothing fits any more.
@@ -62,8 +62,8 @@ impl ChaosDisk {
     /// When it cannot be written at all.
     pub fn fill(&self) -> Try {
         match self {
-            ChaosDisk::Plain(folder) => fill(folder),
-            ChaosDisk::Forgetful(lossy) => {
+            Disk::Plain(folder) => fill(folder),
+            Disk::Forgetful(lossy) => {
                 lossy.with_disk(|disk| disk.set_bytes_max(disk.room().1));
                 Ok(())
             }
@@ -75,7 +75,7 @@ impl ChaosDisk {
     /// # Errors
     /// When its size cannot be changed, or it is one that forgets.
     pub fn take_names(&self) -> Try {
-        let ChaosDisk::Plain(folder) = self else { fail!("its names cannot be counted") };
+        let Disk::Plain(folder) = self else { fail!("its names cannot be counted") };
         let found = rustix::fs::statvfs(folder)?;
         let used = found.f_files - found.f_ffree;
         let mut command = Command::new("mount");
@@ -91,11 +91,11 @@ impl ChaosDisk {
     /// When what filled it cannot be removed.
     pub fn free(&self) -> Try {
         match self {
-            ChaosDisk::Plain(folder) => match fs::remove_file(folder.join(FILLER)) {
+            Disk::Plain(folder) => match fs::remove_file(folder.join(FILLER)) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
                 _ => Ok(()),
             },
-            ChaosDisk::Forgetful(lossy) => {
+            Disk::Forgetful(lossy) => {
                 lossy.with_disk(|disk| disk.set_bytes_max(BYTES));
                 Ok(())
             }
@@ -105,7 +105,7 @@ impl ChaosDisk {
     /// The power goes: about `keep_percent` of what was not synced stays, where the disk forgets at
     /// all. Nothing on it may be open.
     pub fn cut_power(&self, keep_percent: u64, chance: &mut Chance) {
-        if let ChaosDisk::Forgetful(lossy) = self {
+        if let Disk::Forgetful(lossy) = self {
             lossy.cut_power(keep_percent, chance);
         }
     }
@@ -124,9 +124,9 @@ fn fill(folder: &Path) -> Try {
     Ok(())
 }
 
-impl Drop for ChaosDisk {
+impl Drop for Disk {
     fn drop(&mut self) {
-        if let ChaosDisk::Plain(folder) = self {
+        if let Disk::Plain(folder) = self {
             // Lazily: a process that is about to end may still have it open.
             drop(Command::new("umount").arg("--lazy").arg(folder).output());
         }

@@ -1,7 +1,7 @@
 //! Addresses below 127.0.0.0/8 that one group uses alone, as long as it lives.
 //!
-//! The holder of the lease holds a listener on the last address of a block of 256. So ports can
-//! have fixed numbers: no other group has this block, and outgoing connections come from 127.0.0.1.
+//! The holder of the lease has a listener on the last address of a block of 256. So ports can have
+//! fixed numbers: no other group has this block, and outgoing connections come from 127.0.0.1.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::process;
@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::chance::Chance;
 use crate::{Try, fail};
 
-/// Bound by the holder of the block.
+/// Taken by the holder of the block.
 const LEASE_PORT: u16 = 5699;
 /// Blocks tried.
 const TRIES: usize = 100;

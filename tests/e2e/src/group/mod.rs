@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 use crate::daemon::{Daemon, Site, said};
 use crate::history::{History, Tally};
-use crate::{Try, fail, paths, require, wait, workload};
+use crate::{Try, fail, place, require, wait, workload};
 
 use clock::FakeClock;
 pub use clock::Pace;
@@ -161,7 +161,7 @@ impl Group {
     /// When the command fails.
     pub fn issue_papers_for(&self, instances: &[Instance], days: u32) -> Try {
         let names: Vec<&str> = instances.iter().map(|at| NAMES[*at]).collect();
-        let mut command = process::Command::new(paths::towline()?);
+        let mut command = process::Command::new(place::towline()?);
         command.args(["group", "certificates", "--name", "QM1", "--group", "G"]);
         command.args(["--instances", &names.join(","), "--days", &days.to_string(), "--out"]);
         let output = command.arg(&self.papers).output()?;
@@ -317,12 +317,12 @@ impl Group {
         self.paused[instance]
     }
 
-    /// Whether its process ended without being asked to.
+    /// Whether its process ended without a request.
     pub fn has_ended(&mut self, instance: Instance) -> bool {
         self.daemons[instance].as_mut().is_some_and(|daemon| !daemon.is_running())
     }
 
-    /// How a process ended that was not asked to, with the end of its log.
+    /// How a process that was not asked to end has ended, with the end of its log.
     pub fn ended(&mut self, instance: Instance) -> Option<String> {
         self.daemons[instance].as_mut().and_then(Daemon::ended)
     }
@@ -339,7 +339,7 @@ impl Group {
     }
 
     /// Everything that an instance had on its disk is gone, durably: a lost disk is another disk,
-    /// of which a later power cut restores nothing. The instance must not run.
+    /// and a later power cut restores nothing of it. The instance must not run.
     ///
     /// # Errors
     /// When it cannot be removed.

@@ -1,7 +1,7 @@
 //! The network between three instances: each reaches each other one through a proxy of its own, so
 //! that any way of any pair can be cut without the instances' clients noticing.
 //!
-//! Not here: the proxies (`slow_net`). Invariant: a cut is silent: no connection is closed.
+//! Not here: the proxies (`slow_net`). Invariant: a cut is silent, no connection is closed.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -13,7 +13,7 @@ use super::{Instance, THREE};
 
 /// See the module.
 pub struct Net {
-    /// From which instance, to which.
+    /// The sender and the receiver.
     proxies: Vec<(Instance, Instance, SlowNet)>,
 }
 

@@ -29,7 +29,7 @@ impl Alarm {
         Ok(alarm)
     }
 
-    /// Ends the thread; waiting callers return at once.
+    /// Ends the thread; waiting callers continue at once.
     pub(crate) fn stop(&self) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.stopped = true;

@@ -1,4 +1,4 @@
-//! Steps that carry messages forward while others arrive out of the order of their places: units
+//! Steps that carry messages forward while others arrive out of the order of their sequences: units
 //! with persistent and non-persistent puts.
 
 use bytes::Bytes;
@@ -33,8 +33,8 @@ impl World {
         self.record(waiting, Vec::new());
     }
 
-    /// A unit of its own whose puts are persistent where a bit is set. The facts of the persistent
-    /// ones are applied first, so the others come in between.
+    /// A unit of its own, with a persistent put for each bit that is set. The facts of the
+    /// persistent ones are applied first, so the others come in between.
     pub(super) fn mix(&mut self, queue: usize, persistent: u16) {
         self.units.push((self.rig.declare(), super::Unit::default()));
         for bit in 0..MIX {

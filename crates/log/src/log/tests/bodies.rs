@@ -9,12 +9,13 @@ use super::{fill, memory};
 use crate::disk::{Disk, MemoryDisk, Random};
 use crate::error::LogError;
 use crate::format::{BATCH_HEADER_BYTES, BLOCK_BYTES, ExtentHeader};
-use crate::log::{Log, Urgency};
+use crate::listener::Urgency;
+use crate::log::Log;
 use crate::offline;
 use crate::options::Options;
 use crate::testing::{LOG_ID, Watch, append, body, head_of, image, recover, start};
 
-/// A log whose first extent has one batch of twenty bodies, and others behind it.
+/// A log with one batch of twenty bodies in its first extent, and others behind it.
 fn written(disk: &Arc<dyn Disk>) -> Vec<(BodyLocation, Vec<u8>)> {
     let watch = Watch::new();
     let log = start(disk, Options::small(), &watch);

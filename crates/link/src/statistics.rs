@@ -24,7 +24,7 @@ pub struct LinkState {
     pub sent_wire_bytes: u64,
     /// Time spent on compression.
     pub compression_us: u64,
-    /// Frames that were not taken because too much waited, or nobody was connected.
+    /// Frames that were not taken because too much waited, or there was no connection.
     pub dropped_frames: u64,
     /// Frames read.
     pub received_frames: u64,
@@ -36,7 +36,7 @@ pub struct LinkState {
 
 /// The counters behind it.
 #[derive(Debug, Default)]
-pub(super) struct Meter {
+pub(super) struct LinkCounters {
     out: AtomicBool,
     incoming: AtomicBool,
     /// Microseconds and one; 0: unknown.
@@ -63,7 +63,7 @@ impl Flow {
     }
 }
 
-impl Meter {
+impl LinkCounters {
     pub(super) fn connected_out(&self, connected: bool) {
         self.out.store(connected, Ordering::Relaxed);
         self.round_trip.store(0, Ordering::Relaxed);

@@ -56,7 +56,7 @@ const FILE_SYSTEMS: &[(u64, &str, Kind)] = &[
 
 /// Where a folder is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Storage {
+pub(crate) struct FolderLocation {
     pub(crate) folder: PathBuf,
     /// `ext4`, `nfs4`, `fuse.sshfs`, ...
     pub(crate) file_system: String,
@@ -84,12 +84,12 @@ pub(crate) struct Device {
     pub(crate) is_virtual: bool,
 }
 
-impl Storage {
+impl FolderLocation {
     /// Looks at a folder.
     ///
     /// # Errors
     /// When it is not there or not a folder.
-    pub(crate) fn of(folder: &Path) -> io::Result<Storage> {
+    pub(crate) fn of(folder: &Path) -> io::Result<FolderLocation> {
         let folder = fs::canonicalize(folder)?;
         let metadata = fs::metadata(&folder)?;
         if !metadata.is_dir() {
@@ -106,7 +106,7 @@ impl Storage {
             let source = fs::metadata(&mount.as_ref()?.source).ok()?;
             device_of(source.rdev())
         });
-        Ok(Storage {
+        Ok(FolderLocation {
             folder,
             file_system,
             kind: known.map_or(Kind::Unknown, |(_, _, kind)| *kind),
@@ -221,9 +221,9 @@ mod tests {
 
     #[test]
     fn this_folder_is_somewhere() {
-        let storage = Storage::of(Path::new(".")).unwrap();
-        assert!(storage.folder.is_absolute() && !storage.file_system.is_empty());
-        assert!(Storage::of(Path::new("/nowhere/at/all")).is_err());
-        assert!(Storage::of(Path::new("/proc/self/mountinfo")).is_err(), "no folder");
+        let place = FolderLocation::of(Path::new(".")).unwrap();
+        assert!(place.folder.is_absolute() && !place.file_system.is_empty());
+        assert!(FolderLocation::of(Path::new("/nowhere/at/all")).is_err());
+        assert!(FolderLocation::of(Path::new("/proc/self/mountinfo")).is_err(), "no folder");
     }
 }

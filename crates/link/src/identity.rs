@@ -2,9 +2,9 @@
 //!
 //! TLS 1.3 only, both ends show a certificate. Connections for frames check dates and authorities
 //! anew. Streams may resume what one before them showed (`tickets`), as long as the certificates
-//! are in date and neither end has read new papers: tickets are sealed with a key of these papers,
-//! and kept with them. Whose a certificate is is checked by its name afterwards (`names`), for both
-//! ends with the same code, so rustls is asked for the chain alone.
+//! are in date and neither end has read new files: tickets are sealed with a key of this identity,
+//! and kept with it. The owner of a certificate is checked by its name afterwards (`names`), for
+//! both ends with the same code, so rustls checks the chain alone.
 //!
 //! Not here: when the files are looked at again (`rotation`).
 
@@ -30,22 +30,22 @@ use super::names::{self, Names};
 use super::tickets::{self, Tickets};
 use towline_config::GroupConfig;
 
-/// What a connection is for, told before the certificates so that the right thread takes it (ALPN,
+/// What a connection is for, sent before the certificates so that the right thread takes it (ALPN,
 /// RFC 7301). What it really is for stands in the hello.
 pub(super) const ALPN_FRAMES: &[u8] = b"towline-frames";
 pub(super) const ALPN_STREAM: &[u8] = b"towline-stream";
 
 /// Where the PEM files are.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PaperFiles {
+pub struct IdentityFiles {
     pub certificate: PathBuf,
     pub private_key: PathBuf,
     pub authorities: PathBuf,
 }
 
-impl PaperFiles {
-    pub fn of(config: &GroupConfig) -> PaperFiles {
-        PaperFiles {
+impl IdentityFiles {
+    pub fn of(config: &GroupConfig) -> IdentityFiles {
+        IdentityFiles {
             certificate: config.certificate.clone(),
             private_key: config.private_key.clone(),
             authorities: config.authorities.clone(),
@@ -53,8 +53,8 @@ impl PaperFiles {
     }
 }
 
-/// The files as they were read.
-pub(super) struct Papers {
+/// The identity from the files as they were read.
+pub(super) struct TlsIdentity {
     pub(super) server: Arc<ServerConfig>,
     pub(super) client_frames: Arc<ClientConfig>,
     pub(super) client_stream: Arc<ClientConfig>,
@@ -66,12 +66,12 @@ pub(super) struct Papers {
     text: [Vec<u8>; 3],
 }
 
-impl Papers {
+impl TlsIdentity {
     /// Reads the three files.
     ///
     /// # Errors
     /// A text that names the file and what is wrong with it.
-    pub(super) fn read(files: &PaperFiles) -> Result<Papers, String> {
+    pub(super) fn read(files: &IdentityFiles) -> Result<TlsIdentity, String> {
         let text =
             [read(&files.certificate)?, read(&files.private_key)?, read(&files.authorities)?];
         let [certificate, key, authorities] = &text;
@@ -108,7 +108,7 @@ impl Papers {
             .with_client_auth_cert(chain, key)
             .map_err(of_pair)?;
         client.resumption = Resumption::disabled();
-        // Instances are told apart by their certificates, not by a name sent in clear.
+        // Instances are distinguished by their certificates, not by a name sent in clear.
         client.enable_sni = false;
         let with = |protocol: &[u8]| {
             let mut client = client.clone();
@@ -120,14 +120,14 @@ impl Papers {
         client.alpn_protocols = vec![ALPN_STREAM.to_vec()];
         let client_stream = Arc::new(client);
         let server = Arc::new(server);
-        Ok(Papers { server, client_frames, client_stream, own, expires_at, text })
+        Ok(TlsIdentity { server, client_frames, client_stream, own, expires_at, text })
     }
 
     /// Whether the files have other bytes now.
     ///
     /// # Errors
     /// When one cannot be read.
-    pub(super) fn changed(&self, files: &PaperFiles) -> Result<bool, String> {
+    pub(super) fn changed(&self, files: &IdentityFiles) -> Result<bool, String> {
         let [certificate, key, authorities] = &self.text;
         Ok(read(&files.certificate)? != *certificate
             || read(&files.private_key)? != *key
@@ -152,13 +152,13 @@ impl Papers {
 /// # Errors
 /// A text that names the file and what is wrong with it.
 pub fn check(queue_manager: &str, config: &GroupConfig, name: &str) -> Result<String, String> {
-    let files = PaperFiles::of(config);
-    let papers = belonging(queue_manager, config, name)?;
+    let files = IdentityFiles::of(config);
+    let identity = belonging(queue_manager, config, name)?;
     let of_certificate =
         |why: String| format!("certificate {}: {why}", files.certificate.display());
-    let chain = certificates(&files.certificate, &papers.text[0])?;
+    let chain = certificates(&files.certificate, &identity.text[0])?;
     let mut roots = RootCertStore::empty();
-    for authority in certificates(&files.authorities, &papers.text[2])? {
+    for authority in certificates(&files.authorities, &identity.text[2])? {
         roots.add(authority).map_err(|error| error.to_string())?;
     }
     let (own, between) = chain.split_first().ok_or("no certificate")?;
@@ -170,7 +170,7 @@ pub fn check(queue_manager: &str, config: &GroupConfig, name: &str) -> Result<St
     let verifier = verifier.map_err(|error| error.to_string())?;
     let as_client = verifier.verify_client_cert(own, between, now);
     as_client.map_err(|error| of_certificate(words(&error)))?;
-    Ok(papers.expires())
+    Ok(identity.expires())
 }
 
 /// When the certificate of the instance `name` of a group expires: in seconds since 1970, and for
@@ -183,18 +183,18 @@ pub fn expires(
     config: &GroupConfig,
     name: &str,
 ) -> Result<(i64, String), String> {
-    let papers = belonging(queue_manager, config, name)?;
-    Ok((papers.expires_at, papers.expires()))
+    let identity = belonging(queue_manager, config, name)?;
+    Ok((identity.expires_at, identity.expires()))
 }
 
 /// The files, if they fit together and name that instance.
-fn belonging(queue_manager: &str, config: &GroupConfig, name: &str) -> Result<Papers, String> {
-    let files = PaperFiles::of(config);
-    let papers = Papers::read(&files)?;
+fn belonging(queue_manager: &str, config: &GroupConfig, name: &str) -> Result<TlsIdentity, String> {
+    let files = IdentityFiles::of(config);
+    let identity = TlsIdentity::read(&files)?;
     let names = Names::of(queue_manager, &config.name, name);
-    names::belongs(papers.own(), &names)
+    names::belongs(identity.own(), &names)
         .map_err(|why| format!("certificate {}: {why}", files.certificate.display()))?;
-    Ok(papers)
+    Ok(identity)
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, String> {
@@ -236,7 +236,7 @@ pub(super) fn in_date(shown: Option<&[CertificateDer<'_>]>, now: UnixTime) -> Re
     Ok(())
 }
 
-/// Checks who signed a certificate and its dates, and leaves its name to `names`.
+/// Checks the issuer and the dates of a certificate, and leaves its name to `names`.
 #[derive(Debug)]
 pub(super) struct ChainVerifier {
     roots: Arc<RootCertStore>,

@@ -4,7 +4,7 @@
 //! ends both. An idle pair owns no buffer: bytes are read into the thread's own, and only what the
 //! other side did not take is kept, so a side that does not read stops the one that sends.
 //!
-//! Not here: whose streams they are, what the bytes mean.
+//! Not here: the owners of the streams, what the bytes mean.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -41,19 +41,19 @@ struct Way {
 
 /// Two streams that are joined; what happened between them can be asked for when it is broken off.
 #[derive(Debug, Default)]
-pub(super) struct Joint {
+pub(super) struct Pipe {
     /// To the right, and to the left.
     ways: [Way; 2],
 }
 
-impl Joint {
+impl Pipe {
     /// With a look at the frames that go to the left: it is no TLS.
-    pub(super) fn watching_frames() -> Joint {
+    pub(super) fn watching_frames() -> Pipe {
         let to_left = Way { boundary: Some(Boundary::default()), ..Way::default() };
-        Joint { ways: [Way::default(), to_left] }
+        Pipe { ways: [Way::default(), to_left] }
     }
 
-    /// Whether nothing was read from either side: another right side can take its place.
+    /// Whether nothing was read from either side: another right side can replace it.
     pub(super) fn is_silent(&self) -> bool {
         self.ways.iter().all(|way| way.bytes == 0 && way.pending.is_empty() && !way.read_all)
     }
@@ -216,7 +216,7 @@ mod tests {
             let (mut client, mut left) = duplex(1_000);
             let (mut right, mut server) = duplex(1_000);
             let joined =
-                tokio::spawn(async move { Joint::default().join(&mut left, &mut right).await });
+                tokio::spawn(async move { Pipe::default().join(&mut left, &mut right).await });
             client.write_all(b"question").await.unwrap();
             client.shutdown().await.unwrap();
             let mut question = String::new();
@@ -237,7 +237,7 @@ mod tests {
             let (mut client, mut left) = duplex(1 << 20);
             let (mut right, mut server) = duplex(100);
             let joined =
-                tokio::spawn(async move { Joint::default().join(&mut left, &mut right).await });
+                tokio::spawn(async move { Pipe::default().join(&mut left, &mut right).await });
             let sent: Vec<u8> = (0..1_000_000_u32).map(|n| n.to_le_bytes()[1]).collect();
             let expected = sent.clone();
             let writing = tokio::spawn(async move {
@@ -253,11 +253,11 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_read_stops_who_sends() {
+    fn a_side_that_does_not_read_stops_the_side_that_sends() {
         run(async {
             let (mut client, mut left) = duplex(100);
             let (mut right, server) = duplex(100);
-            tokio::spawn(async move { Joint::default().join(&mut left, &mut right).await });
+            tokio::spawn(async move { Pipe::default().join(&mut left, &mut right).await });
             let sending = tokio::time::timeout(Duration::from_secs(5), async {
                 for _ in 0..1_000_000 {
                     client.write_all(&[0; 1_000]).await.unwrap();
@@ -274,7 +274,7 @@ mod tests {
             let (mut client, mut left) = duplex(100);
             let (mut right, server) = duplex(100);
             client.shutdown().await.unwrap();
-            let error = Joint::default().join(&mut left, &mut right).await.unwrap_err();
+            let error = Pipe::default().join(&mut left, &mut right).await.unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::TimedOut);
             drop(server);
         });
