@@ -1,4 +1,4 @@
-//! Library programs in other languages: how each is started, and a talk with it line by line.
+//! Client programs in other languages: how each is started, and a talk with it line by line.
 //!
 //! A program prints what it has reached (`prepared`, ...), reads a line when it shall go on, and
 //! ends with exit code 0 when all was as it should be. One that is dropped is killed.
