@@ -4,7 +4,7 @@
 use crate::finding::Finding;
 use crate::rules::{
     circles, configuration, configuration_read, documents, generated, headers, left_open, manifest,
-    matrix, message_ids, names, rooms, size, sleeping, type_names, width,
+    matrix, message_ids, names, size, sleeping, type_names, width, without_io,
 };
 use crate::tree::Tree;
 use crate::wording;
@@ -18,7 +18,7 @@ const RULES: &[Rule] = &[
     headers::check,
     left_open::check,
     sleeping::check,
-    rooms::check,
+    without_io::check,
     matrix::check,
     manifest::check,
     documents::check,

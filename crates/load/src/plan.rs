@@ -262,7 +262,9 @@ fn queue_names(named: &[String], number: Option<u32>) -> Result<Vec<Arc<str>>, S
 }
 
 fn credentials(args: &LoadArgs, first: &Url) -> Result<Credentials, String> {
-    Ok(match args.sasl {
+    let has_user = args.user.is_some() || first.user.is_some();
+    let by_default = if has_user { Mechanism::Scram } else { Mechanism::Anonymous };
+    Ok(match args.sasl.unwrap_or(by_default) {
         Mechanism::None => Credentials::None,
         Mechanism::Anonymous => Credentials::Anonymous,
         Mechanism::Plain => {
@@ -383,6 +385,8 @@ mod tests {
             "put --idle-timeout 0",
             "put --sasl plain",
             "put --url http://x",
+            "put --url amqp://x:0",
+            "put --url amqp://x/queue",
         ] {
             assert!(plan(line).is_err(), "{line}");
         }
@@ -392,5 +396,20 @@ mod tests {
     fn two_addresses_are_a_fail_over_list() {
         assert!(!plan("put").unwrap().reconnect);
         assert!(plan("put --url amqp://a --url amqp://b").unwrap().reconnect);
+    }
+
+    #[test]
+    fn a_user_logs_in_with_scram_and_is_decoded() {
+        let folder = tempfile::tempdir().unwrap();
+        let password = folder.path().join("password");
+        fs::write(&password, "secret\n").unwrap();
+        let line = format!("put --password-file {} --url amqp://a%40b@h", password.display());
+        let Credentials::Scram { user, password } = plan(&line).unwrap().credentials else {
+            panic!("a user is given");
+        };
+        assert_eq!((&*user, &*password), ("a@b", "secret"));
+        assert!(matches!(plan("put").unwrap().credentials, Credentials::Anonymous));
+        let asked = plan("put --sasl none --user a").unwrap().credentials;
+        assert!(matches!(asked, Credentials::None));
     }
 }

@@ -98,7 +98,7 @@ pub struct History {
 pub const GIVEN_MAX: usize = 25;
 
 /// What is in each queue after the round, in order.
-pub type Found = HashMap<Queue, Vec<Id>>;
+pub type Contents = HashMap<Queue, Vec<Id>>;
 
 /// How many units ended how; a round in which nothing committed proves little.
 #[derive(Clone, Copy, Debug, Default)]
@@ -164,7 +164,7 @@ impl History {
     ///
     /// # Errors
     /// The first broken promise, in words.
-    pub fn judge(&self, found: &Found) -> Try<Tally> {
+    pub fn judge(&self, found: &Contents) -> Try<Tally> {
         let places = places(found);
         let mut tally = Tally { messages: places.len(), ..Tally::default() };
         let mut expected = places.clone();
@@ -221,7 +221,7 @@ impl History {
     }
 }
 
-fn places(found: &Found) -> Places {
+fn places(found: &Contents) -> Places {
     let mut places = Places::new();
     for (queue, ids) in found {
         ids.iter().for_each(|id| places.entry(*id).or_default().push(*queue));
@@ -336,7 +336,7 @@ mod tests {
 
     fn judged(history: &History, from: &[u32], to: &[u32]) -> Result<Tally, String> {
         let ids = |numbers: &[u32]| numbers.iter().map(|number| id(*number)).collect();
-        let found = Found::from([(Queue::From, ids(from)), (Queue::To, ids(to))]);
+        let found = Contents::from([(Queue::From, ids(from)), (Queue::To, ids(to))]);
         history.judge(&found).map_err(|error| error.to_string())
     }
 

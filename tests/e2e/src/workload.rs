@@ -24,7 +24,7 @@ use tokio::time::timeout;
 
 use crate::chance::Chance;
 use crate::daemon::Daemon;
-use crate::history::{Fate, Found, GIVEN_MAX, History, Id, Queue, Unit};
+use crate::history::{Contents, Fate, GIVEN_MAX, History, Id, Queue, Unit};
 use crate::peer::Peer;
 use crate::{Try, fail, require};
 
@@ -144,7 +144,7 @@ impl Workload {
 ///
 /// # Errors
 /// When a queue cannot be read.
-pub fn drain_all(daemon: &Daemon) -> Try<Found> {
+pub fn drain_all(daemon: &Daemon) -> Try<Contents> {
     drain_at(daemon.address())
 }
 
@@ -152,8 +152,8 @@ pub fn drain_all(daemon: &Daemon) -> Try<Found> {
 ///
 /// # Errors
 /// When a queue cannot be read.
-pub fn drain_at(address: &str) -> Try<Found> {
-    let mut found = Found::new();
+pub fn drain_at(address: &str) -> Try<Contents> {
+    let mut found = Contents::new();
     for queue in Queue::ALL {
         let mut peer = Peer::begun(address)?;
         let bodies = peer.drain(queue.name())?;

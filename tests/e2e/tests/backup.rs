@@ -17,7 +17,7 @@ use towline_e2e::daemon::{Daemon, Site, said};
 use towline_e2e::extent::flip;
 use towline_e2e::lossy::mount::{Lossy, folder_on};
 use towline_e2e::peer::Peer;
-use towline_e2e::{Try, fail, place, require, wait};
+use towline_e2e::{Try, fail, paths, require, wait};
 
 /// Small extents, and little space for indexes, so that extents and pages come and go.
 const CONFIG: &str = "[log]\nextent_bytes = 4194304\n[queue_manager]\nindex_bytes_max = 0\n";
@@ -26,7 +26,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 const UNIT: u64 = 5;
 
 fn towline(arguments: &[&str]) -> Try<Command> {
-    let mut command = Command::new(place::towline()?);
+    let mut command = Command::new(paths::towline()?);
     command.args(arguments).stdin(Stdio::null());
     command.env_remove("TOWLINE_DATA").env_remove("TOWLINE_URL");
     Ok(command)

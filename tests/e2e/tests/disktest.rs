@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 use towline_e2e::chance::Chance;
 use towline_e2e::lossy::mount::{Lossy, folder_on};
-use towline_e2e::{Try, place, require};
+use towline_e2e::{Try, paths, require};
 
 const MIB: u64 = 1 << 20;
 /// Exit codes, as documented.
@@ -17,7 +17,7 @@ const NOT_FIT: i32 = 3;
 const RECORDS: &str = "700";
 
 fn disktest(folder: &Path, arguments: &[&str], code: i32) -> Try<Output> {
-    let mut command = Command::new(place::towline()?);
+    let mut command = Command::new(paths::towline()?);
     command.arg("disktest").args(arguments).current_dir(folder).stdin(Stdio::null());
     let output = command.output()?;
     let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

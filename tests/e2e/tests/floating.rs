@@ -13,7 +13,7 @@ use rustix::thread::{CapabilitySet, remove_capability_from_bounding_set};
 use towline_e2e::daemon::{Daemon, Site};
 use towline_e2e::lan::Lan;
 use towline_e2e::peer::{Ending, Peer};
-use towline_e2e::{Try, fail, place, require, wait};
+use towline_e2e::{Try, fail, paths, require, wait};
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 const CLIENT: &str = "client";
@@ -62,7 +62,7 @@ impl Group {
         }
         let Some(first) = sites.first() else { fail!("no site") };
         let papers = first.scratch().join("papers");
-        let out = std::process::Command::new(place::towline()?)
+        let out = std::process::Command::new(paths::towline()?)
             .args(["group", "certificates", "--name", "QM1", "--instances", "a,b,c", "--out"])
             .arg(&papers)
             .output()?;
@@ -399,7 +399,7 @@ fn an_announcement_wins_over_a_dead_machine_that_still_has_the_address() -> Try 
 /// `towline group address` on a machine.
 fn ask_for_address(group: &Group, number: usize, arguments: &[&str]) -> Try<String> {
     let config = group.site(number).scratch().join("towline.toml");
-    let mut command = std::process::Command::new(place::towline()?);
+    let mut command = std::process::Command::new(paths::towline()?);
     command.args(["group", "address", "--config"]).arg(&config).args(arguments);
     let output = group.lan.on(NAMES[number], || Ok(command.output()?))?;
     require!(output.status.success(), "{}", towline_e2e::daemon::said(&output));

@@ -10,7 +10,7 @@ use towline_e2e::group::{Design, Group, Instance, NAMES, WHOLE_MAX};
 use towline_e2e::peer::Peer;
 use towline_e2e::program::Program;
 use towline_e2e::wait;
-use towline_e2e::{Try, place, require};
+use towline_e2e::{Try, paths, require};
 
 /// The settings of a group that must hold no election: several times what an election takes.
 const NO_ELECTION: Duration = Duration::from_secs(4);
@@ -21,7 +21,7 @@ fn others(instance: Instance) -> [Instance; 2] {
 
 /// `towline load` against an instance, which must pass.
 fn load(group: &Group, at: Instance, arguments: &[&str]) -> Try {
-    let mut command = Command::new(place::towline()?);
+    let mut command = Command::new(paths::towline()?);
     command.arg("load").args(arguments).args(["--url", &group.url(at), "--quiet"]);
     let output = command.output()?;
     require!(output.status.success(), "load {arguments:?}: {}", group.explained(&said(&output)));
@@ -186,7 +186,7 @@ fn an_instance_that_lost_its_disk_gets_in_sync_by_one_copy_while_a_load_goes_on(
     let lost = others(active)[0];
     let kept = ["put", "--count", "3000", "--size", "20000", "--queue", "kept", "--seconds", "60"];
     load(&group, active, &kept)?;
-    let mut command = Command::new(place::towline()?);
+    let mut command = Command::new(paths::towline()?);
     // Not at full rate: on two processors that others use too it would only catch up when they
     // rest.
     command.args(["load", "stream", "--seconds", "300", "--size", "4096", "--quiet"]);
@@ -261,7 +261,7 @@ fn a_replica_that_is_too_far_behind_gets_a_copy() -> Try {
 
 /// A load that goes on through all instances until it is dropped.
 fn steady_load(group: &Group, rate: &str) -> Try<Program> {
-    let mut command = Command::new(place::towline()?);
+    let mut command = Command::new(paths::towline()?);
     command.args(["load", "stream", "--seconds", "300", "--size", "12000", "--quiet"]);
     command.args(["--reconnect", "--rate", rate]);
     for url in group.urls() {

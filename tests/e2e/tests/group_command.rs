@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 use towline_e2e::daemon::said;
-use towline_e2e::{Try, fail, place, require, wait};
+use towline_e2e::{Try, fail, paths, require, wait};
 
 /// Far above what anything here takes.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -35,13 +35,13 @@ struct Demo {
 
 impl Demo {
     fn start() -> Try<Demo> {
-        let below = place::target_folder()?.join("e2e").join("scratch");
+        let below = paths::target_folder()?.join("e2e").join("scratch");
         std::fs::create_dir_all(&below)?;
         let folder = tempfile::Builder::new().prefix("group-").tempdir_in(below)?;
         let port = free_ports()?;
         let errors = folder.path().join("demo.err");
         let errors = OpenOptions::new().create(true).append(true).open(errors)?;
-        let mut command = Command::new(place::towline()?);
+        let mut command = Command::new(paths::towline()?);
         command.args(["group", "demo", "--port", &port.to_string(), "--dir"]).arg(folder.path());
         let mut process =
             command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors).spawn()?;
@@ -81,7 +81,7 @@ impl Demo {
 
     /// Runs a command that must end with this code, and gives all that it said.
     fn runs(&self, arguments: &[&str], code: i32) -> Try<String> {
-        let mut command = Command::new(place::towline()?);
+        let mut command = Command::new(paths::towline()?);
         command.env_remove("TOWLINE_DATA").env_remove("TOWLINE_URL").stdin(Stdio::null());
         let output = command.args(arguments).output()?;
         let words = said(&output);
@@ -258,7 +258,7 @@ fn a_stop_keeps_the_quorum_and_an_instance_that_lost_its_log_is_rebuilt() -> Try
     demo.runs(&["put", Q, "second", "--data", &demo.data(active)], 0)?;
 
     let said = OpenOptions::new().create(true).append(true).open(aside.join("started"))?;
-    let mut command = Command::new(place::towline()?);
+    let mut command = Command::new(paths::towline()?);
     command.args(["run", "QM1", "--data", &data, "--config", &config]).stdin(Stdio::null());
     let _by_hand = ByHand(command.stdout(said.try_clone()?).stderr(said).spawn()?);
     demo.whole()?;

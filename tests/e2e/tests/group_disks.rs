@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use towline_e2e::chance::Chance;
-use towline_e2e::chaos::disk::Disk;
+use towline_e2e::chaos::disk::ChaosDisk;
 use towline_e2e::group::{Design, Group, Instance, MISSED_AFTER, NAMES, THREE};
 use towline_e2e::peer::Peer;
 use towline_e2e::slow::Slow;
@@ -203,7 +203,7 @@ fn an_instance_without_one_free_byte_or_name_re_executes_itself_and_is_started()
     const SMALL: Instance = 0;
     let config = "[log]\nextent_bytes = 4194304\nreserve_bytes = 8388608\n";
     let mut group = Group::plan(&Design { config: config.into(), ..Design::default() })?;
-    let disk = Disk::plain(group.site(SMALL))?;
+    let disk = ChaosDisk::plain(group.site(SMALL))?;
     for instance in THREE {
         group.start(instance)?;
     }

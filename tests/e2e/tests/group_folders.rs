@@ -9,7 +9,7 @@ use std::time::Duration;
 use towline_e2e::daemon::{Daemon, Site};
 use towline_e2e::group::texts::{has_exactly, put, texts};
 use towline_e2e::group::{Group, Instance, LINKS_PORT, NAMES};
-use towline_e2e::place::copy_folder;
+use towline_e2e::paths::copy_folder;
 use towline_e2e::{Try, require, wait};
 
 /// Longer than two instances need to elect one of them.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use towline_e2e::group::{Design, Group, Instance, NAMES, SAYS, THREE, WHOLE_MAX};
 use towline_e2e::peer::Peer;
-use towline_e2e::{Try, fail, papers, place, require, tls, wait};
+use towline_e2e::{Try, fail, papers, paths, require, tls, wait};
 
 /// How long the active one hangs.
 const HANGS: Duration = Duration::from_secs(20);
@@ -180,7 +180,7 @@ fn clients_that_come_while_one_active_follows_another_are_served_without_a_refus
 
 /// What `towline status` says of a folder: the instance that it is about, if anything answered.
 fn status_of(data: &Path) -> Try<Option<String>> {
-    let mut command = Command::new(place::towline()?);
+    let mut command = Command::new(paths::towline()?);
     command.args(["status", "--json", "--timeout", "2", "--data"]).arg(data);
     let output = command.output()?;
     if !output.status.success() {

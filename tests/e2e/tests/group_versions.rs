@@ -17,7 +17,7 @@ use towline_e2e::daemon::said;
 use towline_e2e::group::{Design, Group, Instance, NAMES, THREE, WHOLE_MAX};
 use towline_e2e::wait;
 use towline_e2e::workload::Workload;
-use towline_e2e::{Try, place, require};
+use towline_e2e::{Try, paths, require};
 
 /// Longer than clients need to go on elsewhere.
 const GO_ON_MAX: Duration = Duration::from_secs(40);
@@ -130,7 +130,7 @@ fn version(program: &Path) -> Try<String> {
 
 /// A copy of our program that says to be of the next version, in `folder`; and that version.
 fn next_version(folder: &Path) -> Try<(PathBuf, String)> {
-    let ours = place::towline()?;
+    let ours = paths::towline()?;
     let old = version(&ours)?;
     let last = old.bytes().next_back().ok_or("no version")?;
     require!(last.is_ascii_digit(), "{old}");
@@ -162,9 +162,9 @@ fn an_upgrade_one_after_the_other_works_with_mixed_versions_on_the_way_and_loses
     let mut group = Group::plan(&design())?;
     let folder = group.site(0).scratch().to_path_buf();
     let (next, new) = next_version(&folder)?;
-    let old = version(&place::towline()?)?;
+    let old = version(&paths::towline()?)?;
     let installed = folder.join("towline");
-    fs::copy(place::towline()?, &installed)?;
+    fs::copy(paths::towline()?, &installed)?;
     for at in THREE {
         group.site_mut(at).program = Some(installed.clone());
         group.start(at)?;

@@ -15,8 +15,8 @@ use towline_e2e::extent;
 use towline_e2e::group::texts::{has_exactly, put, texts};
 use towline_e2e::group::{Design, Group, Instance, NAMES, THREE};
 use towline_e2e::lossy::mount::{Lossy, folder_on};
+use towline_e2e::paths::{self, copy_folder};
 use towline_e2e::peer::Peer;
-use towline_e2e::place::{self, copy_folder};
 use towline_e2e::{require, wait};
 
 /// Longer than two instances need to elect one of them: tries come after at most a tenth of a
@@ -87,7 +87,7 @@ fn forget(group: &Group, at: Instance, how: Forgets, saved: &Path) -> Try {
 
 /// `towline instance ...` for an instance.
 fn command(group: &Group, at: Instance, what: &str, more: &[&str]) -> Try<Command> {
-    let mut command = Command::new(place::towline()?);
+    let mut command = Command::new(paths::towline()?);
     command.args(["instance", what, "--yes", "--data"]).arg(data(group, at));
     command.arg("--config").arg(group.site(at).scratch().join("towline.toml")).args(more);
     Ok(command)

@@ -8,7 +8,7 @@ use towline_e2e::extent::copy_folder;
 use towline_e2e::papers;
 use towline_e2e::peer::Peer;
 use towline_e2e::wire::{Value, amqp, code, described, message};
-use towline_e2e::{Try, fail, place, require, wait};
+use towline_e2e::{Try, fail, paths, require, wait};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -299,7 +299,7 @@ fn towline_data_names_the_folder_of_run_and_an_option_counts_more() -> Try {
     let other = site.scratch().join("other");
     for (named, by_option) in [(&site.data, None), (&site.scratch().join("nowhere"), Some(&other))]
     {
-        let mut command = Command::new(place::towline()?);
+        let mut command = Command::new(paths::towline()?);
         command.args(["run", "--listen", "127.0.0.1:0"]).env("TOWLINE_DATA", named);
         if let Some(folder) = by_option {
             command.arg("--data").arg(folder);

@@ -14,7 +14,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     for entry in &tree.entries {
         let Some(text) = entry.text.as_deref() else { continue };
         if entry.path.ends_with("/Cargo.toml") {
-            findings.extend(check_room(&entry.path, text));
+            findings.extend(check_crate(&entry.path, text));
         }
     }
     findings
@@ -46,7 +46,7 @@ fn dependencies_without_reason(text: &str) -> Vec<Finding> {
     findings
 }
 
-fn check_room(path: &str, text: &str) -> Vec<Finding> {
+fn check_crate(path: &str, text: &str) -> Vec<Finding> {
     let manifest = match text.parse::<Table>() {
         Ok(manifest) => manifest,
         Err(error) => return vec![Finding::file(path, error.to_string())],

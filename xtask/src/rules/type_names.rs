@@ -11,8 +11,23 @@ use crate::imports::{Imports, TypeName, crates, name};
 use crate::tree::Tree;
 
 /// Crates that keep the rule. A crate joins when its last name is mended, and none leaves.
-const WITH_GOOD_NAMES: &[&str] =
-    &["cli", "client", "config", "disktest", "floating", "load", "logging", "types", "xtask"];
+const WITH_GOOD_NAMES: &[&str] = &[
+    "cli",
+    "client",
+    "config",
+    "core",
+    "delegation",
+    "disktest",
+    "e2e",
+    "floating",
+    "group",
+    "load",
+    "logging",
+    "replication",
+    "sim",
+    "types",
+    "xtask",
+];
 
 /// Words that fit everything.
 const EMPTY: &[&str] = &["State", "Place"];

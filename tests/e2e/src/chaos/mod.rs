@@ -12,6 +12,7 @@ pub mod disk;
 mod fault;
 mod stage;
 mod trace;
+mod weather;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -27,11 +28,11 @@ use stage::Stage;
 use trace::Trace;
 
 /// The receiver of the report, line by line.
-pub type Told<'a> = &'a (dyn Fn(&str) + Sync);
+pub type Report<'a> = &'a (dyn Fn(&str) + Sync);
 
 /// What is wanted.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted {
+pub struct ChaosPlan {
     /// Rounds.
     pub rounds: u32,
     /// Number of the first one.
@@ -82,7 +83,7 @@ impl Findings {
 
 /// Rounds that are left, for all jobs.
 struct Rounds {
-    wanted: Wanted,
+    wanted: ChaosPlan,
     begun: Instant,
     next: AtomicU32,
 }
@@ -99,7 +100,7 @@ impl Rounds {
 ///
 /// # Errors
 /// When a job panicked.
-pub fn run(wanted: Wanted, told: Told<'_>) -> Try<Findings> {
+pub fn run(wanted: ChaosPlan, told: Report<'_>) -> Try<Findings> {
     let rounds = Rounds { wanted, begun: Instant::now(), next: AtomicU32::new(wanted.first) };
     let findings = Mutex::new(Findings::default());
     let ended = thread::scope(|scope| {
@@ -126,7 +127,7 @@ pub fn run(wanted: Wanted, told: Told<'_>) -> Try<Findings> {
 }
 
 /// One job.
-fn work(power: bool, rounds: &Rounds, findings: &Mutex<Findings>, told: Told<'_>) -> Try {
+fn work(power: bool, rounds: &Rounds, findings: &Mutex<Findings>, told: Report<'_>) -> Try {
     let mut stage = None;
     while let Some(round) = rounds.next() {
         let mut on = match stage.take() {

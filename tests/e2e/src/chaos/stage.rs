@@ -11,12 +11,13 @@ use crate::group::{Design, Group, Pace, SAYS, THREE, WHOLE_MAX};
 use crate::history::Tally;
 use crate::wait;
 use crate::workload::Workload;
-use crate::{Try, place};
+use crate::{Try, paths};
 
-use super::Told;
-use super::disk::Disk;
-use super::fault::{Fault, Possible, Weather};
+use super::Report;
+use super::disk::ChaosDisk;
+use super::fault::{Fault, Possible};
 use super::trace::Trace;
+use super::weather::Weather;
 
 /// Small extents and early images, so that logs are reused and copies are needed.
 const CONFIG: &str = "[queue_manager]\nimglogln = 4\n[log]\nextent_bytes = 4194304\n";
@@ -31,7 +32,7 @@ const UNITS: usize = 5;
 pub(super) struct Stage {
     // Before the disks: what runs on them ends first.
     group: Group,
-    disks: Vec<Disk>,
+    disks: Vec<ChaosDisk>,
     possible: Possible,
 }
 
@@ -40,8 +41,8 @@ impl Stage {
     ///
     /// # Errors
     /// When it does not become whole.
-    pub(super) fn set(power: bool, told: Told<'_>) -> Try<Stage> {
-        let clocks = place::faketime().map_err(|why| told(&format!("clocks stay right: {why}")));
+    pub(super) fn set(power: bool, told: Report<'_>) -> Try<Stage> {
+        let clocks = paths::faketime().map_err(|why| told(&format!("clocks stay right: {why}")));
         let design = Design {
             net: true,
             config: CONFIG.into(),
@@ -50,10 +51,10 @@ impl Stage {
         };
         let mut group = Group::plan(&design)?;
         let disks = THREE.into_iter().map(|at| match power {
-            true => Disk::forgetful(group.site_mut(at)),
-            false => Disk::plain(group.site(at)),
+            true => ChaosDisk::forgetful(group.site_mut(at)),
+            false => ChaosDisk::plain(group.site(at)),
         });
-        let disks = match disks.collect::<Try<Vec<Disk>>>() {
+        let disks = match disks.collect::<Try<Vec<ChaosDisk>>>() {
             Ok(disks) => disks,
             // The caller must not get the answer that it was proven.
             Err(why) if power => return Err(why),

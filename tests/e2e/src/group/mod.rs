@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 use crate::daemon::{Daemon, Site, said};
 use crate::history::{History, Tally};
-use crate::{Try, fail, place, require, wait, workload};
+use crate::{Try, fail, paths, require, wait, workload};
 
 use clock::FakeClock;
 pub use clock::Pace;
@@ -161,7 +161,7 @@ impl Group {
     /// When the command fails.
     pub fn issue_papers_for(&self, instances: &[Instance], days: u32) -> Try {
         let names: Vec<&str> = instances.iter().map(|at| NAMES[*at]).collect();
-        let mut command = process::Command::new(place::towline()?);
+        let mut command = process::Command::new(paths::towline()?);
         command.args(["group", "certificates", "--name", "QM1", "--group", "G"]);
         command.args(["--instances", &names.join(","), "--days", &days.to_string(), "--out"]);
         let output = command.arg(&self.papers).output()?;

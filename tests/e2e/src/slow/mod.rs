@@ -21,7 +21,7 @@ use fuser::{BackgroundSession, Config, MountOption};
 use crate::Try;
 use crate::slow::count::Counts;
 use crate::slow::gate::Gate;
-use crate::slow::shown::Shown;
+use crate::slow::shown::SlowFolder;
 
 /// Operations that may wait at once. A restart reads with a thread or two for each processor;
 /// a disk behind a network takes as many requests at once.
@@ -47,7 +47,7 @@ impl Slow {
         config.n_threads = Some(OPERATIONS_AT_ONCE);
         config.clone_fd = true;
         let gate = Arc::new(Gate::default());
-        let shown = Shown::new(folder, delay, (Arc::clone(&counts), Arc::clone(&gate)));
+        let shown = SlowFolder::new(folder, delay, (Arc::clone(&counts), Arc::clone(&gate)));
         let session = fuser::spawn_mount(shown, mount, &config)
             .map_err(|error| format!("cannot mount with FUSE at {mount:?}: {error}"))?;
         Ok(Self { session: Some(session), counts, gate })

@@ -9,7 +9,7 @@ use crate::source::{Source, line_of, words};
 use crate::tree::Tree;
 
 /// Crates without I/O (ARCHITECTURE.md, "Floors").
-pub(crate) const ROOMS_WITHOUT_IO: &[&str] = &["types", "core", "amqp", "group", "admin", "node"];
+pub(crate) const CRATES_WITHOUT_IO: &[&str] = &["types", "core", "amqp", "group", "admin", "node"];
 /// Modules of `std` that touch the world.
 const FORBIDDEN_MODULES: &[&str] = &["fs", "net", "thread", "process", "env"];
 /// Types that read a clock.
@@ -18,14 +18,16 @@ const FORBIDDEN_TYPES: &[&str] = &["Instant", "SystemTime"];
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, text) in tree.with_extension("rs") {
-        let room = path.strip_prefix("crates/").and_then(|rest| rest.split('/').next());
-        let Some(room) = room.filter(|room| ROOMS_WITHOUT_IO.contains(room)) else { continue };
+        let folder = path.strip_prefix("crates/").and_then(|rest| rest.split('/').next());
+        let Some(folder) = folder.filter(|folder| CRATES_WITHOUT_IO.contains(folder)) else {
+            continue;
+        };
         if is_test_path(path) {
             continue;
         }
         let code = Source::of(text).code_without_tests();
         for (position, named) in world(&code) {
-            let what = format!("`{room}` has no I/O and no clock, so it may not name `{named}`");
+            let what = format!("`{folder}` has no I/O and no clock, so it may not name `{named}`");
             findings.push(Finding::line(path, line_of(&code, position), what));
         }
     }
