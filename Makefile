@@ -11,7 +11,7 @@ export TOWLINE_BIN
 
 .DEFAULT_GOAL := help
 .PHONY: help run run-group build install test install-tests fmt tidy licences clippy unit e2e doc deny format clean \
-  sim lab-build lab-restart lab-restart-quick lab-failover lab-failover-quick lab-net lab-group lab-group-peers lab-group-quick \
+  loom sim lab-build lab-restart lab-restart-quick lab-failover lab-failover-quick lab-net lab-group lab-group-peers lab-group-quick \
   lab-steady lab-steady-quick chaos
 
 help: ## this list
@@ -38,7 +38,7 @@ install: build ## the command, its manual pages and completions, below PREFIX (/
 	$(TOWLINE_BIN) completions fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/towline.fish
 
 test: ## install what the tests lack, then run all of them; this is what the gate runs
-	@set -e; for step in install-tests fmt tidy licences clippy build unit e2e; do \
+	@set -e; for step in install-tests fmt tidy licences clippy build unit loom e2e; do \
 	  started=$$(date +%s); printf '\n==> make %s\n' $$step; \
 	  $(MAKE) --no-print-directory $$step; \
 	  printf '==> make %s: ok, %s s\n' $$step $$(( $$(date +%s) - started )); \
@@ -61,6 +61,11 @@ clippy: ## lints are errors
 
 unit: ## tests of every room
 	$(CARGO) test --workspace --exclude towline-e2e --locked
+
+# A folder of its own: the flag would have everything built anew.
+loom: ## all interleavings of the delegation lock
+	RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR=$(abspath $(TARGET))/loom \
+	  $(CARGO) test --release --package towline-delegation --locked
 
 e2e: build ## black box: the real daemon with other people's clients, kill -9, torn logs
 	$(CARGO) test --package towline-e2e --locked

@@ -3,10 +3,11 @@
 
 use crate::finding::Finding;
 use crate::rules::{
-    configuration, configuration_read, documents, generated, headers, left_open, manifest, matrix,
-    message_ids, names, rooms, size, sleeping, width,
+    circles, configuration, configuration_read, documents, generated, headers, left_open, manifest,
+    matrix, message_ids, names, rooms, size, sleeping, type_names, width,
 };
 use crate::tree::Tree;
+use crate::wording;
 
 /// One rule.
 type Rule = fn(&Tree) -> Vec<Finding>;
@@ -26,6 +27,9 @@ const RULES: &[Rule] = &[
     configuration_read::check,
     message_ids::check,
     width::check,
+    circles::check,
+    type_names::check,
+    wording::check,
 ];
 
 /// All broken rules, sorted by place.

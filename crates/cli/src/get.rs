@@ -69,7 +69,7 @@ impl Taker<'_> {
             window: if take.follow { WINDOW_FOLLOW } else { WINDOW },
             total: self.total,
         };
-        let way = take.reach.prepared()?;
+        let way = take.reach.connector()?;
         let mut client = way.connect()?;
         let mut before = None;
         if self.all {

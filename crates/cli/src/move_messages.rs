@@ -28,7 +28,7 @@ const NOTES_MAX: u64 = 10_000;
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Move) -> Result<(), Failure> {
-    let way = arguments.reach.prepared()?;
+    let way = arguments.reach.connector()?;
     let mut client = way.connect()?;
     let (source, target) = (plain(&arguments.source), plain(&arguments.target));
     let behind = queue_behind(&mut client, source);

@@ -4,8 +4,8 @@
 use std::path::Path;
 
 use serde_json::json;
-use towline_log::backup::manifest::rfc3339;
-use towline_log::backup::{Restored, Upto};
+use towline_backup::manifest::rfc3339;
+use towline_backup::{Restored, Upto};
 use towline_types::Time;
 
 use crate::arguments::Restore;

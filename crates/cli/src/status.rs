@@ -13,7 +13,7 @@ use towline_admin::status::{self, GroupStatus};
 use crate::arguments::{Reach, Status};
 use crate::failure::Failure;
 use crate::group::ask::{Asking, Told, understood};
-use crate::reach::Prepared;
+use crate::reach::Connector;
 use crate::watch::{self, View};
 use crate::{mqsc, show};
 
@@ -22,8 +22,8 @@ pub(crate) fn run(arguments: &Status) -> Result<(), Failure> {
     let reach = arguments.reach.clone();
     let json = reach.json;
     // A password is asked for once.
-    let mut prepared = None;
-    let mut look = move || look(&reach, &mut prepared);
+    let mut connector = None;
+    let mut look = move || look(&reach, &mut connector);
     match arguments.watch {
         None => show::line(&look()?),
         Some(seconds) => {
@@ -32,7 +32,7 @@ pub(crate) fn run(arguments: &Status) -> Result<(), Failure> {
     }
 }
 
-fn look(reach: &Reach, prepared: &mut Option<Prepared>) -> Result<String, Failure> {
+fn look(reach: &Reach, connector: &mut Option<Connector>) -> Result<String, Failure> {
     let told = match reach.folder()? {
         Some(folder) => of_instance(&folder, reach.timeout),
         None => Ok(None),
@@ -40,9 +40,9 @@ fn look(reach: &Reach, prepared: &mut Option<Prepared>) -> Result<String, Failur
     if let Ok(Some(told)) = told {
         return shown(told, reach.json);
     }
-    let way = match prepared {
+    let way = match connector {
         Some(way) => way,
-        None => prepared.insert(reach.prepared()?),
+        None => connector.insert(reach.connector()?),
     };
     if let Err(failure) = told {
         // Another user gets to neither socket: that for clients says who may.

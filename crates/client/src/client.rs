@@ -18,9 +18,9 @@ use towline_amqp::{
 };
 use towline_types::Time;
 
+use crate::address::Address;
 use crate::error::Error;
 use crate::link::{Ended, Link};
-use crate::place::Place;
 use crate::receive::Receiver;
 use crate::send::Sender;
 use crate::stream::{NO_ACTIVE, Stream};
@@ -39,7 +39,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct Options {
     /// Our container id.
     pub container: String,
-    /// The password, when the place names a user.
+    /// The password, when the address names a user.
     pub password: Option<String>,
     /// How to log in; `None`: SCRAM-SHA-256 with a user, ANONYMOUS without.
     pub sasl: Option<Sasl>,
@@ -121,14 +121,14 @@ impl Client {
     ///
     /// # Errors
     /// [`Error::CannotConnect`] with the reason.
-    pub fn connect(place: &Place, options: &Options) -> Result<Client, Error> {
-        let failed = |reason: String| Error::CannotConnect { place: place.to_string(), reason };
-        let stream = Stream::connect(place, options).map_err(failed)?;
+    pub fn connect(address: &Address, options: &Options) -> Result<Client, Error> {
+        let failed = |reason: String| Error::CannotConnect { address: address.to_string(), reason };
+        let stream = Stream::connect(address, options).map_err(failed)?;
         let nonce = nonce().map_err(failed)?;
-        let login = login(place, options, &nonce).map_err(failed)?;
-        let hostname = match place {
-            Place::Local(_) => None,
-            Place::Remote { host, .. } => Some(Arc::from(host.as_str())),
+        let login = login(address, options, &nonce).map_err(failed)?;
+        let hostname = match address {
+            Address::Local(_) => None,
+            Address::Remote(url) => Some(Arc::from(url.host.as_str())),
         };
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let started = (Instant::now(), Time::ZERO + wall);
@@ -404,10 +404,10 @@ fn nonce() -> Result<String, String> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-fn login(place: &Place, options: &Options, nonce: &str) -> Result<ClientLogin, String> {
-    let user = match place {
-        Place::Local(_) => None,
-        Place::Remote { user, .. } => user.clone(),
+fn login(address: &Address, options: &Options, nonce: &str) -> Result<ClientLogin, String> {
+    let user = match address {
+        Address::Local(_) => None,
+        Address::Remote(url) => url.user.clone(),
     };
     let sasl = options.sasl.unwrap_or(match user {
         Some(_) => Sasl::Scram,

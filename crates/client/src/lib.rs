@@ -4,18 +4,18 @@
 //! returns; nothing happens between calls, so do not leave a [`Client`] alone for longer than the
 //! idle time-out. Not made for speed (the load harness has its own client), nor for reconnection.
 //!
-//! Reading order: [`place`] (where to connect), [`client`] (the connection and how it is driven),
+//! Reading order: [`address`] (where to connect), [`client`] (the connection and how it is driven),
 //! [`message`], [`send`], [`receive`], [`unit`] (units of work), [`request`] (administration),
 //! [`credentials`] (users), [`error`].
 
 #![forbid(unsafe_code)]
 
+mod address;
 mod client;
 mod credentials;
 mod error;
 mod link;
 mod message;
-mod place;
 mod receive;
 mod request;
 mod send;
@@ -24,11 +24,11 @@ mod stream;
 mod tests;
 mod unit;
 
+pub use address::Address;
 pub use client::{Client, Options, Sasl};
 pub use credentials::user_line;
 pub use error::Error;
 pub use message::{Body, Message, Property};
-pub use place::Place;
 pub use receive::{Delivery, Receiver, ReceiverOptions};
 pub use request::{ADMIN_ADDRESS, Reply};
 pub use send::Sender;

@@ -19,7 +19,7 @@ use towline_amqp::{
 };
 use towline_types::{Payload, Time};
 
-use crate::{Body, Client, Error, Message, Options, Place, Receiver, ReceiverOptions};
+use crate::{Address, Body, Client, Error, Message, Options, Receiver, ReceiverOptions};
 
 /// A server with one queue for all addresses but `none` (which does not exist) and `$admin` (which
 /// answers). A message with the text `no` is rejected.
@@ -257,7 +257,7 @@ fn with_client(test: impl FnOnce(&mut Client)) -> Vec<String> {
     let path = folder.path().join("socket");
     let server = Server::start(&path);
     let options = Options { timeout: Duration::from_secs(10), ..Options::default() };
-    let mut client = Client::connect(&Place::Local(path), &options).unwrap();
+    let mut client = Client::connect(&Address::Local(path), &options).unwrap();
     test(&mut client);
     client.close().unwrap();
     server.join().unwrap().iter().map(text).collect()
@@ -426,7 +426,7 @@ fn a_large_body_comes_back_whole() {
 #[test]
 fn nobody_there_is_cannot_connect() {
     let folder = tempfile::tempdir().unwrap();
-    let place = Place::Local(folder.path().join("nothing"));
-    let error = Client::connect(&place, &Options::default()).expect_err("nobody is there");
+    let address = Address::Local(folder.path().join("nothing"));
+    let error = Client::connect(&address, &Options::default()).expect_err("nobody is there");
     assert!(matches!(error, Error::CannotConnect { .. }), "{error}");
 }

@@ -3,6 +3,7 @@
 //!
 //! Attribute names are IBM MQ's where one exists (`deadq`, `maxmsgl`, `maxumsgs`).
 
+mod client_network;
 mod floating;
 mod group;
 mod keys;
@@ -14,6 +15,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use towline_types::limits;
 
+pub use client_network::client_network;
 pub use floating::{FloatingAddress, FloatingConfig};
 pub use group::split;
 pub use group::{GroupConfig, MemberConfig};

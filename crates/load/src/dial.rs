@@ -16,8 +16,8 @@ use crate::random;
 use crate::redirect;
 use crate::seat::Client;
 use crate::tls::TlsSettings;
-use crate::url::Url;
 use crate::wire::Wire;
+use towline_amqp::Url;
 
 /// An answer to connect, login and open must come within this time, or `--idle-timeout` if that is
 /// less.

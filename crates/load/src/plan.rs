@@ -10,7 +10,7 @@ use std::{env, fs};
 
 use crate::args::{Entropy, LoadArgs, Mechanism, Mode};
 use crate::stamp::STAMP_BYTES;
-use crate::url::Url;
+use towline_amqp::Url;
 
 /// Connections of one run: far above what one machine's ports allow.
 const CLIENTS_MAX: u32 = 60_000;

@@ -8,7 +8,7 @@ use towline_amqp::Opened;
 use towline_amqp::codec::{Map, Value};
 use towline_amqp::types::{Error, condition};
 
-use crate::url::Url;
+use towline_amqp::Url;
 
 /// Open property by which a client asks Towline for it.
 const ASKS: &str = "towline:redirect";

@@ -14,7 +14,7 @@ use towline_amqp::Connection;
 use towline_types::Time;
 
 use crate::tls::{Tls, TlsSettings};
-use crate::url::Url;
+use towline_amqp::Url;
 
 /// What one read takes at most.
 pub(crate) const SCRATCH_BYTES: usize = 256 << 10;

@@ -14,9 +14,10 @@ use towline_types::Lsn;
 use crate::batch::{Batch, Overflow};
 use crate::error::LogError;
 use crate::format::BATCH_HEADER_BYTES;
+use crate::lock::lock;
 use crate::log::Urgency;
 use crate::record::{CHECK_BYTES, prefix_bytes};
-use crate::shared::{Opened, Phase, Shared, State, hold};
+use crate::shared::{Opened, Phase, Shared, State};
 
 /// A run being appended: an atomic sequence of records. Replay yields all of it or nothing.
 /// Dropped without [`Appender::commit`], the run is given up.
@@ -212,7 +213,7 @@ impl<'a> Appender<'a> {
         }
         self.shared.wake_writer(&mut state);
         drop(state);
-        self.state = Some(self.shared.wait_for_writers(hold(&self.shared.state)));
+        self.state = Some(self.shared.wait_for_writers(lock(&self.shared.state)));
     }
 }
 

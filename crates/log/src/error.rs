@@ -3,9 +3,8 @@
 //! Not here: mistakes of the caller (a record beyond `record_bytes_max`, a position never made).
 //! Those are asserted.
 
-use std::fmt;
-use std::io;
 use std::path::PathBuf;
+use std::{fmt, io};
 
 use towline_types::Lsn;
 
@@ -385,7 +384,7 @@ fn advice(kind: io::ErrorKind) -> Option<&'static str> {
 }
 
 /// Whether the disk cannot read a sector, as against not being asked rightly.
-pub(crate) fn is_unreadable(error: &io::Error) -> bool {
+pub fn is_unreadable(error: &io::Error) -> bool {
     // EIO, ENODATA.
     const UNREADABLE: [i32; 2] = [5, 61];
     error.raw_os_error().is_some_and(|code| UNREADABLE.contains(&code))

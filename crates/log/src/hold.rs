@@ -11,7 +11,8 @@ use std::sync::{Arc, Mutex};
 
 use towline_types::Lsn;
 
-use crate::shared::{Shared, hold};
+use crate::lock::lock;
+use crate::shared::Shared;
 
 /// All holds of a log.
 #[derive(Debug, Default)]
@@ -28,7 +29,7 @@ struct Numbered {
 impl Holds {
     /// The earliest position that anybody holds.
     pub(crate) fn from(&self) -> Option<Lsn> {
-        hold(&self.all).from.values().min().copied()
+        lock(&self.all).from.values().min().copied()
     }
 }
 
@@ -42,7 +43,7 @@ pub struct Hold {
 /// Takes a hold. An extent that is just being let go is gone when this returns, so what is there is
 /// held.
 pub(crate) fn take(shared: &Shared, from: Lsn) -> Hold {
-    let _housekeeping = hold(&shared.housekeeping);
+    let _housekeeping = lock(&shared.housekeeping);
     enter(&shared.holds, from)
 }
 
@@ -53,7 +54,7 @@ pub(crate) fn try_take(shared: &Shared, from: Lsn) -> Option<Hold> {
 }
 
 fn enter(holds: &Arc<Holds>, from: Lsn) -> Hold {
-    let mut all = hold(&holds.all);
+    let mut all = lock(&holds.all);
     let number = all.next;
     all.next += 1;
     all.from.insert(number, from);
@@ -63,7 +64,7 @@ fn enter(holds: &Arc<Holds>, from: Lsn) -> Hold {
 impl Hold {
     /// The log before `from` is not needed any more. Never goes back.
     pub fn only_from(&self, from: Lsn) {
-        if let Some(held) = hold(&self.holds.all).from.get_mut(&self.number) {
+        if let Some(held) = lock(&self.holds.all).from.get_mut(&self.number) {
             *held = from.max(*held);
         }
     }
@@ -71,12 +72,12 @@ impl Hold {
     /// The position from which on it holds; `None` when it was let go.
     #[must_use]
     pub fn from(&self) -> Option<Lsn> {
-        hold(&self.holds.all).from.get(&self.number).copied()
+        lock(&self.holds.all).from.get(&self.number).copied()
     }
 
     /// Lets go now, whoever still has the hold: what he reads from now on is not to be believed.
     pub fn let_go(&self) {
-        hold(&self.holds.all).from.remove(&self.number);
+        lock(&self.holds.all).from.remove(&self.number);
     }
 }
 

@@ -19,17 +19,17 @@ use crate::block::Aligned;
 use crate::disk::{Disk, DiskFile};
 use crate::error::{LogError, is_full};
 use crate::extents::{Extent, Ready, Space};
-use crate::format::{EXTENT_HEADER_BYTES, ExtentHeader, LogId, extent_name, size};
+use crate::folder::names::{NEW_NAME, extent_name};
+use crate::format::{EXTENT_HEADER_BYTES, ExtentHeader, LogId, size};
 use crate::image;
-use crate::shared::{Phase, Shared, wait};
+use crate::lock::wait;
+use crate::shared::{Phase, Shared};
 use crate::writer::fail;
 
 /// Zeros written at a time.
 const FILL_BYTES: u64 = 1024 * 1024;
 /// How often a full disk is asked again.
 const RETRY: Duration = Duration::from_millis(200);
-/// Name of a file that is being made.
-pub(crate) const NEW_NAME: &str = "new";
 
 enum Chore {
     /// Fill this extent from here on.

@@ -17,22 +17,22 @@
 #![forbid(unsafe_code)]
 
 mod append;
-pub mod backup;
 mod batch;
-mod block;
+pub mod block;
 mod cache;
 mod coverage;
 pub mod disk;
 mod error;
 mod extents;
-mod format;
-mod handles;
+pub mod folder;
+pub mod format;
 mod histogram;
 mod hold;
 mod image;
 mod keeper;
+mod lock;
 mod log;
-mod mark;
+pub mod mark;
 mod member;
 pub mod mend;
 pub mod offline;
@@ -41,27 +41,27 @@ mod overdue;
 mod pages;
 mod read;
 mod reclaim;
-mod record;
+pub mod record;
 mod recover;
 mod rule;
 mod shared;
 mod stats;
 pub mod succession;
-#[cfg(test)]
-mod testing;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod times;
 mod writer;
 
 pub use append::Appender;
 pub use coverage::Coverage;
 pub use disk::{DelayDisk, Disk, DiskFile, FileSystem, LinuxDisk, MemoryDisk};
-pub use error::{Damage, Finding, LogError};
+pub use error::{Damage, Finding, LogError, is_unreadable};
 pub use format::{FORMAT_VERSION, LogId};
 pub use hold::Hold;
 pub use log::{Listener, Log, Space, Urgency};
 pub use mark::Mark;
 pub use member::{FeedError, Replicator, RunStream};
-pub use options::{EXTENT_BYTES_MIN, Options, RECORD_BYTES_MAX};
+pub use options::{EXTENT_BYTES_MAX, EXTENT_BYTES_MIN, Options, RECORD_BYTES_MAX};
 pub use overdue::Overdue;
 pub use pages::{PageStats, Pages};
 pub use recover::{Begin, Image, Recovery, ReplayError, Report};

@@ -14,14 +14,17 @@ use bytes::Bytes;
 use towline_types::{Batch, BatchPlace, BodyLocation, Lsn};
 
 use crate::append::Appender;
+use crate::disk::Disk;
 use crate::error::LogError;
+use crate::lock::lock;
+
 pub use crate::extents::Space;
 use crate::format::{BATCH_HEADER_BYTES, LogId};
 use crate::hold::{self, Hold};
 use crate::mark::Mark;
 use crate::mend::{self, Mended, NotMended};
 use crate::overdue::Overdue;
-use crate::shared::{Opened, Phase, Shared, hold as lock};
+use crate::shared::{Opened, Phase, Shared};
 use crate::stats::Stats;
 use crate::{image, keeper, member, overdue, read, reclaim, stats, writer};
 
@@ -341,6 +344,12 @@ impl Log {
     #[must_use]
     pub fn first_held(&self) -> Lsn {
         self.shared().first_held()
+    }
+
+    /// The log folder.
+    #[must_use]
+    pub fn disk(&self) -> &Arc<dyn Disk> {
+        &self.shared().disk
     }
 
     /// The folder that it is in.

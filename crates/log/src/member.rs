@@ -28,7 +28,8 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use towline_types::{Batch, Lsn};
 
-use crate::shared::hold;
+use crate::lock::lock;
+
 pub(crate) use batches::read_batches;
 pub(crate) use follower::{Copied, Follower, Known};
 pub(crate) use lead::lead;
@@ -65,12 +66,12 @@ impl Member {
 
     /// A batch of which the group knows is on its way to the disk.
     fn came(&self, batch: &Batch) {
-        hold(&self.young).push_back(batch.clone());
+        lock(&self.young).push_back(batch.clone());
     }
 
     /// All before `upto` can be read from disk.
     pub(crate) fn durable(&self, upto: Lsn) {
-        let mut young = hold(&self.young);
+        let mut young = lock(&self.young);
         while young.pop_front_if(|batch| batch.end() <= upto).is_some() {}
     }
 

@@ -15,22 +15,22 @@ use std::sync::Arc;
 use bytes::Bytes;
 use towline_types::{BodyLocation, Lsn};
 
-use crate::backup::{Backup, BackupError};
 use crate::block::Aligned;
 use crate::coverage::Coverage;
 use crate::disk::{Disk, DiskFile, LinuxDisk};
 use crate::error::{Damage, Finding, LogError};
+use crate::folder::chain::{Link, Place, finding};
+use crate::folder::files::{Files, Folder, no_extents};
+use crate::folder::headers::Identity;
+use crate::folder::images::Images;
+use crate::folder::names::{NEW_NAME, extent_name};
+use crate::folder::scan::Scan;
+use crate::folder::table::{self, TailVerdict};
 use crate::format::{
     BATCH_HEADER_BYTES, BATCH_VERSION, BLOCK_BYTES, BatchHeader, EXTENT_HEADER_BYTES, ExtentHeader,
-    ImageHeader, VERSION_WITHOUT_CHECKS, extent_name, padded, payload_sum, size,
+    ImageHeader, VERSION_WITHOUT_CHECKS, padded, payload_sum, size,
 };
-use crate::handles::Identity;
-use crate::keeper::NEW_NAME;
 use crate::mark::Seam;
-use crate::recover::files::{Files, Folder, Images, no_extents};
-use crate::recover::finding;
-use crate::recover::scan::{Link, Place, Scan};
-use crate::recover::table::{self, TailVerdict};
 
 /// Batches before one in flight with it that are tried when its header is lost.
 const UNSYNCED_TRIED: u32 = 4_096;
@@ -69,20 +69,6 @@ pub fn mend_from_log(
     let target: Arc<dyn Disk> = Arc::new(LinuxDisk::open(folder)?);
     let source: Arc<dyn Disk> = Arc::new(LinuxDisk::read_only(from)?);
     mend(&target, (&source, wanted), progress)
-}
-
-/// Mends the log in `folder`, which no process uses, from the newest point of a backup.
-///
-/// # Errors
-/// As [`mend_from_log`]; the backup cannot be read.
-pub fn mend_from_backup(
-    folder: &Path,
-    (from, wanted): (&Path, &[u64]),
-    progress: &mut dyn FnMut(u64, u64),
-) -> Result<MendReport, BackupError> {
-    let source = Backup::look(from)?.newest_log()?;
-    let target: Arc<dyn Disk> = Arc::new(LinuxDisk::open(folder)?);
-    Ok(mend(&target, (&source, wanted), progress)?)
 }
 
 /// [`mend_from_log`] of any disks.

@@ -10,13 +10,14 @@ use towline_types::Lsn;
 
 use crate::disk::{Disk, LinuxDisk};
 use crate::error::{Damage, Finding, LogError};
-use crate::format::{BATCH_HEADER_BYTES, BLOCK_BYTES, LogId, image_name};
-use crate::image::{self, Loaded};
+use crate::folder::chain::{Place, finding};
+use crate::folder::files::{Files, Folder, no_extents};
+use crate::folder::images::{Images, Loaded, load};
+use crate::folder::names::image_name;
+use crate::folder::scan::{Casualties, Scan};
+use crate::folder::table::{self, TailVerdict};
+use crate::format::{BATCH_HEADER_BYTES, BLOCK_BYTES, LogId};
 use crate::record::{Kind, Records};
-use crate::recover::files::{Files, Folder, Images, no_extents};
-use crate::recover::finding;
-use crate::recover::scan::{Place, Scan};
-use crate::recover::table::{self, TailVerdict};
 
 /// Which part of the log to show.
 #[derive(Clone, Copy, Debug)]
@@ -75,17 +76,6 @@ pub enum Item<'a> {
     Finding(&'a Finding),
     /// The batch of the finding before: what is damaged in it.
     Damaged(Casualties),
-}
-
-/// What of a damaged batch can be told.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Casualties {
-    /// Bodies that are damaged.
-    pub bodies: u64,
-    /// Bodies that are whole.
-    pub whole: u64,
-    /// Whether there may be more of them: the walk over its records did not come to the end.
-    pub incomplete: bool,
 }
 
 /// What [`verify`] found.
@@ -177,7 +167,7 @@ fn show_images(
 ) -> Result<Option<Lsn>, LogError> {
     let mut last_image = None;
     for &at in &folder.images {
-        match image::load(disk, at)? {
+        match load(disk, at)? {
             Loaded::Whole(header, bytes) if log_id.is_none_or(|id| header.log_id == id) => {
                 last_image = Some(at);
                 show(Item::Image { at, bytes: bytes.len() as u64 });

@@ -9,7 +9,7 @@ use crate::record::CHECK_BYTES;
 /// Smallest extent: room for a few records, used in tests.
 pub const EXTENT_BYTES_MIN: u64 = 256 * 1024;
 /// Largest extent: an offset in it must fit 32 bits with room to spare.
-pub(crate) const EXTENT_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+pub const EXTENT_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 /// Longest record that any log takes: a chunk of a body (512 KiB), or a fact with an ordinary body
 /// of 1 MiB, and what stands around it.
 pub const RECORD_BYTES_MAX: usize = 1024 * 1024 + 64 * 1024;

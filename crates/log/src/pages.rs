@@ -21,12 +21,11 @@ use towline_types::{Lsn, PAGE_UNIT_BYTES, PageRef};
 use crate::block::Aligned;
 use crate::disk::{Disk, DiskFile};
 use crate::error::{Damage, Finding, LogError, is_full};
+use crate::folder::names::PAGES_NAME;
 use crate::format::{BLOCK_BYTES, size};
-use crate::shared::hold;
+use crate::lock::lock;
 use runs::Runs;
 
-/// Name of the page file.
-pub(crate) const PAGES_NAME: &str = "pages";
 /// Room is set aside in steps of this size, and cut off down to one.
 const STEP_BYTES: u64 = 8 * 1024 * 1024;
 /// Neighbours are written and read together up to this size.
@@ -117,7 +116,7 @@ impl Pages {
     }
 
     /// A page file that is open.
-    pub(crate) fn of_file(file: Arc<dyn DiskFile>, used: &[PageRef]) -> Result<Pages, LogError> {
+    pub fn of_file(file: Arc<dyn DiskFile>, used: &[PageRef]) -> Result<Pages, LogError> {
         let failed = |e| LogError::io("open the page file", PAGES_NAME, e);
         let length = file.len().map_err(failed)?;
         let beyond = used.iter().find(|page| end_of(**page) > length);
@@ -231,7 +230,7 @@ impl Pages {
     pub fn reuse(&self, pages: &[PageRef]) {
         let shared = &self.shared;
         {
-            let mut runs = hold(&shared.runs);
+            let mut runs = lock(&shared.runs);
             for page in pages {
                 runs.give(page.unit, page.units());
             }
@@ -242,8 +241,8 @@ impl Pages {
     /// The figures.
     #[must_use]
     pub fn stats(&self) -> PageStats {
-        let file_bytes = *hold(&self.shared.room);
-        let used_bytes = hold(&self.shared.runs).used() * PAGE_UNIT_BYTES;
+        let file_bytes = *lock(&self.shared.room);
+        let used_bytes = lock(&self.shared.runs).used() * PAGE_UNIT_BYTES;
         let figures = &self.shared.figures;
         let of = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
         PageStats {
@@ -265,7 +264,7 @@ impl SharedPages {
 
     /// A page that lies beyond the file was never written: no memory is taken for it.
     fn check_inside(&self, page: PageRef) -> Result<(), LogError> {
-        let end = u64::from(hold(&self.runs).end()) * PAGE_UNIT_BYTES;
+        let end = u64::from(lock(&self.runs).end()) * PAGE_UNIT_BYTES;
         if page.bytes > 0 && end_of(page) <= end {
             Ok(())
         } else {
@@ -284,7 +283,7 @@ impl SharedPages {
             pages.push(PageRef { unit: 0, bytes, checksum: crc32c::crc32c(content) });
         }
         let end = {
-            let mut runs = hold(&self.runs);
+            let mut runs = lock(&self.runs);
             let mut placed = 0;
             for page in &mut pages {
                 let Some(unit) = runs.take(page.units()) else { break };
@@ -307,13 +306,13 @@ impl SharedPages {
     }
 
     fn give_back(&self, pages: &[PageRef]) {
-        let mut runs = hold(&self.runs);
+        let mut runs = lock(&self.runs);
         pages.iter().for_each(|page| runs.give(page.unit, page.units()));
     }
 
     /// Sets room aside up to `end`.
     fn grow(&self, end: u64) -> io::Result<()> {
-        let mut room = hold(&self.room);
+        let mut room = lock(&self.room);
         if end <= *room {
             return Ok(());
         }
@@ -332,9 +331,9 @@ impl SharedPages {
     /// placed behind the cut meanwhile waits in [`SharedPages::grow`] for the lock held here; one
     /// that was placed before lies before the cut.
     fn cut_if_due(&self) {
-        let mut room = hold(&self.room);
+        let mut room = lock(&self.room);
         let (end, used) = {
-            let runs = hold(&self.runs);
+            let runs = lock(&self.runs);
             (u64::from(runs.end()) * PAGE_UNIT_BYTES, runs.used() * PAGE_UNIT_BYTES)
         };
         let kept = end.next_multiple_of(STEP_BYTES);

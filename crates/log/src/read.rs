@@ -16,12 +16,13 @@ use towline_types::{BodyLocation, Lsn};
 use crate::block::Aligned;
 use crate::disk::DiskFile;
 use crate::error::{Damage, Finding, LogError};
+use crate::folder::names::extent_name;
 use crate::format::{
-    BATCH_HEADER_BYTES, BLOCK_BYTES, BatchHeader, EXTENT_HEADER_BYTES, extent_name, padded,
-    payload_sum, size,
+    BATCH_HEADER_BYTES, BLOCK_BYTES, BatchHeader, EXTENT_HEADER_BYTES, padded, payload_sum, size,
 };
+use crate::lock::lock;
 use crate::record::{CHECK_BYTES, body_is_whole};
-use crate::shared::{Shared, hold};
+use crate::shared::Shared;
 
 /// Bytes read at a time.
 const READ_AHEAD_BYTES: u64 = 1024 * 1024;
@@ -32,7 +33,7 @@ pub(crate) fn read(shared: &Shared, body: BodyLocation) -> Result<Bytes, LogErro
     let end = body.lsn.after(u64::from(body.bytes));
     assert!(end <= shared.durable(), "a body that is read back is durable");
     let (found, cuts) = {
-        let mut cache = hold(&shared.cache);
+        let mut cache = lock(&shared.cache);
         (cache.get(body), cache.cuts())
     };
     if let Some(bytes) = found {
@@ -80,7 +81,7 @@ impl Search<'_> {
         ) as u64;
         let least = block.saturating_sub(hard_max).max(EXTENT_HEADER_BYTES as u64);
 
-        let known = hold(&self.shared.cache)
+        let known = lock(&self.shared.cache)
             .nearest_start(Lsn(begin + least), self.body.lsn)
             .map(|start| start.0 - begin);
         if let Some(start) = known {
@@ -180,7 +181,7 @@ impl Search<'_> {
             (piece.bytes.into_bytes(whole), cost)
         };
         let body = bytes.slice(offset..end);
-        hold(&self.shared.cache).insert_read((begin, self.cuts), bytes, cost);
+        lock(&self.shared.cache).insert_read((begin, self.cuts), bytes, cost);
         Some(body)
     }
 

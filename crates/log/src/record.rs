@@ -18,7 +18,7 @@ use crate::options::PREFIX_BYTES_MAX;
 
 /// What a record's prefix says besides its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// More records of its run follow.
     More,
     /// The last record of its run.
@@ -170,15 +170,17 @@ fn prefix(bytes: usize, kind: Kind) -> ([u8; PREFIX_BYTES_MAX], usize) {
 
 /// One record found in a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Found<'a> {
+pub struct Found<'a> {
     /// Offset of its prefix in the payload.
-    pub(crate) at: usize,
+    pub at: usize,
     /// Offset of its first byte in the payload.
-    pub(crate) start: usize,
-    pub(crate) kind: Kind,
-    pub(crate) bytes: &'a [u8],
+    pub start: usize,
+    /// Its kind.
+    pub kind: Kind,
+    /// Its content.
+    pub bytes: &'a [u8],
     /// Offset behind it and its check in the payload.
-    pub(crate) end: usize,
+    pub end: usize,
     check: Option<Check>,
 }
 
@@ -191,7 +193,7 @@ impl<'a> Found<'a> {
 
     /// Whether the body that it ends with is as it was written; `None` when it has none, or one
     /// without a check. `lsn`: of the payload.
-    pub(crate) fn is_whole(&self, log_id: LogId, lsn: Lsn) -> Option<bool> {
+    pub fn is_whole(&self, log_id: LogId, lsn: Lsn) -> Option<bool> {
         let check = self.check?;
         let Some((body, _)) = self.body() else { return Some(false) };
         let place = lsn.after((self.start + usize::from(check.head)) as u64);
@@ -201,7 +203,7 @@ impl<'a> Found<'a> {
 
 /// A payload whose records do not add up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Malformed;
+pub struct Malformed;
 
 /// Whether no run is unfinished at the end of a payload, and how many runs end in it. No run goes
 /// on over a batch without records: it begins a term, or ends a log.
@@ -219,13 +221,14 @@ pub(crate) fn shape(payload: &[u8]) -> Result<(bool, u64), Malformed> {
 }
 
 /// Walks over the records of a payload.
-pub(crate) struct Records<'a> {
+pub struct Records<'a> {
     payload: &'a [u8],
     at: usize,
 }
 
 impl<'a> Records<'a> {
-    pub(crate) fn new(payload: &'a [u8]) -> Records<'a> {
+    /// The records of a batch.
+    pub fn new(payload: &'a [u8]) -> Records<'a> {
         Records { payload, at: 0 }
     }
 

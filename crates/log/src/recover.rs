@@ -10,14 +10,10 @@
 //! log goes on with a higher term, so that no byte left behind can pass for a continuation.
 
 mod earlier;
-pub(crate) mod files;
 mod member;
 mod progress;
 mod repair;
 mod replay;
-pub(crate) mod scan;
-pub(crate) mod table;
-mod window;
 
 #[cfg(test)]
 mod tests;
@@ -31,16 +27,19 @@ use towline_types::Lsn;
 
 use crate::disk::Disk;
 use crate::error::{Damage, Finding, LogError};
-use crate::format::{ImageHeader, LogId, extent_name};
+use crate::folder::chain::{Link, Place, beginning_is_gone, finding};
+use crate::folder::files::{self, Files, Folder};
+use crate::folder::images::Images;
+use crate::folder::names::image_name;
+use crate::folder::scan::Scan;
+use crate::folder::table::{self, TailVerdict};
+use crate::format::{ImageHeader, LogId};
 use crate::keeper;
 use crate::log::{Listener, Log};
 use crate::options::Options;
 use crate::record::Receiver;
-use files::{Files, Folder, Images};
 use member::Seen;
 use progress::Progress;
-use scan::{Link, Place, Scan};
-use table::TailVerdict;
 
 /// Bytes of the first extent that are filled before a new log can be used; the rest is filled
 /// behind it while it is used. A start takes no longer than this.
@@ -281,7 +280,7 @@ impl Recovery {
         }
         self.passed_over = true;
         self.damaged_images.push(at);
-        let (file, what) = (crate::format::image_name(at), Damage::Image);
+        let (file, what) = (image_name(at), Damage::Image);
         self.findings.push(Finding { file, extent: 0, offset: 0, lsn: at, what });
         self.damaged_images.extend(older.damaged);
         self.findings.extend(older.findings);
@@ -456,18 +455,6 @@ impl Recovery {
             Err(ReplayError::Record { error, .. }) => match error {},
         }
     }
-}
-
-/// The finding that the log begins with extent `first` and no image covers what was before it.
-pub(crate) fn beginning_is_gone(first: u64, extent_bytes: u64) -> LogError {
-    let place = Place { sequence: first, offset: 0 };
-    let lsn = Lsn(first.saturating_mul(extent_bytes));
-    LogError::Damaged(finding(place, lsn, Damage::ImageMissing))
-}
-
-pub(crate) fn finding(place: Place, lsn: Lsn, what: Damage) -> Finding {
-    let Place { sequence, offset } = place;
-    Finding { file: extent_name(sequence), extent: sequence, offset, lsn, what }
 }
 
 impl Image {

@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use towline_types::Lsn;
@@ -20,10 +20,11 @@ use crate::cache::Cache;
 use crate::disk::Disk;
 use crate::error::LogError;
 use crate::extents::{Extents, Room};
+use crate::folder::handles::Handles;
 use crate::format::{BATCH_HEADER_BYTES, EXTENT_HEADER_BYTES, LogId, padded, size};
-use crate::handles::Handles;
 use crate::histogram::Written;
 use crate::hold::Holds;
+use crate::lock::{lock, wait};
 use crate::log::{Listener, Space};
 use crate::mark::{Seam, Seams};
 use crate::member::{Copied, Member, Role};
@@ -187,7 +188,7 @@ pub(crate) enum Job {
 
 impl Shared {
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
-        hold(&self.state)
+        lock(&self.state)
     }
 
     /// Position that the listener may be told.
@@ -548,14 +549,14 @@ impl Chain {
 
     /// Goes back: `next_index` is the next batch to come, behind one with this checksum.
     pub(crate) fn reset(&self, next_index: u64, checksum: u32) {
-        let mut link = hold(&self.link);
+        let mut link = lock(&self.link);
         assert!(next_index <= link.0, "a chain is not skipped forward");
         *link = (next_index, checksum);
     }
 
     /// Waits for the turn of `index`; `finish` makes its checksum from that of the one before it.
     pub(crate) fn link(&self, index: u64, finish: impl FnOnce(u32) -> u32) {
-        let mut link = hold(&self.link);
+        let mut link = lock(&self.link);
         while link.0 != index {
             assert!(link.0 < index, "each batch is linked once");
             link = wait(&self.linked, link);
@@ -563,15 +564,4 @@ impl Chain {
         *link = (index + 1, finish(link.1));
         self.linked.notify_all();
     }
-}
-
-/// Locks; a thread that panicked while it held the lock ends the process in release builds, so in
-/// tests the value is used as it is.
-pub(crate) fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Waits on `condvar`.
-pub(crate) fn wait<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-    condvar.wait(guard).unwrap_or_else(PoisonError::into_inner)
 }

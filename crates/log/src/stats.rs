@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use towline_types::Lsn;
 
-use crate::shared::{ImagePlace, Shared, hold};
+use crate::lock::lock;
+use crate::shared::{ImagePlace, Shared};
 
 /// Write latency since start, in microseconds: from handing a batch to the disk to its sync's end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -143,7 +144,7 @@ pub(crate) fn collect(shared: &Shared) -> Stats {
         stats.write_waiting_us = u64::try_from(age.as_micros()).unwrap_or(u64::MAX);
         state.tail
     };
-    let needs = hold(&shared.needs).clone();
+    let needs = lock(&shared.needs).clone();
     stats.bytes_for_restart = tail.0.saturating_sub(needs.restart_from.0);
     stats.bytes_for_media = needs.media_bytes(tail);
     let room = match stats.file_system_bytes_max {
@@ -154,7 +155,7 @@ pub(crate) fn collect(shared: &Shared) -> Stats {
     stats.in_use_percent = percent(stats.bytes_for_restart);
     stats.workload_percent = percent(needs.workload_bytes.max(stats.bytes_for_media));
     {
-        let written = hold(&shared.written);
+        let written = lock(&shared.written);
         stats.logical_bytes_written = written.logical_bytes;
         stats.physical_bytes_written = written.physical_bytes;
         stats.writes = written.batches;
@@ -162,7 +163,7 @@ pub(crate) fn collect(shared: &Shared) -> Stats {
         stats.write_bytes_avg = written.physical_bytes / written.batches.max(1);
         stats.write_latency = written.summary();
     }
-    let cache = hold(&shared.cache);
+    let cache = lock(&shared.cache);
     stats.cache_bytes = cache.bytes() as u64;
     Stats { cache_hits: cache.hits, cache_misses: cache.misses, ..stats }
 }

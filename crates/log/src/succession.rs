@@ -23,12 +23,10 @@ use std::path::Path;
 use towline_types::Lsn;
 
 use crate::error::LogError;
+use crate::folder::names::{NEW_IMAGE_NAME, NEW_NAME, extent_name, number_in_name};
 use crate::format::{
-    BATCH_HEADER_BYTES, BLOCK_BYTES, BatchHeader, EXTENT_HEADER_BYTES, ExtentHeader, extent_name,
-    number_in_name, size,
+    BATCH_HEADER_BYTES, BLOCK_BYTES, BatchHeader, EXTENT_HEADER_BYTES, ExtentHeader, size,
 };
-use crate::image::NEW_IMAGE_NAME;
-use crate::keeper::NEW_NAME;
 
 /// Read and written at a time.
 const PIECE_BYTES: u64 = 1024 * 1024;

@@ -17,13 +17,13 @@ use towline_types::Lsn;
 use crate::batch::Batch;
 use crate::block::Aligned;
 use crate::error::LogError;
-use crate::format::{
-    BATCH_HEADER_BYTES, BATCH_VERSION, BatchHeader, extent_name, payload_sum, size,
-};
+use crate::folder::names::extent_name;
+use crate::format::{BATCH_HEADER_BYTES, BATCH_VERSION, BatchHeader, payload_sum, size};
+use crate::lock::{lock, wait};
 use crate::member::Copied;
 use crate::record;
 use crate::rule::{YIELD_FOR, YIELDS_MAX};
-use crate::shared::{Job, Phase, Shared, State, hold, wait};
+use crate::shared::{Job, Phase, Shared, State};
 
 /// Body of a writer thread.
 pub(crate) fn run(shared: &Arc<Shared>) {
@@ -270,9 +270,9 @@ fn copy(shared: &Shared, copied: Copied) -> io::Result<(Vec<(u64, u32)>, Done)> 
 /// Enters that batches of these indexes and checksums are on disk. True when it reported.
 fn finish(shared: &Shared, batches: &[(u64, u32)], began: Instant, done: Done) -> bool {
     let took = began.elapsed();
-    hold(&shared.written).enter(done.bytes, done.padded_bytes, took);
+    lock(&shared.written).enter(done.bytes, done.padded_bytes, took);
     if let Some(content) = done.content {
-        hold(&shared.cache).insert(done.lsn, content, done.cost);
+        lock(&shared.cache).insert(done.lsn, content, done.cost);
     }
     {
         let mut state = shared.state();
@@ -352,7 +352,7 @@ pub(crate) fn fail(shared: &Shared, error: &LogError) {
     shared.keeper.notify_all();
     shared.teller.notify_all();
     if first {
-        let mut reported = hold(&shared.reported);
+        let mut reported = lock(&shared.reported);
         reported.failed = true;
         shared.listener.failed(error);
     }

@@ -27,7 +27,7 @@ use towline_types::{Lsn, Payload, Time};
 use crate::clerk::Clerk;
 use crate::clock::Clock;
 use crate::fetcher::Fetcher;
-use crate::group::Repairs;
+use crate::group::RepairQueue;
 use crate::images::Taken;
 use crate::journal::LogJournal;
 use crate::net::{Arrivals, Departures};
@@ -44,7 +44,7 @@ pub(crate) struct Door {
     chores: Chores,
     surroundings: Surroundings,
     /// In a group: what is damaged in the log is fetched from another instance.
-    repairs: OnceLock<Arc<Repairs>>,
+    repairs: OnceLock<Arc<RepairQueue>>,
     clock: Clock,
     /// A step left something to the next tick.
     unfinished: Notify,
@@ -169,12 +169,12 @@ impl Door {
     }
 
     /// Has damaged batches fetched from the other instances of the group.
-    pub(crate) fn set_repairs(&self, repairs: Arc<Repairs>) {
+    pub(crate) fn set_repairs(&self, repairs: Arc<RepairQueue>) {
         assert!(self.repairs.set(repairs).is_ok(), "a group is known once");
     }
 
     /// Who fetches damaged batches; an instance that is alone has none.
-    pub(crate) fn repairs(&self) -> Option<&Arc<Repairs>> {
+    pub(crate) fn repairs(&self) -> Option<&Arc<RepairQueue>> {
         self.repairs.get()
     }
 

@@ -26,13 +26,6 @@ use crate::users::Users;
 pub(crate) use gate::Gate;
 use towline_config::{LimitsConfig, ListenerConfig};
 
-/// The version of this program, as it is reported to peers, clients and people. One string that
-/// stands in the program as such: the compiler is not to make numbers of it, and the test of mixed
-/// versions changes it there.
-pub(crate) fn build() -> &'static str {
-    std::hint::black_box(env!("CARGO_PKG_VERSION"))
-}
-
 /// The other end of a connection.
 #[derive(Clone, Debug)]
 pub(crate) enum Peer {
@@ -162,7 +155,7 @@ impl Doorman {
             offered_capabilities: ["ANONYMOUS-RELAY", SOLE_CONNECTION].into_iter().collect(),
             properties: Map::default()
                 .with("product", Value::String("Towline"))
-                .with("version", Value::String(build())),
+                .with("version", Value::String(towline_types::program_version())),
             ..ServerOptions::default()
         };
         let logins: Arc<dyn Logins> = gate.clone();

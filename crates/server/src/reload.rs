@@ -18,10 +18,10 @@ use towline_admin::catalogue::{
 };
 
 use crate::backup::Folders;
-use crate::link::{Expiry, expiry};
 use crate::net::ListenerTls;
 use crate::users::Users;
 use towline_config::{Config, UsersConfig};
+use towline_link::{Expiry, expiry};
 use towline_logging::{log, set_level};
 
 /// Between two looks at the files of certificates.

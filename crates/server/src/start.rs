@@ -225,7 +225,7 @@ pub(crate) fn bring_back(
     let disk = LinuxDisk::open(folder).map_err(StartError::Log)?;
     home.check()?;
     crate::name::check(data, name)?;
-    log(&STARTING, &[name, crate::identity::build(), &data.display().to_string()]);
+    log(&STARTING, &[name, towline_types::program_version(), &data.display().to_string()]);
     crate::owners::report([data, folder]);
     let disk: Arc<dyn Disk> = if wishes.sync_delay.is_zero() {
         Arc::new(disk)

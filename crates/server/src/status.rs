@@ -49,7 +49,7 @@ impl Surroundings {
     pub(crate) fn status(&self, log: &Log, now: Time) -> Status {
         let uptime = self.clock.map(|clock| clock.uptime()).unwrap_or_default();
         Status {
-            version: crate::identity::build().to_owned(),
+            version: towline_types::program_version().to_owned(),
             pid: std::process::id(),
             // By the clock as it is now.
             started_at: (now - uptime).as_millis(),

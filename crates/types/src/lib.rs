@@ -14,6 +14,7 @@ mod page;
 mod payload;
 mod random;
 mod time;
+mod version;
 
 pub use batch::{BATCH_HEADER_BYTES, Batch, BatchPlace};
 pub use lsn::{BodyLocation, Lsn};
@@ -21,3 +22,4 @@ pub use page::{PAGE_UNIT_BYTES, PageRef};
 pub use payload::Payload;
 pub use random::SeededRandom;
 pub use time::Time;
+pub use version::program_version;

@@ -22,7 +22,7 @@ use towline_e2e::{Try, place, require};
 /// Longer than clients need to go on elsewhere.
 const GO_ON_MAX: Duration = Duration::from_secs(40);
 
-/// A hello as crates/server/src/link/hello.rs draws it, said with an instance's papers; prints the
+/// A hello as crates/link/src/hello.rs draws it, said with an instance's papers; prints the
 /// answer: its oldest and newest version, `welcome` or why not.
 const HELLO: &str = r#"
 import socket, ssl, struct, sys

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::json;
-use towline_log::backup::manifest::rfc3339;
+use towline_backup::manifest::rfc3339;
 use towline_server::Answer;
 use towline_types::Time;
 

@@ -1,5 +1,6 @@
 //! Room: what happens when the log or the disk is full, and when room comes back.
 
+use crate::folder::names::extent_name;
 use std::sync::Arc;
 
 use towline_types::Lsn;
@@ -7,7 +8,7 @@ use towline_types::Lsn;
 use crate::disk::{Disk, Fault, FaultOn, MemoryDisk};
 use crate::error::LogError;
 use crate::extents::Space;
-use crate::format::{BLOCK_BYTES, extent_name, size};
+use crate::format::{BLOCK_BYTES, size};
 use crate::log::{Log, Urgency};
 use crate::options::{EXTENT_BYTES_MIN, Options};
 use crate::testing::{Record, Watch, append, image, recover, start};

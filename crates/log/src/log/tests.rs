@@ -107,7 +107,7 @@ fn a_record_lies_at_the_position_it_was_given() {
     let watch = Watch::new();
     let log = start(&disk, Options::small(), &watch);
     for (place, bytes) in fill(&log, &watch, &mut Random(2), 200) {
-        let file = crate::format::extent_name(place.0 / EXTENT_BYTES_MIN);
+        let file = crate::folder::names::extent_name(place.0 / EXTENT_BYTES_MIN);
         let offset = usize::try_from(place.0 % EXTENT_BYTES_MIN).unwrap();
         assert_eq!(memory.files()[&file][offset..offset + bytes.len()], bytes);
     }
@@ -353,7 +353,7 @@ fn a_damaged_body_is_never_given_out() {
     let location = BodyLocation { lsn: places[0], bytes: 5_000 };
     assert_eq!(log.read(location).unwrap(), record(1, 5_000));
     let offset = usize::try_from(places[0].0 + 4_500).unwrap();
-    memory.change(&crate::format::extent_name(0), |file| file[offset] ^= 0x10);
+    memory.change(&crate::folder::names::extent_name(0), |file| file[offset] ^= 0x10);
     assert!(matches!(log.read(location), Err(LogError::Damaged(_))));
     let error = std::io::ErrorKind::Other;
     memory.inject(Fault { on: FaultOn::Read, prefix: String::new(), after: 0, times: 9, error });

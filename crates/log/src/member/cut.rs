@@ -18,15 +18,17 @@ use crate::block::Aligned;
 use crate::disk::DiskFile;
 use crate::error::LogError;
 use crate::extents::Extent;
-use crate::format::{BLOCK_BYTES, BatchHeader, extent_name};
-use crate::shared::{Shared, hold};
+use crate::folder::names::extent_name;
+use crate::format::{BLOCK_BYTES, BatchHeader};
+use crate::lock::lock;
+use crate::shared::Shared;
 use crate::writer::fail;
 
 /// Cuts off all behind `keep`, a batch that is known. Waits for the disk and for the listener.
 pub(super) fn cut(shared: &Shared, keep: Known) -> Result<(), LogError> {
     wait_until_quiet(shared)?;
-    let housekeeping = hold(&shared.housekeeping);
-    let mut reported = hold(&shared.reported);
+    let housekeeping = lock(&shared.housekeeping);
+    let mut reported = lock(&shared.reported);
     if reported.failed {
         return Err(LogError::Failed);
     }
@@ -167,10 +169,10 @@ fn enter(shared: &Shared, keep: Known, mut extents: Vec<Arc<Extent>>) -> Result<
     shared.durable.store(keep.end.0, Ordering::Release);
     shared.tail.store(keep.end.0, Ordering::Release);
     shared.chain.reset(keep.index + 1, keep.checksum);
-    hold(&shared.cache).cut(keep.end);
+    lock(&shared.cache).cut(keep.end);
     if let Some(member) = &shared.member {
         member.cuts.fetch_add(1, Ordering::AcqRel);
-        assert!(hold(&member.young).is_empty(), "what is cut off was durable");
+        assert!(lock(&member.young).is_empty(), "what is cut off was durable");
     }
     Ok(())
 }

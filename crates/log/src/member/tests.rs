@@ -5,6 +5,8 @@ mod crash;
 mod group;
 mod places;
 
+use crate::folder::names::extent_name;
+use crate::lock::lock;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -14,12 +16,11 @@ use towline_types::{Batch, BatchPlace, Lsn};
 use super::{Replicator, RunStream};
 use crate::disk::{Disk, MemoryDisk, Random};
 use crate::error::LogError;
-use crate::format::{BLOCK_BYTES, EXTENT_HEADER_BYTES, extent_name, padded, size};
+use crate::format::{BLOCK_BYTES, EXTENT_HEADER_BYTES, padded, size};
 use crate::log::{Listener, Log, Urgency};
 use crate::options::{EXTENT_BYTES_MIN, Options};
 use crate::record::{Kind, put_prefix};
 use crate::recover::Recovery;
-use crate::shared::hold;
 use crate::testing::{LOG_ID, Record, Watch, append, body, recover};
 
 /// What a leader told.
@@ -30,13 +31,13 @@ struct Outbox {
 
 impl Outbox {
     fn take(&self) -> Vec<Batch> {
-        std::mem::take(&mut *hold(&self.batches))
+        std::mem::take(&mut *lock(&self.batches))
     }
 }
 
 impl Replicator for Outbox {
     fn leaves(&self, batch: Batch) {
-        let mut batches = hold(&self.batches);
+        let mut batches = lock(&self.batches);
         let last = batches.last();
         assert!(last.is_none_or(|last| last.index + 1 == batch.index), "told in order");
         batches.push(batch);

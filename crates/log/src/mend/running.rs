@@ -16,13 +16,15 @@ use super::{Around, proven};
 use crate::block::Aligned;
 use crate::disk::DiskFile;
 use crate::error::{Damage, Finding, LogError};
+use crate::folder::chain::Place;
+use crate::folder::files::{Files, Folder};
+use crate::folder::names::extent_name;
+use crate::folder::scan::Scan;
 use crate::format::{
-    BATCH_HEADER_BYTES, BLOCK_BYTES, BatchHeader, EXTENT_HEADER_BYTES, extent_name, padded,
-    payload_sum, size,
+    BATCH_HEADER_BYTES, BLOCK_BYTES, BatchHeader, EXTENT_HEADER_BYTES, padded, payload_sum, size,
 };
-use crate::recover::files::{Files, Folder};
-use crate::recover::scan::{Place, Scan};
-use crate::shared::{Phase, Shared, hold};
+use crate::lock::lock;
+use crate::shared::{Phase, Shared};
 use crate::writer::fail;
 
 /// Read at a time while a batch is searched for.
@@ -101,7 +103,7 @@ pub(crate) fn mend_batch(
     let inside = Inside::of(shared, part).ok_or_else(gone)?;
     let (there, payload) = judge(shared, inside, came).map_err(NotMended::Refused)?;
     // No extent is let go while it is held, nothing is cut off, and no second one mends.
-    let housekeeping = hold(&shared.housekeeping);
+    let housekeeping = lock(&shared.housekeeping);
     match shared.state().phase {
         Phase::Running => {}
         Phase::Closing | Phase::Stopped => return Err(NotMended::Log(LogError::Stopped)),

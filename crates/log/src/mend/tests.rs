@@ -231,7 +231,7 @@ fn another_log_is_no_source() {
     let original = written();
     let other = copy(&original);
     for name in extents(&original).into_keys() {
-        let sequence = crate::format::number_in_name("extent-", &name).unwrap();
+        let sequence = crate::folder::names::number_in_name("extent-", &name).unwrap();
         let header = ExtentHeader {
             log_id: crate::LogId(9),
             sequence,

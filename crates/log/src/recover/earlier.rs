@@ -14,7 +14,8 @@ use std::collections::VecDeque;
 
 use crate::block::Aligned;
 use crate::disk::{Disk, DiskFile};
-use crate::format::{BatchHeader, EXTENT_HEADER_BYTES, extent_name, padded, size};
+use crate::folder::names::extent_name;
+use crate::format::{BatchHeader, EXTENT_HEADER_BYTES, padded, size};
 use crate::member::Known;
 
 /// Read at most, over all extents: a fraction of a second on a disk for this.

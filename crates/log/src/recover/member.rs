@@ -12,6 +12,7 @@ use super::{Recovery, earlier, repair};
 use crate::error::LogError;
 use crate::format::BatchHeader;
 use crate::log::{Listener, Log};
+use crate::mark::Seam;
 use crate::member::{Known, Replicator, RunStream};
 use crate::record::Runs;
 
@@ -38,9 +39,9 @@ impl Default for Seen {
 
 impl Seen {
     /// The same wishes, nothing seen but the batch before the place where reading begins.
-    pub(super) fn begin(&self, begun: Option<Known>) -> Seen {
+    pub(super) fn begin(&self, begun: Option<Seam>) -> Seen {
         let Seen { keeps, committed, .. } = *self;
-        let known = begun.into_iter().filter(|_| keeps).collect();
+        let known = begun.into_iter().filter(|_| keeps).map(Known::of_seam).collect();
         let fed = begun.map_or(0, |begun| begun.index);
         Seen { keeps, committed, known, fed, stream: RunStream::new() }
     }

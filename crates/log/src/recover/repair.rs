@@ -13,15 +13,16 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use towline_types::Lsn;
 
-use super::scan::{Link, Place};
 use super::{Recovery, Tail};
 use crate::block::Aligned;
 use crate::cache::Cache;
 use crate::error::LogError;
 use crate::extents::{Extent, Extents, Ready, Space};
-use crate::format::{BLOCK_BYTES, extent_name, image_name};
+use crate::folder::chain::{Link, Place};
+use crate::folder::images;
+use crate::folder::names::{extent_name, image_name};
+use crate::format::BLOCK_BYTES;
 use crate::histogram::Written;
-use crate::image;
 use crate::log::Listener;
 use crate::mark::{Seam, Seams};
 use crate::member::{Follower, Known, Member, Replicator, Role};
@@ -220,7 +221,7 @@ impl Recovery {
             let header = match known.filter(|header| header.at == at) {
                 Some(header) => Some(header),
                 // It may be unreadable: it is only the next one that may be needed.
-                None => image::load_header(self.disk.as_ref(), at).ok().flatten(),
+                None => images::load_header(self.disk.as_ref(), at).ok().flatten(),
             };
             let needs = header.map_or(Lsn(at.0.saturating_sub(1)), |header| header.needs());
             places.push(ImagePlace { at, needs });

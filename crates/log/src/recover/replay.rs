@@ -10,11 +10,13 @@ use towline_types::Lsn;
 use super::files::Files;
 use super::member::Seen;
 use super::progress::Progress;
-use super::scan::{Link, Place, Scan};
-use super::window::Cost;
-use super::{ReplayError, Report, finding};
+use super::{ReplayError, Report};
 use crate::error::{Damage, LogError};
-use crate::format::{BATCH_HEADER_BYTES, extent_name};
+use crate::folder::chain::{Link, Place, finding};
+use crate::folder::names::extent_name;
+use crate::folder::scan::Scan;
+use crate::folder::window::Cost;
+use crate::format::BATCH_HEADER_BYTES;
 use crate::record::{self, Halt, Kind, Receiver, Records, Runs};
 
 /// Where the run begins that is not finished yet.

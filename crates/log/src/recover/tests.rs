@@ -4,6 +4,7 @@ mod durable;
 mod history;
 mod images;
 
+use crate::folder::names::{extent_name, image_name};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use towline_types::Lsn;
 
 use super::*;
 use crate::disk::{CrashPoint, CrashRule, Fault, FaultOn, LinuxDisk, MemoryDisk, Random};
-use crate::format::{BLOCK_BYTES, ExtentHeader, LogId, extent_name, image_name};
+use crate::format::{BLOCK_BYTES, ExtentHeader, LogId};
 use crate::log::Urgency;
 use crate::offline;
 use crate::options::EXTENT_BYTES_MIN;

@@ -1,5 +1,6 @@
 //! A listener that appends: the log goes on, and tells all positions in order.
 
+use crate::lock::lock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -13,7 +14,7 @@ use crate::error::LogError;
 use crate::extents::Space;
 use crate::log::{Listener, Log, Urgency};
 use crate::options::{EXTENT_BYTES_MIN, Options};
-use crate::shared::{SEALED_BYTES_MAX, hold};
+use crate::shared::SEALED_BYTES_MAX;
 use crate::testing::{append, image, recover};
 
 /// Only so that a fault is a failure and not a test that never ends.
@@ -34,14 +35,14 @@ struct Feeder {
 
 impl Feeder {
     fn feed(&self) -> Option<Lsn> {
-        let log = hold(&self.log).clone()?;
+        let log = lock(&self.log).clone()?;
         let left = self.runs_left.load(Ordering::Relaxed).checked_sub(1)?;
         self.runs_left.store(left, Ordering::Relaxed);
         Some(append(&log, &self.run, Urgency::Forced).1)
     }
 
     fn tell(&self, upto: Lsn, fed: Option<Lsn>) {
-        hold(&self.told).send((upto, fed)).unwrap();
+        lock(&self.told).send((upto, fed)).unwrap();
     }
 }
 
@@ -61,7 +62,7 @@ impl Listener for Feeder {
         match space {
             Space::Ample if self.on_room => self.tell(Lsn::ZERO, self.feed()),
             Space::Ample | Space::Low => {}
-            Space::Full => hold(&self.full).send(()).unwrap(),
+            Space::Full => lock(&self.full).send(()).unwrap(),
         }
     }
 }
@@ -89,14 +90,14 @@ impl Fed {
         let disk: Arc<dyn Disk> = Arc::new(disk);
         let (recovery, _, _) = recover(&disk, options).unwrap();
         let log = recovery.start(Arc::clone(&feeder) as Arc<dyn Listener>).unwrap();
-        *hold(&feeder.log) = Some(log.clone());
+        *lock(&feeder.log) = Some(log.clone());
         Fed { feeder, log, told, full }
     }
 
     /// Ends the log's threads here, not on one of them. After a failure they are left behind: the
     /// feeder holds the log.
     fn end(self) {
-        drop(hold(&self.feeder.log).take());
+        drop(lock(&self.feeder.log).take());
         self.log.shutdown();
     }
 }
@@ -178,7 +179,7 @@ fn a_listener_that_appends_more_than_is_ready_when_there_is_room_goes_on() {
     }
     {
         // The feeder waits until all room is there.
-        let _feeder_waits = hold(&fed.feeder.log);
+        let _feeder_waits = lock(&fed.feeder.log);
         image(&fed.log, last, &[1]);
         fed.log.reclaim(last).unwrap();
     }

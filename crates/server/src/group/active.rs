@@ -6,20 +6,21 @@ use std::time::Instant;
 
 use towline_admin::catalogue::GROUP_ACTIVE;
 use towline_log::{Listener, Space};
-use towline_node::Restart;
-use towline_types::BatchPlace;
+use towline_node::{Farewell, Restart};
+use towline_types::{BatchPlace, Lsn};
 
-use super::driver::Driver;
-use super::missing;
 use super::start::Opened;
+use crate::clock::Clock;
 use crate::door::{Door, GroupView};
-use crate::link::relay::Here;
-use crate::net::{Accepted, Away, IoThreads};
+use crate::net::{Accepted, Away, Here, IoThreads};
 use crate::reload::Reload;
 use crate::start::Made;
 use crate::{clerk, fetcher, pager};
 use towline_config::Config;
 use towline_logging::log as say;
+use towline_replication::active_instance::ActiveInstance;
+use towline_replication::driver::Driver;
+use towline_replication::no_active;
 
 /// The threads that serve clients, once there are any, and the one that turns them away.
 pub(crate) struct Serving {
@@ -33,10 +34,10 @@ impl Serving {
     ///
     /// # Errors
     /// When the system has no thread for it.
-    pub(crate) fn new(driver: &Arc<Driver>) -> std::io::Result<Serving> {
+    pub(crate) fn new(driver: &Arc<Driver>, clock: Clock) -> std::io::Result<Serving> {
         let asked = Arc::clone(driver);
-        let why = Box::new(move || missing::why(&asked));
-        let away = IoThreads::turning_away(Away { clock: driver.clock(), why })?;
+        let why = Box::new(move || no_active::why(&asked));
+        let away = IoThreads::turning_away(Away { clock, why })?;
         Ok(Serving { threads: OnceLock::new(), away, driver: Arc::clone(driver) })
     }
 }
@@ -59,6 +60,28 @@ impl Here for Serving {
     }
 }
 
+impl ActiveInstance for Door {
+    fn committed(&self, upto: Lsn) {
+        self.durable(upto);
+    }
+
+    fn space(&self, space: Space) {
+        Listener::space(self, space);
+    }
+
+    fn close_clients(&self) {
+        self.end(Farewell::HandsOver);
+    }
+
+    fn runs_pending(&self) -> usize {
+        self.look(|instance| instance.runs_pending())
+    }
+
+    fn hold_still(&self, act: &mut dyn FnMut() -> bool) -> bool {
+        Door::hold_still(self, act)
+    }
+}
+
 /// Makes this instance active.
 ///
 /// # Errors
@@ -75,7 +98,7 @@ pub(crate) fn open_door(
     let instance = restart.finish(tail.end);
     let about = (config, opened.extent_bytes, opened.restart.clone());
     let files = (&opened.pages, opened.marker.as_path(), None);
-    let made = Door::make(instance, about, files, driver.clock());
+    let made = Door::make(instance, about, files, opened.clock);
     let Made { door, fetches, page_requests, chores } = made;
     door.set_log(driver.log().clone());
     door.set_listeners(listeners);
@@ -86,12 +109,13 @@ pub(crate) fn open_door(
     clerk::start(name, chores, &door, (&opened.images, reload))?;
     let threads = IoThreads::start(crate::run::io_threads(config), &door)?;
     assert!(serving.threads.set(threads).is_ok(), "an instance becomes active once");
-    driver.set_door(Arc::clone(&door));
+    opened.set_door(Arc::clone(&door));
+    driver.set_active(door.clone());
     let mut said = Space::Ample;
     // The log says each change once, and what it said before there was a door is not said again.
     while driver.log().space() != said {
         said = driver.log().space();
-        door.space(said);
+        Listener::space(door.as_ref(), said);
     }
     door.define_defaults();
     door.load_first_pages();

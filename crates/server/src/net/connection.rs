@@ -34,8 +34,9 @@ use crate::net::admission::Place;
 use crate::net::arrivals::Arrival;
 use crate::net::departures::{self, Departure};
 use crate::net::parting::part;
-use crate::net::{scratch, turn};
+use crate::net::turn;
 use crate::outbox::Outbox;
+use towline_link::scratch;
 
 /// Encoded bytes that may wait for the socket before responses wait instead.
 const OUTPUT_BYTES_HIGH: usize = 1024 * 1024;

@@ -1,5 +1,6 @@
 //! A damaged byte costs the body that it is in, and no other of its batch.
 
+use crate::folder::names::extent_name;
 use std::sync::Arc;
 
 use towline_types::BodyLocation;
@@ -7,7 +8,7 @@ use towline_types::BodyLocation;
 use super::{fill, memory};
 use crate::disk::{Disk, MemoryDisk, Random};
 use crate::error::LogError;
-use crate::format::{BATCH_HEADER_BYTES, BLOCK_BYTES, ExtentHeader, extent_name};
+use crate::format::{BATCH_HEADER_BYTES, BLOCK_BYTES, ExtentHeader};
 use crate::log::{Log, Urgency};
 use crate::offline;
 use crate::options::Options;

@@ -1,6 +1,7 @@
 //! Calls that give, take and remove names of files fail, each once: the log goes on, and the next
 //! start takes what is there.
 
+use crate::folder::names::{extent_name, image_name};
 use std::io::ErrorKind;
 use std::sync::Arc;
 
@@ -9,7 +10,6 @@ use towline_types::{BodyLocation, Lsn};
 use super::memory;
 use crate::disk::{CrashPoint, CrashRule, Disk, Fault, FaultOn, MemoryDisk};
 use crate::error::{Damage, LogError};
-use crate::format::{extent_name, image_name};
 use crate::log::{Log, Urgency};
 use crate::offline;
 use crate::options::{EXTENT_BYTES_MIN, Options};
