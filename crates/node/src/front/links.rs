@@ -4,8 +4,8 @@ use slab::Slab;
 use towline_amqp::{Attached, Flow, LinkId, SessionId};
 use towline_core::{ConsumerId, FastMap};
 
-use super::lines::{Lines, Place, Standing};
-use super::supply::{Settling, Supply};
+use super::delivery_window::{Settling, Supply};
+use super::link_schedule::{Lines, Place, Standing};
 use crate::request::{LinkToken, ProducerId};
 
 /// What a link is for.

@@ -6,16 +6,16 @@
 mod admin;
 mod attach;
 mod deliver;
+mod delivery_window;
 mod dynamic;
 mod error;
 mod format;
-mod leaving;
-mod lines;
+mod link_schedule;
 mod links;
 mod message;
+mod presettled;
 mod redirect;
 mod refused;
-mod supply;
 mod topics;
 mod transfer;
 

@@ -3,9 +3,9 @@
 //!
 //! What is not persistent never stands here: it would be locked to a link that has no credit for it
 //! any more, and what was got behind it would overtake it if it went back. It waits until all
-//! before it have left (`supply.rs`), and goes back from there.
+//! before it have left (`delivery_window.rs`), and goes back from there.
 //!
-//! Not here: whether a delivery may begin to leave; see [`super::supply`].
+//! Not here: whether a delivery may begin to leave; see [`super::delivery_window`].
 //!
 //! Invariants: in the order of the queue; `bytes` and `frames` are the sums of what is in it.
 
@@ -15,9 +15,9 @@ use towline_core::{Delivery, MessageSequence, Outcome};
 use towline_types::{Payload, Time, limits};
 
 use super::Front;
-use super::lines::Place;
+use super::delivery_window::{Settling, settle};
+use super::link_schedule::Place;
 use super::links::LinkUse;
-use super::supply::{Settling, settle};
 use crate::request::{LinkToken, Request};
 
 /// The deliveries of one link that are leaving.

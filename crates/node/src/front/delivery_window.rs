@@ -14,7 +14,8 @@
 //! is being got: beyond `BEGUN_BYTES_MAX` no other one is begun before one of them is through. What
 //! fits into its window goes all the same.
 //!
-//! What waits is looked at only when something happened that it waits for: see [`super::lines`].
+//! What waits is looked at only when something happened that it waits for: see
+//! [`super::link_schedule`].
 //!
 //! The instance is given a part of the peer's credit at a time: what a peer that does not read its
 //! socket gave credit for stays in the queue.
@@ -32,9 +33,9 @@ use towline_types::{Payload, Time, limits};
 
 use super::Front;
 use super::deliver::wire_bytes_max;
-use super::leaving::{Leaving, got};
-use super::lines::{Place, Standing};
+use super::link_schedule::{Place, Standing};
 use super::links::LinkUse;
+use super::presettled::{Leaving, got};
 use crate::request::{LinkToken, Request, Response};
 
 /// Links with a large message that are looked at when the peer has sent something, though too many
