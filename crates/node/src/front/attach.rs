@@ -13,8 +13,8 @@ use towline_core::{ConsumerId, Refusal};
 use towline_types::limits;
 
 use super::admin::NOT_AUTHORIZED;
-use super::delivery_window::Settling;
 use super::links::{LinkUse, Opening};
+use super::outbound::Settling;
 use super::{Front, NOBODY, dynamic, error, refused, topics};
 use crate::request::{ConsumerOpened, LinkToken, ProducerOpened, Request, Terminus};
 

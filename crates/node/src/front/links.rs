@@ -4,8 +4,8 @@ use slab::Slab;
 use towline_amqp::{Attached, Flow, LinkId, SessionId};
 use towline_core::{ConsumerId, FastMap};
 
-use super::delivery_window::{Settling, Supply};
 use super::link_schedule::{Lines, Place, Standing};
+use super::outbound::{Settling, Supply};
 use crate::request::{LinkToken, ProducerId};
 
 /// What a link is for.

@@ -13,6 +13,7 @@ mod format;
 mod link_schedule;
 mod links;
 mod message;
+mod outbound;
 mod presettled;
 mod redirect;
 mod refused;

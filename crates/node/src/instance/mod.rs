@@ -31,7 +31,7 @@ use crate::journal::Journal;
 use crate::live::LiveExtents;
 use crate::pending::Pending;
 use crate::request::{AdminReply, Farewell, Request, Response};
-use crate::selection::Contents;
+use crate::selection::{Contents, FetchTicket};
 
 /// Everything that can wake an instance.
 #[derive(Debug)]
@@ -111,15 +111,6 @@ pub struct Chore {
 pub struct ChoreTicket {
     pub(crate) connection: ConnectionId,
     pub(crate) token: u64,
-}
-
-/// Names one fetch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct FetchTicket {
-    /// Of which queue.
-    pub queue: QueueId,
-    /// For which message.
-    pub sequence: MessageSequence,
 }
 
 /// A body that a selector needs: read it, then step the instance with [`Input::Content`].
