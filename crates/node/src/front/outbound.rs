@@ -3,8 +3,8 @@
 //! Not here: when a delivery may be sent (`delivery_window`), and in which order links have their
 //! turn (`link_schedule`).
 //!
-//! Invariants: `sent + unsent` never passes `granted`; `bytes` and `frames` of a presettled queue are
-//! the sums over its deliveries, which are in the order of the message queue.
+//! Invariants: `sent + unsent` never passes `granted`; `bytes` and `frames` of a presettled queue
+//! are the sums over its deliveries, which are in the order of the message queue.
 
 use std::collections::VecDeque;
 
