@@ -138,7 +138,10 @@ impl PresettledQueue {
 
     pub(super) fn pop(&mut self) -> Option<PresettledDelivery> {
         let first = self.queue.pop_front()?;
+        // The bound on what is got ahead of its sending, which a crash loses, counts on it.
+        assert!(self.bytes >= first.body.len(), "a body left that was not counted");
         self.bytes -= first.body.len();
+        assert!(!self.queue.is_empty() || self.bytes == 0, "bytes of bodies that are not here");
         self.frames = self.frames.saturating_sub(first.frames);
         Some(first)
     }
