@@ -20,8 +20,10 @@ pub mod reference;
 pub mod reply;
 pub mod status;
 pub mod target;
+mod text;
 
+pub use catalogue::Message;
 pub use command::Command;
 pub use execute::{execute, run_script};
-pub use reply::{Message, Reply, ScriptReply};
+pub use reply::{Reply, ScriptReply};
 pub use target::Target;

@@ -16,6 +16,7 @@ pub mod connection;
 pub mod event;
 pub mod frame;
 mod link;
+mod output;
 #[cfg(any(test, feature = "peer"))]
 pub mod peer;
 pub mod sasl;

@@ -16,11 +16,12 @@ use std::sync::Arc;
 
 use towline_types::PageRef;
 
+use crate::QueueManager;
 use crate::effect::{Effect, Outputs};
 use crate::fact::Fact;
+use crate::page_key::{PageKey, PageRequest};
 use crate::queue::{Census, Outline, Queue, Sheet, page};
 use crate::record::RecordError;
-use crate::{QueueId, QueueManager};
 
 /// What a block costs in memory: 256 entries of 80 bytes, and what is around them.
 const BLOCK_BYTES: u64 = 21 * 1024;
@@ -31,26 +32,6 @@ const FRONT_BLOCKS: usize = 2;
 const ROUNDS_STAYING: u64 = 2;
 /// Blocks kept here in any case: below this, paging would cost more than it saves.
 const BLOCKS_MIN: usize = 64;
-
-/// Which block of a queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct PageKey {
-    /// Of which queue.
-    pub queue: QueueId,
-    /// Of which lane, 0 to 9.
-    pub lane: u8,
-    /// The first sequence in it.
-    pub first: u64,
-}
-
-/// A page to be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct PageRequest {
-    /// For which block.
-    pub key: PageKey,
-    /// Which page.
-    pub page: PageRef,
-}
 
 /// A block to be written to a page.
 #[derive(Clone, Debug)]

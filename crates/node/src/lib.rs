@@ -25,7 +25,7 @@ mod selection;
 pub use damaged::{DamagedMessage, Whereabouts};
 pub use front::{Elsewhere, Front, FrontOptions, Logins, SOLE_CONNECTION};
 pub use instance::{
-    Chore, ChoreTicket, Fetch, FetchTicket, ImagePlan, Input, Instance, OldBody, Outbound, Routed,
+    Chore, ChoreTicket, Fetch, ImagePlan, Input, Instance, OldBody, Outbound, Routed,
 };
 pub use journal::Journal;
 pub use request::{
@@ -33,4 +33,4 @@ pub use request::{
     Response, Terminus,
 };
 pub use restart::{Restart, RestartError};
-pub use selection::front_of_chunks;
+pub use selection::{FetchTicket, front_of_chunks};

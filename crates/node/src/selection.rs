@@ -9,17 +9,27 @@ use std::collections::{HashMap, VecDeque};
 use bytes::Bytes;
 use towline_amqp::sections::{Properties as AmqpProperties, PropertyValue, Sections};
 use towline_core::selector::{Properties, Selector, Value};
-use towline_core::{Body, Candidate, DeadLetterReason, Filter, Match, Selection};
+use towline_core::{
+    Body, Candidate, DeadLetterReason, Filter, Match, MessageSequence, QueueId, Selection,
+};
 use towline_types::{BodyLocation, Payload, limits};
 
 use crate::front::{DEAD_LETTER_QUEUE, DEAD_LETTER_REASON, DEAD_LETTER_TIME, dead_letter_time};
-use crate::instance::FetchTicket;
 use crate::journal::Journal;
 
 /// Bodies kept after they were fetched for a selector.
 const FETCHED_MAX: usize = 64;
 /// Bytes of these bodies together; the newest is kept however long it is.
 const FETCHED_BYTES_MAX: usize = FETCHED_MAX * limits::BODY_CHUNK_BYTES;
+
+/// Names one fetch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FetchTicket {
+    /// Of which queue.
+    pub queue: QueueId,
+    /// For which message.
+    pub sequence: MessageSequence,
+}
 
 /// Bodies that were fetched from the log for a selector, the oldest given up first.
 #[derive(Debug, Default)]

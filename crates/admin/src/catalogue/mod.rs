@@ -7,10 +7,11 @@
 
 mod entries;
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 use towline_core::Refusal;
 
-use crate::reply::Message;
 pub use entries::*;
 
 /// How bad it is.
@@ -34,6 +35,17 @@ pub struct Entry {
     pub template: &'static str,
     /// What happened, and what to do about it.
     pub explanation: &'static str,
+}
+
+/// A message of the catalogue, filled in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Message {
+    /// Such as `TWL8006I`.
+    pub id: String,
+    /// The last letter of the id.
+    pub severity: Severity,
+    /// The text without the id.
+    pub text: String,
 }
 
 impl Entry {
@@ -83,6 +95,12 @@ impl Entry {
         assert!(values.next().is_none(), "{}: too many values for its placeholders", self.id);
         text.push_str(rest);
         text
+    }
+}
+
+impl fmt::Display for Message {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}: {}", self.id, self.text)
     }
 }
 

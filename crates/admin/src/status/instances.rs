@@ -3,8 +3,8 @@
 //! Not here: what the words mean (`group`). Columns are as wide as what stands in them; when that
 //! is too much, names and positions are cut in the middle, numbers and states never.
 
-use super::table::{count, cut, line, printable, row};
 use super::{GroupRole, GroupStatus, InstanceStatus};
+use crate::text::{count, cut, line, printable, row};
 
 /// Columns of a terminal.
 const WIDTH: usize = 80;

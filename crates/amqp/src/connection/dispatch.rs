@@ -9,7 +9,7 @@ use towline_types::limits;
 
 use crate::codec::Value;
 use crate::connection::clock::PEER_IDLE_MIN;
-use crate::connection::login::Phase;
+use crate::connection::phase::Phase;
 use crate::connection::{Connection, LINKS_MAX, name_key};
 use crate::event::{Event, LinkId, Opened};
 use crate::link::Violation;
@@ -402,5 +402,5 @@ impl Connection {
 /// What a session may touch of its connection.
 struct Surroundings<'a> {
     events: &'a mut std::collections::VecDeque<Event>,
-    output: &'a mut crate::connection::Output,
+    output: &'a mut crate::output::Output,
 }

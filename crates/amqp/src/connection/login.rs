@@ -17,39 +17,15 @@ use towline_types::{Time, limits};
 use crate::codec::Symbols;
 use crate::connection::clock::Clock;
 use crate::connection::options::{ClientOptions, ServerOptions};
+use crate::connection::phase::Phase;
 use crate::connection::receive::{decode_error, framing_error};
-use crate::connection::{Connection, Local, Output, Peer};
+use crate::connection::{Connection, Local, Peer};
 use crate::event::Event;
 use crate::frame::{Frame, FrameKind, Protocol};
+use crate::output::Output;
 use crate::sasl::{ClientStep, SaslClient, SaslError, SaslServer, ScramCredentials, ServerStep};
 use crate::session::Unfinished;
 use crate::types::{Error, Open, SaslCode, SaslFrame, condition};
-
-/// Where a connection stands.
-#[derive(Debug)]
-pub(super) enum Phase {
-    /// Server: no header came yet.
-    ServerHeader(Box<ServerOptions>),
-    /// Client: our SASL header is out.
-    ClientSaslHeader(Box<SaslClient>),
-    /// Server: SASL frames.
-    ServerSasl {
-        /// The exchange.
-        machine: Box<SaslServer>,
-        /// The driver has a claim to answer; until then nothing is read.
-        asked: bool,
-    },
-    /// Client: SASL frames.
-    ClientSasl(Box<SaslClient>),
-    /// The AMQP header of the peer is awaited.
-    AmqpHeader,
-    /// AMQP frames.
-    Frames,
-    /// Our close frame is out, the peer's is awaited.
-    Closing,
-    /// Over.
-    Finished,
-}
 
 fn idle_timeout_ms(timeout: Duration) -> Option<u32> {
     let millis = u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX);

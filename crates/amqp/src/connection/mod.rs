@@ -22,7 +22,7 @@ mod commands;
 mod dispatch;
 mod login;
 mod options;
-pub(crate) mod output;
+mod phase;
 mod receive;
 
 #[cfg(test)]
@@ -36,21 +36,17 @@ use slab::Slab;
 use towline_types::Time;
 
 use crate::event::{Event, LinkId};
+use crate::output::Output;
 use crate::session::{Outcomes, Session, Unfinished};
-use crate::types::{Error, Open, Role};
+use crate::types::{Error, Open, Role, condition};
 
 pub use options::{ClientOptions, ServerOptions};
-pub(crate) use output::Output;
 
-use clock::Clock;
-use login::Phase;
+use clock::{Alarm, Clock};
+use phase::Phase;
 
-/// Frames that a peer may send in one session before we widen the window again (AMQP 2.5.6).
-pub(crate) const INCOMING_WINDOW: u32 = 2_048;
 /// Links of one connection.
 pub(crate) const LINKS_MAX: usize = 10_000;
-/// Longest name of a link: 10,000 of them are to take no more than 10 MB.
-pub(crate) const LINK_NAME_BYTES_MAX: usize = 1_024;
 
 /// One AMQP connection. See the [module](self).
 #[derive(Debug)]
@@ -182,6 +178,38 @@ impl Connection {
     pub fn tick(&mut self, now: Time) {
         self.clock.advance(now);
         self.check_clock();
+    }
+
+    fn check_clock(&mut self) {
+        match self.clock.due() {
+            None => {}
+            Some(Alarm::SendEmptyFrame) => {
+                // What waits to be written does as well.
+                self.write_due();
+                if !self.output.is_ready() {
+                    self.output.empty_frame();
+                }
+                self.clock.wrote();
+            }
+            Some(Alarm::CloseUnanswered) => {
+                self.report_closed(None, false);
+                self.finish();
+            }
+            Some(Alarm::PeerSilent) => {
+                let text = "nothing came within the idle time-out";
+                self.fail(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, text));
+            }
+            Some(Alarm::LoginTooSlow) => {
+                let error =
+                    Error::new(condition::RESOURCE_LIMIT_EXCEEDED, "the login took too long");
+                if matches!(self.phase, Phase::Frames) {
+                    self.fail(error);
+                } else {
+                    self.report_closed(Some(error), false);
+                    self.finish();
+                }
+            }
+        }
     }
 
     /// Counts as having heard from the peer: for a driver that leaves the socket unread of its own

@@ -4,7 +4,7 @@ use bytes::{Buf, BytesMut};
 
 use crate::codec::DecodeError;
 use crate::connection::Connection;
-use crate::connection::login::Phase;
+use crate::connection::phase::Phase;
 use crate::frame::{FrameError, FrameHeader, FrameKind, Protocol};
 use crate::types::{Error, Performative, condition};
 

@@ -3,10 +3,9 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use towline_types::Payload;
 
+use super::code::{APPLICATION_PROPERTIES, DATA, MESSAGE_ANNOTATIONS, VALUE};
 use super::properties::Properties;
-use super::scan::{
-    APPLICATION_PROPERTIES, DATA, Header, MESSAGE_ANNOTATIONS, Sections, Span, VALUE,
-};
+use super::scan::{Header, Sections, Span};
 use crate::codec::{Composite, DecodeError, Map, Reader, Value, write};
 
 /// Appends a header section; nothing at all when every field is absent.

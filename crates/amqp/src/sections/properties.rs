@@ -5,8 +5,8 @@
 
 use bytes::BytesMut;
 
+use super::code::PROPERTIES;
 use super::identifier::MessageId;
-use super::scan::PROPERTIES;
 use crate::codec::{DecodeError, Fields, FieldsWriter, Reader, Value};
 
 /// The immutable properties of a message. Times are milliseconds since the epoch.

@@ -7,22 +7,16 @@ use std::ops::Range;
 use bytes::Bytes;
 use towline_types::Payload;
 
+use super::code::{
+    APPLICATION_PROPERTIES, DATA, DELIVERY_ANNOTATIONS, FOOTER, HEADER, MESSAGE_ANNOTATIONS,
+    PROPERTIES, SEQUENCE, VALUE,
+};
 use super::properties::{Properties, PropertyValue};
 use crate::codec::{
     Composite, DecodeError, Fields, FieldsWriter, MapView, Reader, Value, check, descriptor,
     text_framing_bytes,
 };
 use crate::types::CoordinatorCommand;
-
-pub(super) const HEADER: u8 = 0x70;
-pub(super) const DELIVERY_ANNOTATIONS: u8 = 0x71;
-pub(super) const MESSAGE_ANNOTATIONS: u8 = 0x72;
-pub(super) const PROPERTIES: u8 = 0x73;
-pub(super) const APPLICATION_PROPERTIES: u8 = 0x74;
-pub(super) const DATA: u8 = 0x75;
-pub(super) const SEQUENCE: u8 = 0x76;
-pub(super) const VALUE: u8 = 0x77;
-pub(super) const FOOTER: u8 = 0x78;
 
 /// Where a section is, in bytes from the start of the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

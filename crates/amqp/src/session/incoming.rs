@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use bytes::{Bytes, BytesMut};
 use towline_types::{Payload, limits};
 
-use crate::connection::Output;
 use crate::event::{self, Deliveries, Event, IncomingId, LinkId, SessionId, TooLong};
 use crate::link::{Direction, Link, LinkState, Partial, Receiving, Violation, serial_distance};
+use crate::output::Output;
 use crate::session::{Session, Unfinished};
 use crate::types::{
     DeliveryState, Disposition, Error, Flow, ReceiverSettleMode, Role, Symbol, Transfer, condition,

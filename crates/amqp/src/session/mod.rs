@@ -19,9 +19,9 @@ use std::collections::VecDeque;
 
 use slab::Slab;
 
-use crate::connection::{INCOMING_WINDOW, Output};
 use crate::event::{LinkId, SessionId};
 use crate::link::{Direction, Link, LinkState};
+use crate::output::Output;
 use crate::types::{Begin, DeliveryState, End, Error, Flow, Role};
 
 pub(crate) use incoming::Outcomes;
@@ -30,7 +30,7 @@ pub(crate) use unfinished::Unfinished;
 use outgoing::Waiting;
 use settlements::Settlements;
 use unsettled::Unsettled;
-use window::{OUTGOING_WINDOW, Window};
+use window::{INCOMING_WINDOW, OUTGOING_WINDOW, Window};
 
 /// Where a session stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

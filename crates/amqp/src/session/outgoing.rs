@@ -1,9 +1,8 @@
 //! Deliveries that we send: queued in order, cut into frames, held back by the peer's window only.
 
-use crate::connection::Output;
-use crate::connection::output::Body;
 use crate::event::{Allowance, LinkId, Outgoing};
 use crate::link::Direction;
+use crate::output::{Body, Output};
 use crate::session::Session;
 use crate::session::unsettled::Entry;
 use crate::types::{DeliveryState, DeliveryTag, Role, Transfer};

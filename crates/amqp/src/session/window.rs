@@ -1,8 +1,9 @@
 //! The session window: transfer frames (not deliveries) that each side may send (AMQP 2.5.6).
 
-use crate::connection::INCOMING_WINDOW;
 use crate::types::{Begin, Flow};
 
+/// Frames that a peer may send in one session before we widen the window again (AMQP 2.5.6).
+pub(super) const INCOMING_WINDOW: u32 = 2_048;
 /// Transfer frames that we say we may send: we are held back by the peer's window alone.
 pub(super) const OUTGOING_WINDOW: u32 = i32::MAX as u32;
 

@@ -16,8 +16,7 @@ use std::sync::Arc;
 
 use towline_types::{BodyLocation, PageRef, Time};
 
-use super::Extra;
-use super::entry::{Entry, EntryBody, EntryState};
+use super::entry::{Entry, EntryBody, EntryState, Extra};
 use super::keys::KeyFilter;
 
 /// Entries of one block; 20 KiB at 80 bytes each.

@@ -6,7 +6,24 @@
 use bytes::Bytes;
 use towline_types::{BodyLocation, Time};
 
-use crate::message::Header;
+use crate::message::{DeadLetter, Header};
+
+/// Lanes: one for each priority.
+pub(crate) const LANES: usize = 10;
+
+/// Which message: its lane and sequence. Stays true while the message is in the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Spot {
+    pub(crate) lane: u8,
+    pub(crate) sequence: u64,
+}
+
+/// What few messages have: the reason for which one is a dead letter, and a body in chunks.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Extra {
+    pub(crate) dead_letter: Option<Box<DeadLetter>>,
+    pub(crate) chunks: Option<Box<[BodyLocation]>>,
+}
 
 /// A message in a lane.
 #[derive(Clone, Debug)]

@@ -14,10 +14,9 @@ use std::sync::Arc;
 
 use towline_types::{BodyLocation, PageRef, Time};
 
-use super::Extra;
 use super::block::{BLOCK_ENTRIES, Block, Outline, Sheet};
 use super::census::Census;
-use super::entry::{Entry, EntryBody, EntryState};
+use super::entry::{Entry, EntryBody, EntryState, Extra};
 
 /// Where an entry is until the next insertion or removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

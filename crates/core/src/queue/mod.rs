@@ -23,17 +23,17 @@ use std::sync::Arc;
 use towline_types::{BodyLocation, Time};
 
 use crate::hash::FastMap;
-use crate::message::{Body, DeadLetter, Message};
+use crate::message::{Body, Message};
 use crate::object::{DeliverySequence, LocalQueue};
+use crate::page_key::PageKey;
 use crate::request::FilterKey;
-use crate::{ConnectionId, ConsumerId, PageKey, QueueId};
+use crate::{ConnectionId, ConsumerId, QueueId};
 
-pub(crate) use block::Block;
-pub(crate) use block::Sheet;
+pub(crate) use block::{Block, Sheet};
 pub use block::{ExtentShare, Outline};
 pub(crate) use census::Census;
 use entry::Hashes;
-pub(crate) use entry::{Entry, EntryBody, EntryState, Marks};
+pub(crate) use entry::{Entry, EntryBody, EntryState, Extra, LANES, Marks, Spot};
 pub(crate) use index::{KeyIndex, Rank, SEQUENCE_END};
 pub(crate) use lane::{Lane, LanePosition, Walk};
 pub(crate) use paged_blocks::{BLOCKS_AHEAD, PagedBlock, Search};
@@ -41,23 +41,6 @@ pub(crate) use removed::{Attention, RemovedMessage, Visitor, body_bytes};
 pub(crate) use waiting::WaitingConsumers;
 
 mod waiting;
-
-/// Lanes: one for each priority.
-pub(crate) const LANES: usize = 10;
-
-/// Which message: its lane and sequence. Stays true while the message is in the queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Spot {
-    pub(crate) lane: u8,
-    pub(crate) sequence: u64,
-}
-
-/// What few messages have.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Extra {
-    pub(crate) dead_letter: Option<Box<DeadLetter>>,
-    pub(crate) chunks: Option<Box<[BodyLocation]>>,
-}
 
 /// Counts since the queue was defined; they survive a restart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use super::keys::KeyFilter;
 use super::page;
 use super::{Block, Entry, EntryState, LANES, Outline, Queue, Rank, Sheet, Spot, Walk};
 use crate::ConsumerId;
-use crate::page_cache::{PageKey, PageRequest};
+use crate::page_key::{PageKey, PageRequest};
 use crate::request::FilterKey;
 
 /// Blocks read ahead of a walk: 1,024 messages.

@@ -14,7 +14,7 @@ use towline_types::limits;
 
 use super::admin::NOT_AUTHORIZED;
 use super::links::{LinkUse, Opening};
-use super::supply::Settling;
+use super::outbound::Settling;
 use super::{Front, NO_REQUESTER, dynamic, error, refused, topics};
 use crate::request::{ConsumerOpened, LinkToken, ProducerOpened, Request, Terminus};
 

@@ -6,16 +6,17 @@
 mod admin;
 mod attach;
 mod deliver;
+mod delivery_window;
 mod dynamic;
 mod error;
 mod format;
-mod leaving;
-mod lines;
+mod link_schedule;
 mod links;
 mod message;
+mod outbound;
+mod presettled;
 mod redirect;
 mod refused;
-mod supply;
 mod topics;
 mod transfer;
 
@@ -296,7 +297,9 @@ impl Front {
             }
             Response::Connected { entered } => self.connected(now, entered, requests),
             Response::Deliver(delivery) => {
-                self.deliver(now, delivery, body.unwrap_or_default(), requests);
+                // Without it the client would get an empty message, and settle the real one.
+                let Some(body) = body else { unreachable!("a delivery comes with its content") };
+                self.deliver(now, delivery, body, requests);
             }
             Response::Settled { link, sequence, unit, outcome, result } => {
                 self.settled(now, link, sequence, (outcome, unit), result, requests);

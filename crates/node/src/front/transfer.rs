@@ -105,6 +105,8 @@ impl Front {
     fn take_put(&mut self, token: u64) -> Option<InFlight> {
         let slot = usize::try_from(token).ok()?;
         let in_flight = self.in_flight.try_remove(slot)?;
+        // Back-pressure counts on it: a wrapped sum would stop the connection for ever.
+        assert!(self.incoming_bytes >= in_flight.bytes, "an answered put was not counted");
         self.incoming_bytes -= in_flight.bytes;
         Some(in_flight)
     }

@@ -36,6 +36,8 @@ impl Containers {
 
     pub(super) fn leave(&mut self, container: &str) {
         let Some(open) = self.open.get_mut(container) else { return };
+        // At zero the entry goes, so one that is here has a connection.
+        assert!(open.connections > 0, "a container id without a connection");
         open.connections -= 1;
         if open.connections == 0 {
             self.open.remove(container);

@@ -31,7 +31,7 @@ use crate::journal::Journal;
 use crate::live::LiveExtents;
 use crate::pending::Pending;
 use crate::request::{AdminReply, Farewell, Request, Response};
-use crate::selection::Contents;
+use crate::selection::{Contents, FetchTicket};
 
 /// Everything that can wake an instance.
 #[derive(Debug)]
@@ -111,15 +111,6 @@ pub struct Chore {
 pub struct ChoreTicket {
     pub(crate) connection: ConnectionId,
     pub(crate) token: u64,
-}
-
-/// Names one fetch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct FetchTicket {
-    /// Of which queue.
-    pub queue: QueueId,
-    /// For which message.
-    pub sequence: MessageSequence,
 }
 
 /// A body that a selector needs: read it, then step the instance with [`Input::Content`].
@@ -336,6 +327,8 @@ impl Instance {
 
     /// Everything before `tail` is in the queues already.
     pub(crate) fn resume_at(&mut self, tail: Lsn) {
+        // What is pending has a position in the log of before: it would wait for the wrong one.
+        assert!(self.pending.is_empty() && self.stalled.is_empty(), "a restart decides nothing");
         self.durable = tail;
         self.applied = tail;
     }
@@ -377,6 +370,8 @@ impl Instance {
                 }
                 self.rules.apply(now, fact, &mut self.outputs);
             }
+            // A client that saw this run could lose it otherwise: the log may end before it.
+            assert!(end <= self.durable, "a run is applied before it is durable");
             self.applied = self.applied.max(end);
             if let Some((connection, response)) = reply {
                 out.routed.push(Routed { connection, response });
@@ -489,7 +484,10 @@ impl Instance {
 
     /// False: no space; the run is as it was.
     fn append(&mut self, run: &mut StalledRun, journal: &dyn Journal) -> bool {
-        let logged = run.facts.get_mut(..run.logged).unwrap_or_default();
+        // What is left out of the log here would be acknowledged and gone after a restart.
+        let Some(logged) = run.facts.get_mut(..run.logged) else {
+            unreachable!("a run of {} facts logs {} of them", run.facts.len(), run.logged)
+        };
         let end = match run.durability {
             Durability::Memory => Lsn::ZERO,
             durability @ (Durability::Lazy | Durability::Forced) => {

@@ -14,7 +14,8 @@
 //! is being got: beyond `BEGUN_BYTES_MAX` no other one is begun before one of them is through. What
 //! fits into its window goes all the same.
 //!
-//! What waits is looked at only when something happened that it waits for: see [`super::lines`].
+//! What waits is looked at only when something happened that it waits for: see
+//! [`super::link_schedule`].
 //!
 //! The instance is given a part of the peer's credit at a time: what a peer that does not read its
 //! socket gave credit for stays in the queue.
@@ -24,57 +25,20 @@
 //! are together what the instance has dispatched to the consumer and this connection has heard of,
 //! and never more than `granted`.
 
-use std::collections::VecDeque;
-
 use towline_amqp::{Flow, LinkId};
 use towline_core::{ConsumerId, Delivery, Outcome};
 use towline_types::{Payload, Time, limits};
 
 use super::Front;
 use super::deliver::wire_bytes_max;
-use super::leaving::{Leaving, got};
-use super::lines::{Place, Standing};
+use super::link_schedule::{Place, Standing};
 use super::links::LinkUse;
+use super::outbound::{Settling, Supply, got, settle};
 use crate::request::{LinkToken, Request, Response};
 
 /// Links with a large message that are looked at when the peer has sent something, though too many
 /// bytes wait already.
 const LARGE_LOOKED_AT: usize = 16;
-
-/// How the deliveries of a consumer end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Settling {
-    /// Not at all: the messages stay.
-    Browsed,
-    /// As they are sent.
-    InAdvance,
-    /// By an outcome of the peer.
-    ByPeer,
-}
-
-/// See the [module](self).
-#[derive(Debug, Default)]
-pub(super) struct Supply {
-    /// Deliveries that may have been sent in all, by the peer's last flow.
-    limit: u64,
-    /// Deliveries that were sent.
-    sent: u64,
-    /// Deliveries that the instance counts as sent and that never left: their message was gone, or
-    /// they were given back.
-    unsent: u64,
-    /// Deliveries that the instance may have dispatched in all, by our last word.
-    granted: u64,
-    /// The last flow asked for a drain.
-    drain: bool,
-    /// Number of our last word on credit: an answer to an earlier one means nothing any more.
-    flow: u64,
-    /// Settled in advance: what is being got, and what must not overtake it.
-    pub(super) leaving: Leaving,
-    /// What cannot be sent yet.
-    held: VecDeque<Response>,
-    /// Where the link stands among those that wait.
-    pub(super) standing: Standing,
-}
 
 /// What becomes of that which stands first on a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,40 +50,6 @@ enum Verdict {
     Window,
     /// It would have to wait inside, where too much does already.
     Large,
-}
-
-impl Supply {
-    /// Our next word on credit to the instance, which is to be `ahead` of us by no more deliveries.
-    /// What it was granted before is not taken back for that.
-    fn word(&mut self, consumer: ConsumerId, ahead: u64) -> Request {
-        self.flow += 1;
-        self.granted = self.wanted().min(self.granted.max(self.taken() + ahead));
-        Request::Credit { consumer, limit: self.granted, drain: self.drain, flow: self.flow }
-    }
-
-    /// Deliveries that the peer wants to have been dispatched in all.
-    fn wanted(&self) -> u64 {
-        self.limit + self.unsent
-    }
-
-    /// Dispatched deliveries that are not our affair any more.
-    fn taken(&self) -> u64 {
-        self.sent + self.unsent
-    }
-
-    /// The instance was not granted all that the peer wants.
-    fn wants_more(&self) -> bool {
-        self.granted < self.wanted()
-    }
-
-    /// It may go on before it has used up what it was granted.
-    fn is_low(&self, ahead: u64) -> bool {
-        self.granted.saturating_sub(self.taken()) <= ahead / 2
-    }
-
-    pub(super) fn waits(&self) -> bool {
-        !self.held.is_empty() || !self.leaving.is_empty()
-    }
 }
 
 impl Front {
@@ -454,23 +384,5 @@ impl Front {
         } else {
             self.machine.drained(id);
         }
-    }
-}
-
-pub(super) fn settle(
-    delivery: &Delivery,
-    link: LinkToken,
-    outcome: Outcome,
-    reply_wanted: bool,
-) -> Request {
-    Request::Settle {
-        consumer: delivery.consumer,
-        sequence: delivery.sequence,
-        outcome,
-        unit: None,
-        annotations: None,
-        settled: true,
-        link,
-        reply_wanted,
     }
 }

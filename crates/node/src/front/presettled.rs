@@ -3,90 +3,20 @@
 //!
 //! What is not persistent never stands here: it would be locked to a link that has no credit for it
 //! any more, and what was got behind it would overtake it if it went back. It waits until all
-//! before it have left (`supply.rs`), and goes back from there.
+//! before it have left (`delivery_window.rs`), and goes back from there.
 //!
-//! Not here: whether a delivery may begin to leave; see [`super::supply`].
+//! Not here: whether a delivery may begin to leave; see [`super::delivery_window`].
 //!
 //! Invariants: in the order of the queue; `bytes` and `frames` are the sums of what is in it.
 
-use std::collections::VecDeque;
-
-use towline_core::{Delivery, MessageSequence, Outcome};
-use towline_types::{Payload, Time, limits};
+use towline_core::{Delivery, MessageSequence};
+use towline_types::{Payload, Time};
 
 use super::Front;
-use super::lines::Place;
+use super::link_schedule::Place;
 use super::links::LinkUse;
-use super::supply::{Settling, settle};
+use super::outbound::{PresettledDelivery, Settling, got};
 use crate::request::{LinkToken, Request};
-
-/// The deliveries of one link that are leaving.
-#[derive(Debug, Default)]
-pub(super) struct Leaving {
-    queue: VecDeque<Departure>,
-    bytes: usize,
-    /// Frames of the session's window that they take.
-    frames: u32,
-    /// Frames of it that are kept for them: all of these, or none.
-    pub(super) kept: u32,
-}
-
-#[derive(Debug)]
-struct Departure {
-    delivery: Box<Delivery>,
-    body: Payload,
-    frames: u32,
-    /// It is gone from its queue for good, and may be sent.
-    is_got: bool,
-}
-
-impl Leaving {
-    pub(super) fn len(&self) -> usize {
-        self.queue.len()
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.queue.is_empty()
-    }
-
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// Whether a delivery has to wait for what is leaving before it: no more is got ahead of its
-    /// sending than a client may lose, and what is not got goes behind.
-    pub(super) fn holds_back(&self, delivery: &Delivery) -> bool {
-        !self.queue.is_empty()
-            && (self.queue.len() >= limits::LEAVING_MESSAGES_MAX
-                || self.bytes >= limits::LEAVING_BYTES_MAX
-                || !delivery.persistent)
-    }
-
-    /// What stands first could be sent.
-    pub(super) fn is_ready(&self) -> bool {
-        self.queue.front().is_some_and(|first| first.is_got)
-    }
-
-    fn add(&mut self, departure: Departure) {
-        self.bytes += departure.body.len();
-        self.frames = self.frames.saturating_add(departure.frames);
-        self.queue.push_back(departure);
-    }
-
-    fn pop(&mut self) -> Option<Departure> {
-        let first = self.queue.pop_front()?;
-        self.bytes -= first.body.len();
-        self.frames = self.frames.saturating_sub(first.frames);
-        Some(first)
-    }
-
-    fn got(&mut self, sequence: MessageSequence) {
-        let mut queue = self.queue.iter_mut();
-        if let Some(found) = queue.find(|found| found.delivery.sequence == sequence) {
-            found.is_got = true;
-        }
-    }
-}
 
 impl Front {
     /// A persistent delivery that is settled in advance.
@@ -101,7 +31,7 @@ impl Front {
         let Some(supply) = self.links.supply_mut(token) else { return };
         requests.push(got(&delivery, token, true));
         let bytes = body.len();
-        supply.leaving.add(Departure { delivery, body, frames, is_got: false });
+        supply.leaving.add(PresettledDelivery { delivery, body, frames, is_got: false });
         self.links.leaves(bytes);
         self.keep_frames(token);
     }
@@ -158,15 +88,12 @@ impl Front {
                 return self.keep_frames(token);
             }
             let Some(supply) = self.links.supply_mut(token) else { return };
-            let Some(Departure { delivery, body, .. }) = supply.leaving.pop() else { return };
+            let Some(PresettledDelivery { delivery, body, .. }) = supply.leaving.pop() else {
+                return;
+            };
             self.links.left(body.len());
             self.keep_frames(token);
             self.send_one(now, token, &delivery, body, true, requests);
         }
     }
-}
-
-/// The get of a message that is settled in advance.
-pub(super) fn got(delivery: &Delivery, link: LinkToken, reply_wanted: bool) -> Request {
-    settle(delivery, link, Outcome::Accepted, reply_wanted)
 }
